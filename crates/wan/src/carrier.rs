@@ -1,4 +1,4 @@
-//! The thread that carries: reads what machines send, waits until it is due, writes it to where it goes.
+//! The thread that carries packets: reads what machines send, waits until it is due, and writes it to its destination.
 
 use crate::engine::{Engine, Parcel};
 use crate::fault::Fault;
@@ -19,18 +19,18 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Packets that are read from one machine, or released, before the others have their turn.
+/// Most packets that are read from one machine, or released, before the others get their turn.
 const TURN_PACKETS: usize = 64;
-/// Commands that may wait for the thread.
+/// Most commands that may wait for the thread.
 const COMMANDS_MAX: usize = 16;
 const EVENTS_MAX: usize = 64;
-/// An answer comes within so long, else the thread is stuck or dead.
+/// Time limit for an answer; after it the thread counts as stuck or dead.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 const TIMER: u64 = u64::MAX;
 const COMMAND: u64 = u64::MAX - 1;
 
-/// Something to be done by the thread that owns the engine, at a moment of its clock.
+/// Work for the thread that owns the engine, at a moment of its clock.
 type Command = Box<dyn FnOnce(&mut Engine<Packet>, Nanos) + Send>;
 
 /// A handle on the thread.
@@ -43,7 +43,7 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Starts the thread. `devices` and those of the network are the machines, in the order of the engine.
+    /// Starts the thread. `devices` and the network's machines are in the same order.
     pub fn start(engine: Engine<Packet>, devices: Vec<OwnedFd>, network: &Network) -> Result<Self, Fault> {
         let (commands, inbox) = sync_channel(COMMANDS_MAX);
         let bell = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
@@ -52,7 +52,7 @@ impl Carrier {
         let mut work = Work::new(engine, devices, network, inbox, Arc::clone(&bell))?;
         let (started, realtime) = sync_channel(1);
         let thread = thread::Builder::new().name("carrier".into()).spawn(move || {
-            // The receiver waits for exactly this.
+            // The receiver waits for exactly this message.
             let _ = started.send(realtime::claim());
             work.run();
         });
@@ -61,14 +61,14 @@ impl Carrier {
         Ok(Self { commands: Some(commands), bell, thread: Some(thread), realtime })
     }
 
-    /// Has the thread do something with the engine, and returns what that returned.
+    /// Runs `work` on the thread that owns the engine, and returns its result.
     pub fn with_engine<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Engine<Packet>, Nanos) -> T + Send + 'static,
     ) -> Result<T, Fault> {
         let (answer, result) = sync_channel(1);
         let command: Command = Box::new(move |engine, now| {
-            // Nobody waits any longer: then nobody wants to know.
+            // If the caller no longer waits, nobody needs the answer.
             let _ = answer.send(work(engine, now));
         });
         let dead = || Fault::failed("the carrier does not answer");
@@ -77,10 +77,10 @@ impl Carrier {
         result.recv_timeout(ANSWER_WITHIN).map_err(|_| dead())
     }
 
-    /// Ends the thread; packets on their way are lost.
+    /// Ends the thread; packets in transit are lost.
     pub fn stop(mut self) {
         drop(self.commands.take());
-        // A bell that cannot be rung has been rung 2^64 times.
+        // The counter overflows only after 2^64 writes.
         let _ = self.bell.write(1);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -92,15 +92,15 @@ struct Work {
     engine: Engine<Packet>,
     devices: Vec<OwnedFd>,
     machines: HashMap<Ipv4Addr, usize>,
-    /// Pairs of which the first cannot open connections to the second.
+    /// Ordered pairs of machines whose first cannot open connections to the second.
     closed: HashSet<(usize, usize)>,
     inbox: Receiver<Command>,
     bell: Arc<EventFd>,
     poll: Epoll,
     timer: TimerFd,
-    /// What the timer is set to; None once it has expired.
+    /// The time that the timer is set to; `None` once it has expired.
     alarm: Option<Nanos>,
-    /// Both clocks at one moment: the engine counts from it, and the timer knows only the second.
+    /// The start of the engine's clock.
     began: Instant,
     buffer: Box<[u8]>,
 }
@@ -119,7 +119,7 @@ impl Work {
         for (index, device) in devices.iter().enumerate() {
             poll.add(device, EpollEvent::new(EpollFlags::EPOLLIN, index as u64)).map_err(failed("epoll"))?;
         }
-        // Edge-triggered: each expiry wakes once and needs no read.
+        // Edge-triggered: each expiry wakes the thread once and needs no read.
         let on_expiry = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, TIMER);
         poll.add(&timer, on_expiry).map_err(failed("epoll"))?;
         poll.add(bell.as_ref(), EpollEvent::new(EpollFlags::EPOLLIN, COMMAND)).map_err(failed("epoll"))?;
@@ -129,7 +129,7 @@ impl Work {
         Ok(Self { engine, devices, machines, closed, inbox, bell, poll, timer, alarm: None, began, buffer })
     }
 
-    /// Until the other end of the inbox is gone.
+    /// Runs until the other end of the inbox is dropped.
     fn run(&mut self) {
         let mut events = [EpollEvent::empty(); EVENTS_MAX];
         loop {
@@ -138,7 +138,7 @@ impl Work {
             let count = match self.poll.wait(&mut events, timeout) {
                 Ok(count) => count,
                 Err(Errno::EINTR) => 0,
-                // Nothing but our own mistake makes it fail; a carrier that is gone is reported by whoever asks it next.
+                // Only a programming error makes this fail. The next caller reports that the carrier is gone.
                 Err(_) => return,
             };
             for event in &events[..count] {
@@ -156,16 +156,17 @@ impl Work {
     }
 
     fn now(&self) -> Nanos {
-        // 584 years.
+        // Overflows after 584 years.
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// Writes what is due; true if there may be more.
+    /// Writes packets that are due; returns true if more may be due.
     fn deliver(&mut self) -> bool {
         for _ in 0..TURN_PACKETS {
             let now = self.now();
             let Some(departure) = self.engine.release(now) else { return false };
-            // A device refuses what its machine has no memory for, as a network card would: the packet is lost.
+            // A device refuses a packet if its machine has no memory for it, as a network card would: the packet is
+            // lost.
             if write(&self.devices[departure.dst], departure.parcel.bytes()).is_err() {
                 self.engine.count_refused(departure.src, departure.dst, departure.parcel.packets());
             }
@@ -180,7 +181,7 @@ impl Work {
             return EpollTimeout::NONE;
         }
         let Some(due_ns) = due else {
-            // An alarm that comes for nothing does no harm.
+            // An unneeded alarm does no harm.
             return EpollTimeout::NONE;
         };
         let left = Duration::from_nanos(due_ns.saturating_sub(self.now()).max(1));
@@ -205,9 +206,9 @@ impl Work {
         }
     }
 
-    /// Does what is asked; false if nobody can ask any more.
+    /// Runs the waiting commands; returns false if there can be no more.
     fn obey(&mut self) -> bool {
-        // Level-triggered: read away what was rung.
+        // Level-triggered, so the counter must be read.
         let _ = self.bell.read();
         loop {
             match self.inbox.try_recv() {

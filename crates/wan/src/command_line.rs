@@ -25,7 +25,7 @@ enum Command {
         /// The network document, as JSON
         #[arg(long, value_name = "FILE")]
         network: PathBuf,
-        /// Where the control socket is made
+        /// Path of the control socket to create
         #[arg(long, value_name = "SOCKET")]
         control: PathBuf,
         /// End at the end of standard input
@@ -54,7 +54,7 @@ enum Command {
     },
 }
 
-/// Runs one command line.
+/// Runs the command of this process's arguments, and returns its exit code.
 pub(crate) fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run { network, control, exit_with_stdin } => {
@@ -79,7 +79,7 @@ fn become_program(netns: &str, command: &[String]) -> ExitCode {
     }
     let error = std::process::Command::new(&command[0]).args(&command[1..]).exec();
     eprintln!("error: {}: {error}", command[0]);
-    // As shells say it: not found, or found and not to be run.
+    // The exit codes of shells: 127 for not found, 126 for found but not executable.
     ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }
 

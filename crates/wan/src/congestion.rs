@@ -1,8 +1,8 @@
-//! Congestion control of a namespace.
+//! The congestion control of a namespace.
 //!
-//! A namespace may only choose what the host allows for everybody, and what it has chosen it keeps. So the host's list is
-//! made longer for the moment of choosing and put back at once: a crash later leaves nothing behind. Several emulators that
-//! start at the same time take turns.
+//! A namespace may only choose what the host allows for all, and keeps its choice afterwards. So the host's list is
+//! extended while namespaces choose, and restored at once: a later crash leaves nothing behind. Emulators that start at
+//! the same time take turns.
 
 use crate::fault::Fault;
 use crate::tun::TUN_DEVICE;
@@ -14,16 +14,16 @@ const ALLOWED: &str = "tcp_allowed_congestion_control";
 const AVAILABLE: &str = "tcp_available_congestion_control";
 const CHOSEN: &str = "tcp_congestion_control";
 
-/// The host allows more than before, until this is put back.
+/// The host's extended list, until it is restored.
 pub struct AllowedControls {
     before: Option<String>,
     _turn: Flock<File>,
 }
 
 impl AllowedControls {
-    /// Allows all of `wanted`. To be called in the host's namespace.
+    /// Allows all of `wanted`. Call this in the host's namespace.
     pub fn allow<'a>(wanted: impl Iterator<Item = &'a str>) -> Result<Self, Fault> {
-        // Any file will do that all emulators see and that is there anyway.
+        // A lock file: any existing file that all emulators see will do.
         let turn = File::open(TUN_DEVICE).map_err(|error| {
             let hint = "run as root; without the device: modprobe tun; in a container add it and CAP_NET_ADMIN";
             Fault::unavailable(format!("{TUN_DEVICE}: {error}"), hint)
@@ -50,18 +50,18 @@ impl AllowedControls {
         Ok(Self { before: grown.then_some(before), _turn: turn })
     }
 
-    /// Puts the host's list back. To be called in the host's namespace.
+    /// Restores the host's list. Call this in the host's namespace.
     pub fn put_back(self) -> Result<(), Fault> {
         self.before.as_ref().map_or(Ok(()), |before| write_setting(ALLOWED, before.trim()))
     }
 }
 
-/// Chooses the congestion control of new connections in the namespace of this thread.
+/// Sets the congestion control of new connections in this thread's namespace.
 pub fn choose(name: &str) -> Result<(), Fault> {
     write_setting(CHOSEN, name)
 }
 
-/// Writes a setting of the namespace of this thread.
+/// Writes a setting of this thread's namespace.
 pub fn write_setting(name: &str, value: &str) -> Result<(), Fault> {
     fs::write(format!("{FOLDER}/{name}"), value).map_err(|error| match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => Fault::unavailable(

@@ -1,4 +1,4 @@
-//! The control socket: one JSON line asks, one JSON line answers, then the connection is closed.
+//! The control socket: one JSON line with a request, one JSON line with the answer, then the connection is closed.
 
 use crate::carrier::Carrier;
 use crate::engine::{Engine, Lateness, MachineState, PathChange};
@@ -17,47 +17,47 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A queue that follows a change of rate holds at least so many packets of the MTU.
+/// Minimum length, in MTU-sized packets, of a queue that is adapted to a changed rate.
 const QUEUE_PACKETS_MIN: u64 = 64;
 
-/// What can be asked.
+/// A request.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Machines, addresses, namespaces, states.
+    /// Returns machines, addresses, namespaces and states.
     Describe {},
-    /// All paths as they are at present.
+    /// Returns the present state of all paths.
     Links {},
-    /// What was counted.
+    /// Returns the counts.
     Stats {},
-    /// Counts from zero.
+    /// Sets all counts to zero.
     Reset {},
-    /// Changes all paths from `src` to `dst`; each is a machine, a region or `*`. What is absent stays.
+    /// Changes all paths from `src` to `dst`; each is a machine, a region or `*`. Absent fields stay unchanged.
     Link {
-        /// Who sends.
+        /// The sender.
         src: String,
-        /// Who receives.
+        /// The receiver.
         dst: String,
-        /// Of the pipes that the paths lead through.
+        /// Rate of the pipes that the paths use.
         rate_bps: Option<u64>,
-        /// Of the pipes; follows the rate unless given.
+        /// Queue length of these pipes; follows the rate unless given.
         queue_bytes: Option<u64>,
-        /// One way.
+        /// Delay, one way.
         delay_us: Option<u64>,
         /// Share of packets lost at random.
         loss: Option<f64>,
-        /// False cuts.
+        /// False cuts the paths.
         up: Option<bool>,
     },
-    /// Changes machines: one by its name, those of a region, or `*`.
+    /// Changes machines: one by name, all of a region, or all with `*`.
     Machine {
-        /// Which.
+        /// The machine, region or `*`.
         name: String,
-        /// Cap on the way out.
+        /// Cap on outgoing traffic.
         egress_bps: Option<u64>,
-        /// Cap on the way in.
+        /// Cap on incoming traffic.
         ingress_bps: Option<u64>,
-        /// Of new connections.
+        /// Congestion control of new connections.
         congestion_control: Option<String>,
         /// Running, frozen or gone.
         state: Option<StateWord>,
@@ -66,11 +66,11 @@ pub enum Request {
     Stop {},
 }
 
-/// A state as it is asked for.
+/// The name of a state in a request.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateWord {
-    /// As usual.
+    /// Runs normally.
     Running,
     /// Paused.
     Frozen,
@@ -88,7 +88,7 @@ pub struct World {
 }
 
 impl World {
-    /// Starts to carry.
+    /// Starts to carry packets.
     pub fn start(network: Network, namespaces: Vec<Namespace>) -> Result<Self, Fault> {
         let engine = Engine::<Packet>::new(&network);
         let (netns, devices): (Vec<_>, Vec<_>) = namespaces.into_iter().map(|made| (made.netns, made.device)).unzip();
@@ -99,12 +99,12 @@ impl World {
         Ok(Self { network: Arc::new(network), netns, ids, carrier, counting_since: Instant::now() })
     }
 
-    /// Stops carrying.
+    /// Stops carrying packets.
     pub fn stop(self) {
         self.carrier.stop();
     }
 
-    /// Answers one line; `stop` is the caller's business.
+    /// Answers one request; the caller handles `stop`.
     pub fn answer(&mut self, request: Request) -> Value {
         let answered = match request {
             Request::Describe {} => self.describe().map(|description| json!(description)),
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Machines, addresses, namespaces, states.
+    /// Describes machines, addresses, namespaces and states.
     pub fn describe(&self) -> Result<Description, Fault> {
         let states = self.carrier.with_engine(|engine, _| {
             (0..engine.machines()).map(|machine| engine.machine_state(machine)).collect::<Vec<_>>()
@@ -219,7 +219,8 @@ impl World {
         Ok(json!({ "changed": machines.len() }))
     }
 
-    /// The network falls silent before the processes do, so that no other machine sees them end.
+    /// Changes the state of machines. The network is cut before processes are killed, so that no other machine sees
+    /// them end.
     fn change_state(&self, machines: &HashSet<usize>, word: StateWord) -> Result<(), Fault> {
         let (state, signal) = match word {
             StateWord::Running => (MachineState::Running, Signal::SIGCONT),
@@ -234,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// Machines by name, by region, or all by `*`.
+    /// Selects machines by name, by region, or all with `*`.
     fn selected(&self, selector: &str) -> Result<HashSet<usize>, Fault> {
         let machines = self.network.machines.iter().enumerate();
         let chosen =
@@ -247,7 +248,7 @@ impl World {
     }
 }
 
-/// The answer to what could not be done.
+/// The answer to a request that failed.
 pub fn refusal(fault: &Fault) -> Value {
     json!({"ok": false, "error": fault.to_string(), "hint": fault.hint()})
 }
@@ -264,7 +265,7 @@ fn change_caps(
     ingress_bps: Option<u64>,
     queue_bytes_min: u64,
 ) -> Result<(), Fault> {
-    // 50 ms, as where a sky file gives a cap.
+    // 50 ms, the default of a sky file for caps.
     let fresh = |rate_bps: u64| PipeSpec { rate_bps, queue_bytes: (rate_bps / 8 / 20).max(queue_bytes_min) };
     let caps = [egress_bps, ingress_bps].map(|rate_bps| rate_bps.map(fresh));
     if let Some(wrong) = caps.iter().flatten().find_map(PipeSpec::wrong) {

@@ -1,8 +1,9 @@
-//! When each packet leaves, and which are dropped. Given the time, never asking for it.
+//! Decides when each packet leaves and which packets are dropped. The caller passes the time; the engine never reads a
+//! clock.
 //!
-//! A parcel goes through up to four stages; each that takes time ends in an event, and events are handled in the order
-//! of their times. What happens at a stage is reckoned from the event's own time, not from the moment at which the
-//! host got round to it: lateness of the host does not add up from stage to stage.
+//! A parcel goes through up to four stages. Each stage that takes time ends in an event, and events are handled in
+//! order of their times. Each stage is computed from the event's own time rather than the moment at which the host
+//! handled it, so delays of the host do not accumulate.
 
 use crate::Nanos;
 use crate::loss::Loss;
@@ -12,28 +13,28 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Most memory of packets on their way, all paths together. What would exceed it is dropped and counted as overflow: the
-/// run is invalid then. A path of 1 Gbit/s and 400 ms with a queue as long holds 100 MB.
+/// Most memory for packets in transit, over all paths. Packets beyond it are dropped and counted as overflow, which
+/// makes the run invalid. A path of 1 Gbit/s and 400 ms with a queue of the same length holds 100 MB.
 pub const HELD_BYTES_MAX: u64 = 512 << 20;
 
-/// Something that travels: one packet, or several of one flow joined by the kernel.
+/// One packet in transit, or several packets of one flow that the kernel joined.
 pub trait Parcel: Sized {
-    /// Packets on the wire.
+    /// Number of packets on the wire.
     fn packets(&self) -> u32;
-    /// Bytes on the wire of all its packets, headers and framing included.
+    /// Bytes on the wire of all its packets, including headers and framing.
     fn wire_bytes(&self) -> u64;
     /// Bytes on the wire of its longest packet.
     fn packet_bytes(&self) -> u64;
-    /// Memory that it takes.
+    /// Memory that it occupies, in bytes.
     fn held_bytes(&self) -> u64;
-    /// A parcel of these of its packets alone. Never asked for an empty range, nor for one beyond `packets`.
+    /// Returns a parcel with only these packets. The range is never empty and never beyond `packets`.
     fn cut(&self, range: Range<u32>) -> Self;
 }
 
 /// State of an emulated machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
-    /// As usual.
+    /// Runs normally.
     Running,
     /// Paused: its processes are stopped, its packets lost.
     Frozen,
@@ -41,44 +42,44 @@ pub enum MachineState {
     Gone,
 }
 
-/// What was counted on one path. Packets are those of the wire.
+/// Counts of one path. Packets are those on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounts {
-    /// Accepted by the path's pipe.
+    /// Packets that the path's pipe accepted.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub wire_bytes: u64,
-    /// Found a queue full: of the pipe or of a cap.
+    /// Packets dropped because the queue of the pipe or of a cap was full.
     pub queue_drops: u64,
-    /// Lost at random.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Found the path or a machine dead.
+    /// Packets lost because the path was cut or a machine was not running.
     pub cut: u64,
 }
 
-/// What was counted of the engine itself.
+/// Counts of the engine itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Parcels released.
     pub released: u64,
-    /// Sum over them of how long after its due time each was released.
+    /// Sum of the parcels' lateness: the time from being due to being released.
     pub sum_ns: u64,
-    /// The worst of them.
+    /// Greatest lateness of one parcel.
     pub max_ns: u64,
     /// Packets dropped because of [`HELD_BYTES_MAX`].
     pub overflows: u64,
 }
 
-/// A parcel at its end.
+/// A parcel that reaches its destination.
 #[derive(Debug)]
 pub struct Departure<P> {
-    /// Machine that gets it.
+    /// Machine that receives it.
     pub dst: usize,
     /// Machine that sent it.
     pub src: usize,
-    /// When it is due.
+    /// When it was due.
     pub due: Nanos,
-    /// It.
+    /// The parcel.
     pub parcel: P,
 }
 
@@ -86,7 +87,7 @@ struct MachineAtWork {
     egress: Option<Pipe>,
     ingress: Option<Pipe>,
     state: MachineState,
-    /// What was accepted before this moment and has not arrived is lost.
+    /// Parcels accepted before this moment that have not arrived are lost.
     lost_before: Nanos,
 }
 
@@ -96,18 +97,18 @@ struct PathAtWork {
     loss: Loss,
     up: bool,
     lost_before: Nanos,
-    /// No later parcel arrives before an earlier one, even if the delay is made shorter.
+    /// Arrival time of the last parcel. No later parcel arrives before it, even if the delay is reduced.
     last_arrival: Nanos,
     counts: PathCounts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Has left the egress cap.
+    /// It has left the egress cap.
     EntersPipe,
-    /// Has travelled the path.
+    /// It has crossed the path.
     Arrives,
-    /// Has left the ingress cap.
+    /// It has left the ingress cap.
     Delivered,
 }
 
@@ -119,13 +120,13 @@ struct Held<P> {
     parcel: P,
 }
 
-/// All machines, pipes and paths, and what is on its way.
+/// All machines, pipes and paths, and the parcels in transit.
 pub struct Engine<P> {
     machines: Vec<MachineAtWork>,
     pipes: Vec<Pipe>,
-    /// By `src * machines.len() + dst`.
+    /// Indexed by `src * machines.len() + dst`.
     paths: Vec<Option<PathAtWork>>,
-    /// Due time, order of insertion, place in `held`.
+    /// Due time, order of insertion, index in `held`.
     events: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
     held: Vec<Option<Held<P>>>,
     free_places: Vec<usize>,
@@ -135,7 +136,7 @@ pub struct Engine<P> {
 }
 
 impl<P: Parcel> Engine<P> {
-    /// An idle engine. The network has been checked.
+    /// An idle engine for a network that has been checked.
     pub fn new(network: &Network) -> Self {
         let count = network.machines.len();
         let machines = network.machines.iter().map(|machine| MachineAtWork {
@@ -150,7 +151,7 @@ impl<P: Parcel> Engine<P> {
             paths[index] = Some(PathAtWork {
                 pipe: path.pipe,
                 delay_ns: path.delay_us * 1_000,
-                // Each path has its own sequence, so that what happens on one does not depend on the others.
+                // Each path has its own sequence, so that paths do not influence each other.
                 loss: Loss::new(
                     path.loss,
                     network.seed.wrapping_add((index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
@@ -174,7 +175,7 @@ impl<P: Parcel> Engine<P> {
         }
     }
 
-    /// Takes a parcel that `src` sent to `dst` at `now`.
+    /// Accepts a parcel that `src` sent to `dst` at `now`.
     pub fn accept(&mut self, now: Nanos, src: usize, dst: usize, parcel: P) {
         let running = self.machines[src].state == MachineState::Running;
         let index = self.index(src, dst);
@@ -193,19 +194,19 @@ impl<P: Parcel> Engine<P> {
         }
     }
 
-    /// When the next parcel is due, or something else must be done.
+    /// Returns when the next event is due.
     pub fn next_due(&self) -> Option<Nanos> {
         self.events.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// The next parcel that is due at `now`, if any.
+    /// Returns the next parcel that is due at `now`, if any.
     pub fn release(&mut self, now: Nanos) -> Option<Departure<P>> {
         while let Some(&Reverse((due, _, place))) = self.events.peek() {
             if due > now {
                 return None;
             }
             self.events.pop();
-            // A place is emptied here alone, and its event is popped with it.
+            // Only this line empties a place, and removes its event with it.
             let Some(held) = self.held[place].take() else { continue };
             self.free_places.push(place);
             self.held_bytes -= held.parcel.held_bytes();
@@ -253,7 +254,7 @@ impl<P: Parcel> Engine<P> {
         }
     }
 
-    /// The parcel itself if it is delivered now; None if it must pass the ingress cap first, or is dropped.
+    /// Returns the parcel if it is delivered now; `None` if it must pass the ingress cap first, or is dropped.
     fn arrive(&mut self, now: Nanos, held: Held<P>) -> Option<Held<P>> {
         if !self.alive(&held) {
             return None;
@@ -267,7 +268,7 @@ impl<P: Parcel> Engine<P> {
         None
     }
 
-    /// Returns whether a parcel may still arrive; counts it if not.
+    /// Returns whether a parcel may still arrive; if not, counts it as cut.
     fn alive(&mut self, held: &Held<P>) -> bool {
         let index = self.index(held.src, held.dst);
         let machine = &self.machines[held.dst];
@@ -311,7 +312,7 @@ impl<P: Parcel> Engine<P> {
     }
 }
 
-/// What can be changed and asked while packets are on their way.
+/// Queries, and changes that are possible while packets are in transit.
 impl<P> Engine<P> {
     /// Number of machines.
     pub fn machines(&self) -> usize {
@@ -323,7 +324,7 @@ impl<P> Engine<P> {
         self.machines[machine].state
     }
 
-    /// Changes the state of a machine. What was on its way to it is lost when it runs again.
+    /// Changes the state of a machine. When it runs again, packets that were in transit to it are lost.
     pub fn set_machine_state(&mut self, now: Nanos, machine: usize, state: MachineState) {
         let machine = &mut self.machines[machine];
         if state == MachineState::Running && machine.state != MachineState::Running {
@@ -332,7 +333,7 @@ impl<P> Engine<P> {
         machine.state = state;
     }
 
-    /// Gives a machine other caps.
+    /// Changes the caps of a machine.
     pub fn set_caps(&mut self, machine: usize, egress: Option<PipeSpec>, ingress: Option<PipeSpec>) {
         let machine = &mut self.machines[machine];
         for (cap, spec) in [(&mut machine.egress, egress), (&mut machine.ingress, ingress)] {
@@ -349,7 +350,7 @@ impl<P> Engine<P> {
         (machine.egress.as_ref().map(Pipe::spec), machine.ingress.as_ref().map(Pipe::spec))
     }
 
-    /// What a path is: its pipe, delay, loss and whether it is up. None if there is no path.
+    /// Returns pipe, delay, loss and state of a path; `None` if there is no path.
     pub fn path(&self, src: usize, dst: usize) -> Option<PathView> {
         let path = self.paths[src * self.machines.len() + dst].as_ref()?;
         Some(PathView {
@@ -362,12 +363,12 @@ impl<P> Engine<P> {
         })
     }
 
-    /// Changes a pipe, for all paths that lead through it.
+    /// Changes a pipe, for all paths that use it.
     pub fn set_pipe(&mut self, pipe: usize, spec: PipeSpec) {
         self.pipes[pipe].change(spec);
     }
 
-    /// Changes a path; what is None stays. A path that is cut loses what is on it.
+    /// Changes a path; `None` fields stay unchanged. A path that is cut loses its packets in transit.
     pub fn change_path(&mut self, now: Nanos, src: usize, dst: usize, change: PathChange) {
         let index = src * self.machines.len() + dst;
         let Some(path) = &mut self.paths[index] else { return };
@@ -385,7 +386,7 @@ impl<P> Engine<P> {
         }
     }
 
-    /// Counts packets that were released and that their machine did not take.
+    /// Counts released packets that their machine did not accept.
     pub fn count_refused(&mut self, src: usize, dst: usize, packets: u32) {
         let index = src * self.machines.len() + dst;
         if let Some(path) = &mut self.paths[index] {
@@ -393,7 +394,7 @@ impl<P> Engine<P> {
         }
     }
 
-    /// What was counted of the engine itself.
+    /// The counts of the engine itself.
     pub fn lateness(&self) -> Lateness {
         self.lateness
     }
@@ -407,35 +408,35 @@ impl<P> Engine<P> {
     }
 }
 
-/// How a path is at present.
+/// The present state of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct PathView {
     /// Index of its pipe.
     pub pipe: usize,
-    /// What that pipe is.
+    /// Its pipe's properties.
     pub spec: PipeSpec,
-    /// One way.
+    /// Delay, one way.
     pub delay_ns: Nanos,
     /// Share of packets lost at random.
     pub loss: f64,
-    /// True if anything gets through.
+    /// False if the path is cut.
     pub up: bool,
-    /// What was counted.
+    /// Its counts.
     pub counts: PathCounts,
 }
 
-/// What to change of a path.
+/// Changes to a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathChange {
-    /// One way.
+    /// Delay, one way.
     pub delay_ns: Option<Nanos>,
     /// Share of packets lost at random.
     pub loss: Option<f64>,
-    /// True if anything gets through.
+    /// False cuts the path.
     pub up: Option<bool>,
 }
 
-/// Sends what finds room in a pipe; None if nothing does. What does not is counted.
+/// Sends the packets that have room in a pipe; `None` if no packet has. Counts the dropped ones.
 fn through<P: Parcel>(pipe: &mut Pipe, now: Nanos, parcel: P, counts: &mut PathCounts) -> Option<(Nanos, P)> {
     let packets = parcel.packets();
     let room = pipe.room(now, packets, parcel.packet_bytes());

@@ -1,8 +1,8 @@
-//! What can go wrong, in words for people.
+//! Failures, described for users.
 
 use std::fmt;
 
-/// A failure: what happened, what to do, and which exit code says so.
+/// A failure: what happened, what to do, and the exit code.
 #[derive(Debug)]
 pub struct Fault {
     message: String,
@@ -10,39 +10,39 @@ pub struct Fault {
     kind: Kind,
 }
 
-/// Who is at fault.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something failed that should have worked.
     Failed,
-    /// What was asked for makes no sense.
+    /// The request is invalid.
     Usage,
-    /// This host cannot do it: no permission, or a part of the kernel is missing.
+    /// This host cannot do it: a permission or a part of the kernel is missing.
     Unavailable,
 }
 
 impl Fault {
-    /// Something failed that should have worked.
+    /// Returns a failure of something that should have worked.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, kind: Kind::Failed }
     }
 
-    /// What was asked for makes no sense.
+    /// Returns a failure for an invalid request.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, kind: Kind::Usage }
     }
 
-    /// This host cannot do it; `hint` says what is missing.
+    /// Returns a failure for a host that cannot do it; `hint` says what is missing.
     pub fn unavailable(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: Some(hint.into()), kind: Kind::Unavailable }
     }
 
-    /// What to do, if anything is known.
+    /// What to do, if known.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Who is at fault.
+    /// The kind of this failure.
     pub fn kind(&self) -> Kind {
         self.kind
     }

@@ -1,7 +1,9 @@
-//! A child that outlives the emulator by a moment: it kills what still runs in the machines, however the emulator ended.
+//! A child process that outlives the emulator briefly: it kills the processes left in the machines, however the
+//! emulator ended.
 //!
-//! It inherits a descriptor of each namespace, so that none can vanish and its identity be given to another before the guard
-//! has looked. It learns of the end by end of file on its standard input, which only the emulator holds open.
+//! It inherits a descriptor of each namespace. So none can vanish, and its identity be reused, before the guard has
+//! looked. The guard notices the emulator's end by end of file on its standard input, which only the emulator holds
+//! open.
 
 use crate::fault::Fault;
 use crate::namespace::Namespace;
@@ -19,7 +21,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts it. To be called while no other thread runs, so that nothing else inherits the namespaces.
+    /// Starts the guard. Call this while no other thread runs, so that nothing else inherits the namespaces.
     pub fn start(namespaces: &[Namespace]) -> Result<Self, Fault> {
         set_inherited(namespaces, true)?;
         let child = Command::new("/proc/self/exe")
@@ -33,7 +35,7 @@ impl Guard {
         Ok(Self { child: child? })
     }
 
-    /// Has it do its work, and waits until it is done.
+    /// Lets the guard do its work, and waits until it is done.
     pub fn finish(mut self) {
         drop(self.child.stdin.take());
         // A failure could not be handled here.
@@ -41,9 +43,9 @@ impl Guard {
     }
 }
 
-/// What the guard itself does: waits, kills, ends.
+/// The guard's own process: waits, kills, exits.
 pub fn run(descriptors: &[RawFd]) {
-    // In a session of its own, and deaf, it is not ended by what ends the emulator.
+    // A session of its own and ignored signals keep the guard alive when the emulator is stopped.
     let _ = setsid();
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
     let namespaces = descriptors.iter().filter_map(|number| namespace_id(&format!("/proc/self/fd/{number}"))).collect();

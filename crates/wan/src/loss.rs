@@ -1,15 +1,15 @@
-//! Random loss: each packet is lost with the same probability, independent of the others, repeatable by its seed.
+//! Random loss: each packet is lost with the same probability, independently of the others, reproducible from a seed.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::ops::Range;
 
-/// Draws how many packets pass until the next one is lost, instead of a number per packet: with small shares that is
-/// thousands of packets per draw.
+/// Draws the number of packets until the next loss, instead of one number per packet. With a small share, one draw
+/// covers thousands of packets.
 #[derive(Debug)]
 pub struct Loss {
     share: f64,
-    /// Packets that still pass before one is lost; None when none ever is.
+    /// Packets that still pass before one is lost; `None` if none ever is.
     passing: Option<u64>,
     random: SmallRng,
 }
@@ -27,13 +27,13 @@ impl Loss {
         self.share
     }
 
-    /// Loses another share from now on.
+    /// Changes the share from now on.
     pub fn change(&mut self, share: f64) {
         self.share = share.clamp(0.0, 1.0);
         self.passing = self.draw();
     }
 
-    /// Which of the next `count` packets survive, as ranges in order. One empty list means: all are lost.
+    /// Returns which of the next `count` packets survive, as ranges in order. An empty list means that all are lost.
     pub fn survivors(&mut self, count: u32) -> Vec<Range<u32>> {
         let mut ranges = Vec::new();
         let mut start = 0;
@@ -58,7 +58,7 @@ impl Loss {
         ranges
     }
 
-    /// Geometric distribution by inversion: P(k packets pass, then one is lost) = (1 - share)^k · share.
+    /// Draws from the geometric distribution by inversion: P(k packets pass, then one is lost) = (1 - share)^k · share.
     fn draw(&mut self) -> Option<u64> {
         if self.share <= 0.0 {
             return None;

@@ -1,4 +1,4 @@
-//! The `tradewind-wan` program: takes the command line apart and hands over.
+//! The `tradewind-wan` program: parses the command line and runs the command.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Network namespaces without a name: each lives as long as a descriptor of it, or a process in it.
+//! Unnamed network namespaces: each lives as long as a descriptor of it, or a process in it.
 
 use crate::congestion::AllowedControls;
 use crate::fault::Fault;
@@ -11,34 +11,34 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Where a thread finds the namespace that it is in.
+/// Path of the calling thread's namespace.
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 
 /// A machine's namespace and device.
 pub struct Namespace {
-    /// Holds the namespace.
+    /// Keeps the namespace alive.
     pub netns: OwnedFd,
-    /// Packets that the machine sends are read from it, those that it gets are written to it.
+    /// Packets that the machine sends are read from this device; packets for it are written to it.
     pub device: OwnedFd,
 }
 
-/// Makes the namespaces of all machines; this thread is back in its own afterwards.
+/// Makes the namespaces of all machines, and returns this thread to its own.
 ///
-/// To be called before other threads are started, since a new thread begins in the namespace of the one that starts it.
+/// Call this before other threads start, because a new thread begins in the namespace of its creator.
 pub fn make_all(network: &Network) -> Result<Vec<Namespace>, Fault> {
     let own = open_namespace(OWN_NAMESPACE)?;
     let controls = AllowedControls::allow(network.machines.iter().map(|machine| machine.congestion_control.as_str()))?;
     let made: Result<Vec<_>, Fault> = network.machines.iter().map(|machine| make(machine, network.mtu_bytes)).collect();
     let back = enter(&own);
-    // Whatever failed; and from the host's namespace, since the file shows the one of its reader. Who may not enter a
-    // namespace has not left it either.
+    // Restore after any failure too, and from the host's namespace, because the file shows its reader's namespace. A
+    // thread that could not enter a namespace has not left the host's either.
     controls.put_back()?;
     let made = made?;
     back?;
     Ok(made)
 }
 
-/// Chooses the congestion control of new connections in these namespaces.
+/// Sets the congestion control of new connections in these namespaces.
 pub fn choose_control(namespaces: &[&OwnedFd], name: &str) -> Result<(), Fault> {
     let own = open_namespace(OWN_NAMESPACE)?;
     let controls = AllowedControls::allow(std::iter::once(name))?;
@@ -52,14 +52,15 @@ pub fn choose_control(namespaces: &[&OwnedFd], name: &str) -> Result<(), Fault> 
     chosen
 }
 
-/// Enters a namespace with this thread.
+/// Moves this thread into a namespace.
 pub fn enter(netns: &impl AsFd) -> Result<(), Fault> {
     setns(netns, CloneFlags::CLONE_NEWNET).map_err(|error| refused("entering a network namespace", error))
 }
 
-/// Enters a machine's namespace with this process, for good, if the machine's emulator still holds it afterwards.
+/// Moves this process into a machine's namespace for good, provided that the machine's emulator still holds it
+/// afterwards.
 ///
-/// Whoever entered while the emulator ended might otherwise have come too late for its guard to see, and stay.
+/// Without that check, a process that enters while the emulator ends could be missed by its guard, and stay.
 pub fn enter_machine(path: &str) -> Result<(), Fault> {
     let netns = open_namespace(path)?;
     enter(&netns)?;
@@ -85,7 +86,7 @@ fn make(machine: &Machine, mtu_bytes: u16) -> Result<Namespace, Fault> {
 
 fn set_up_tcp(machine: &Machine) -> Result<(), Fault> {
     crate::congestion::choose(&machine.congestion_control)?;
-    // The kernel remembers how connections to an address went; a run would begin with what the one before it met.
+    // The kernel remembers the metrics of earlier connections to an address, so one run would influence the next.
     crate::congestion::write_setting("tcp_no_metrics_save", "1")
 }
 

@@ -1,4 +1,4 @@
-//! The document that says what there is: machines, pipes and the paths through them. All numbers are resolved; the
+//! The document that describes a network: machines, pipes and the paths through them. All numbers are resolved; the
 //! Python side makes it from a sky file.
 
 use crate::fault::Fault;
@@ -9,11 +9,11 @@ use std::net::Ipv4Addr;
 
 /// Most machines of one network.
 pub const MACHINES_MAX: usize = 200;
-/// Longest delay of a path, one way.
+/// Longest one-way delay of a path, in microseconds.
 pub const DELAY_US_MAX: u64 = 60_000_000;
-/// Smallest and largest IP packet.
+/// Smallest MTU, in bytes.
 pub const MTU_BYTES_MIN: u16 = 576;
-/// See [`MTU_BYTES_MIN`].
+/// Largest MTU, in bytes.
 pub const MTU_BYTES_MAX: u16 = 9000;
 
 /// A whole network.
@@ -22,13 +22,13 @@ pub const MTU_BYTES_MAX: u16 = 9000;
 pub struct Network {
     /// Largest IP packet on every path, bytes.
     pub mtu_bytes: u16,
-    /// Makes random loss repeatable.
+    /// Seed of the random loss, which makes it reproducible.
     pub seed: u64,
-    /// One namespace each.
+    /// The machines; each has one namespace.
     pub machines: Vec<Machine>,
-    /// What paths lead through.
+    /// The pipes that paths use.
     pub pipes: Vec<PipeSpec>,
-    /// Pairs of machines without one cannot reach each other.
+    /// The paths. Pairs of machines without a path cannot reach each other.
     pub paths: Vec<Path>,
 }
 
@@ -36,17 +36,17 @@ pub struct Network {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// Unique.
+    /// Unique name.
     pub name: String,
-    /// Where it is; changes may name all machines of a region.
+    /// Its region; changes can name all machines of a region.
     pub region: String,
-    /// Unique; all machines share one /16.
+    /// Unique address; all machines share one /16.
     pub address: Ipv4Addr,
-    /// Of its TCP connections.
+    /// Congestion control of its TCP connections.
     pub congestion_control: String,
-    /// Cap towards all others together.
+    /// Cap on traffic to all other machines together.
     pub egress: Option<PipeSpec>,
-    /// Cap from all others together.
+    /// Cap on traffic from all other machines together.
     pub ingress: Option<PipeSpec>,
     /// False if machines of other regions cannot open TCP connections to it, as behind NAT or a firewall.
     #[serde(default = "reachable")]
@@ -57,7 +57,7 @@ fn reachable() -> bool {
     true
 }
 
-/// One ordered pair of machines.
+/// The path of one ordered pair of machines.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
@@ -67,14 +67,14 @@ pub struct Path {
     pub dst: usize,
     /// Index of the pipe.
     pub pipe: usize,
-    /// One way, microseconds.
+    /// One-way delay, microseconds.
     pub delay_us: u64,
     /// Share of packets lost at random.
     pub loss: f64,
 }
 
 impl Network {
-    /// Reads and checks a document.
+    /// Parses and checks a document.
     pub fn from_json(text: &str) -> Result<Self, Fault> {
         let network: Self =
             serde_json::from_str(text).map_err(|error| Fault::usage(format!("the network: {error}")))?;
@@ -84,7 +84,7 @@ impl Network {
         }
     }
 
-    /// The ordered pairs of machines of which the first cannot open TCP connections to the second.
+    /// The ordered pairs of machines whose first cannot open TCP connections to the second.
     pub fn closed_pairs(&self) -> HashSet<(usize, usize)> {
         let pairs = self.paths.iter().map(|path| (path.src, path.dst));
         let is_closed = |&(src, dst): &(usize, usize)| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_its_reason() {
+    fn invalid_networks_are_refused_with_a_reason() {
         for (from, to, why) in [
             ("\"seed\": 1", "\"seed\": 1, \"sed\": 2", "unknown field"),
             ("10.77.2.1", "10.77.1.1", "twice"),

@@ -1,8 +1,8 @@
-//! What the kernel hands over through a TUN device: a virtio header and an IPv4 packet, which with TCP may be a
-//! super-packet, up to 64 KiB of one flow that a network card would cut into segments.
+//! Packets as the kernel delivers them through a TUN device: a virtio header and an IPv4 packet. A TCP packet may be a
+//! super-packet: up to 64 KiB of one flow, which a network card would cut into segments.
 //!
-//! Super-packets cross in one call and are never cut unless some of their segments are dropped. Their checksums are left to
-//! the receiving kernel, which knows from the virtio header that they are partial.
+//! Super-packets cross in one call and are only cut if some of their segments are dropped. The receiving kernel
+//! completes their checksums; the virtio header marks them as partial.
 
 use crate::engine::Parcel;
 use std::net::Ipv4Addr;
@@ -10,12 +10,12 @@ use std::ops::Range;
 
 /// Length of the virtio header (`struct virtio_net_hdr` of `linux/virtio_net.h`).
 pub const VIRTIO_HEADER_BYTES: usize = 10;
-/// Longest that one read returns: the header and the longest IPv4 packet.
+/// Most bytes that one read returns: the header and the longest IPv4 packet.
 pub const READ_BYTES_MAX: usize = VIRTIO_HEADER_BYTES + 65_535;
-/// Charged for each packet on the wire above its IP bytes: Ethernet's header 14, checksum 4, preamble 8, gap 12. With
-/// it and timestamps, TCP's payload at MTU 1500 is 1448 of 1538 bytes: 94.15% of the wire rate.
+/// Bytes added to each IP packet on the wire: Ethernet's header 14, checksum 4, preamble 8, gap 12. With it and
+/// timestamps, TCP's payload at MTU 1500 is 1448 of 1538 bytes: 94.15% of the wire rate.
 pub const FRAMING_BYTES: u64 = 38;
-/// Memory of a parcel besides its bytes.
+/// Memory of a parcel in addition to its bytes.
 const HELD_OVERHEAD_BYTES: u64 = 160;
 
 const GSO_NONE: u8 = 0;
@@ -34,15 +34,15 @@ const TCP_CWR: u8 = 0x80;
 pub struct Packet {
     /// Virtio header and IP packet.
     bytes: Vec<u8>,
-    /// IP and TCP headers, which each segment repeats.
+    /// Length of the IP and TCP headers, which each segment repeats.
     header_bytes: usize,
-    /// Payload of a segment; all but the last are so long.
+    /// Payload of each segment; the last may be shorter.
     segment_bytes: usize,
     segments: u32,
 }
 
 impl Packet {
-    /// From what was read. None for what is not IPv4, or is not what it says.
+    /// Parses what was read. `None` for data that is not IPv4 or is inconsistent.
     pub fn parse(read: &[u8]) -> Option<Self> {
         let ip = read.get(VIRTIO_HEADER_BYTES..)?;
         let ip_header_bytes = usize::from(ip.first()? & 0x0f) * 4;
@@ -67,18 +67,18 @@ impl Packet {
         Some(Self { bytes: read.to_vec(), header_bytes, segment_bytes, segments })
     }
 
-    /// What is written to a TUN device.
+    /// The bytes to write to a TUN device.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where it goes.
+    /// The destination address.
     pub fn destination(&self) -> Ipv4Addr {
         let ip = &self.bytes[VIRTIO_HEADER_BYTES..];
         Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19])
     }
 
-    /// Returns whether it asks for a new TCP connection.
+    /// Returns whether the packet requests a new TCP connection.
     pub fn opens_connection(&self) -> bool {
         let ip = &self.bytes[VIRTIO_HEADER_BYTES..];
         let flags = ip.get(usize::from(ip[0] & 0x0f) * 4 + 13);
@@ -119,7 +119,7 @@ impl Parcel for Packet {
         bytes.extend_from_slice(&self.bytes[headers + start..headers + end]);
         let segments = range.end - range.start;
         if segments == 1 {
-            // No super-packet any more. The flag that its checksum is partial stays.
+            // No longer a super-packet. The flag for a partial checksum stays.
             bytes[1] = GSO_NONE;
             bytes[4..6].fill(0);
         }
@@ -130,7 +130,7 @@ impl Parcel for Packet {
     }
 }
 
-/// Length, identification and checksum of an IPv4 header, as segmentation in the card would write them.
+/// Rewrites length, identification and checksum of an IPv4 header, as segmentation in a network card would.
 fn rewrite_ip(ip: &mut [u8], segments_before: u32) {
     let header_bytes = usize::from(ip[0] & 0x0f) * 4;
     let length = ip.len() as u16;
@@ -142,7 +142,7 @@ fn rewrite_ip(ip: &mut [u8], segments_before: u32) {
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Sequence number, flags and the partial checksum (of the pseudo-header alone) of a TCP header.
+/// Rewrites sequence number, flags and the partial checksum (of the pseudo-header alone) of a TCP header.
 fn rewrite_tcp(ip: &mut [u8], payload_before: u32, first: bool, last: bool) {
     let tcp_at = usize::from(ip[0] & 0x0f) * 4;
     let tcp_bytes = (ip.len() - tcp_at) as u32;
@@ -159,7 +159,7 @@ fn rewrite_tcp(ip: &mut [u8], payload_before: u32, first: bool, last: bool) {
     tcp[16..18].copy_from_slice(&pseudo.to_be_bytes());
 }
 
-/// RFC 1071: the ones' complement sum of 16-bit words.
+/// Returns the ones' complement sum of 16-bit words (RFC 1071).
 fn folded_sum(bytes: &[u8], start: u32) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low)));
     let mut sum = start + words.sum::<u32>();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ipv4_is_refused() {
+    fn other_packets_than_ipv4_are_refused() {
         let good = super_packet(3000, 1448, 0x10);
         for (at, value) in [(10, 0x60), (10, 0x41), (1, 4), (19, 17), (42, 1 << 4)] {
             let mut bad = good.clone();
@@ -266,7 +266,7 @@ mod tests {
                 let ip = &piece.bytes[VIRTIO_HEADER_BYTES..];
                 prop_assert_eq!(folded_sum(&ip[..20], 0), 0xffff, "the IP checksum is right");
                 prop_assert_eq!(usize::from(u16::from_be_bytes([ip[2], ip[3]])), ip.len());
-                // Read by a kernel, it is the same again.
+                // A kernel that reads the piece sees the same packets.
                 prop_assert_eq!(Packet::parse(&piece.bytes).unwrap().packets(), piece.packets());
             }
         }

@@ -1,32 +1,32 @@
-//! A pipe: sends one packet after the other at its rate, and lets a bounded queue wait.
+//! A pipe: sends packets one after the other at its rate, with a queue of limited length.
 //!
-//! It needs no queue of its own. Since packets leave in the order in which they came, the moment at which the last one
-//! will have left says how many bytes still wait, and when the next one can leave.
+//! It needs no real queue. Packets leave in their order of arrival, so the departure time of the last one determines
+//! how many bytes wait and when the next one can leave.
 
 use crate::Nanos;
 use serde::Deserialize;
 
-/// Lowest and highest rate of a pipe, bit/s: below it a packet takes seconds, above it nanoseconds round to nothing.
+/// Lowest rate of a pipe, bit/s: below it a packet takes seconds.
 pub const RATE_BPS_MIN: u64 = 8_000;
-/// See [`RATE_BPS_MIN`].
+/// Highest rate of a pipe, bit/s: above it nanoseconds round to nothing.
 pub const RATE_BPS_MAX: u64 = 100_000_000_000;
 /// Longest queue of a pipe, bytes.
 pub const QUEUE_BYTES_MAX: u64 = 1 << 30;
 
 const BITS_PER_BYTE_NS: u64 = 8_000_000_000;
 
-/// What a pipe is to be.
+/// Properties of a pipe.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct PipeSpec {
     /// Rate on the wire, bit/s.
     pub rate_bps: u64,
-    /// Bytes that may wait, the one being sent included.
+    /// Most bytes that may wait, including the packet being sent.
     pub queue_bytes: u64,
 }
 
 impl PipeSpec {
-    /// What is wrong with it, if anything.
+    /// Describes what is wrong with the properties, if anything.
     pub fn wrong(&self) -> Option<String> {
         if !(RATE_BPS_MIN..=RATE_BPS_MAX).contains(&self.rate_bps) {
             return Some(format!("rate_bps {} is not between {RATE_BPS_MIN} and {RATE_BPS_MAX}", self.rate_bps));
@@ -37,7 +37,7 @@ impl PipeSpec {
         None
     }
 
-    /// The same pipe at another rate: its queue keeps its length in time, and never falls below `queue_bytes_min`.
+    /// Returns the same pipe at another rate: its queue keeps its length in time, but is at least `queue_bytes_min`.
     pub fn at_rate(self, rate_bps: u64, queue_bytes_min: u64) -> Self {
         let scaled = u128::from(self.queue_bytes) * u128::from(rate_bps) / u128::from(self.rate_bps);
         let queue_bytes = scaled.clamp(u128::from(queue_bytes_min), u128::from(QUEUE_BYTES_MAX)) as u64;
@@ -45,7 +45,7 @@ impl PipeSpec {
     }
 }
 
-/// A pipe at work.
+/// A pipe with its state.
 #[derive(Debug)]
 pub struct Pipe {
     spec: PipeSpec,
@@ -58,23 +58,24 @@ impl Pipe {
         Self { spec, free_at: 0 }
     }
 
-    /// What it is.
+    /// Its properties.
     pub fn spec(&self) -> PipeSpec {
         self.spec
     }
 
-    /// Changes it. What already waits leaves at the times it was given.
+    /// Changes its properties. Packets that already wait leave at their earlier times.
     pub fn change(&mut self, spec: PipeSpec) {
         self.spec = spec;
     }
 
-    /// Bytes that wait at `now`, the one being sent included.
+    /// Bytes that wait at `now`, including the packet being sent.
     pub fn backlog_bytes(&self, now: Nanos) -> u64 {
         let busy_ns = u128::from(self.free_at.saturating_sub(now));
         (busy_ns * u128::from(self.spec.rate_bps)).div_ceil(u128::from(BITS_PER_BYTE_NS)) as u64
     }
 
-    /// How many of `count` packets of up to `packet_bytes` each find room at `now`. An idle pipe takes at least one.
+    /// Returns how many of `count` packets of up to `packet_bytes` each have room at `now`. An idle pipe takes at least
+    /// one.
     pub fn room(&self, now: Nanos, count: u32, packet_bytes: u64) -> u32 {
         let backlog = self.backlog_bytes(now);
         if backlog == 0 && packet_bytes > self.spec.queue_bytes {
@@ -84,9 +85,9 @@ impl Pipe {
         count.min(u32::try_from(free).unwrap_or(u32::MAX))
     }
 
-    /// Takes `bytes` at `now`; they have left when the returned time is come.
+    /// Accepts `bytes` at `now` and returns when they will have left.
     pub fn send(&mut self, now: Nanos, bytes: u64) -> Nanos {
-        // 64 KiB · 8e9 fits 64 bits; rounding up keeps the rate at or below the one asked for.
+        // 64 KiB · 8e9 fits into 64 bits. Rounding up keeps the rate at or below the requested one.
         let sending_ns = (bytes * BITS_PER_BYTE_NS).div_ceil(self.spec.rate_bps);
         self.free_at = self.free_at.max(now) + sending_ns;
         self.free_at
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_what_was_sent_and_has_not_left() {
+    fn the_queue_holds_bytes_that_have_not_left() {
         let mut pipe = pipe(8_000_000, 3_000);
         assert_eq!(pipe.room(0, 10, 1_000), 3);
         pipe.send(0, 2_500);

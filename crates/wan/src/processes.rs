@@ -1,4 +1,4 @@
-//! The processes in a machine: found by the namespace that they are in, whoever started them.
+//! The processes in a machine, found by their namespace, whoever started them.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -6,24 +6,24 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Processes are looked for until a look finds no new one, at most so often: a machine in which processes are made
-/// faster than they are found is not ours to win against.
+/// Most searches for processes; the search ends earlier when it finds no new one. If a machine creates processes faster
+/// than they are found, the search cannot win.
 const LOOKS_MAX: usize = 50;
 
-/// What tells one namespace from another.
+/// Distinguishes one namespace from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NamespaceId {
     device: u64,
     inode: u64,
 }
 
-/// Identity of the namespace that a path of /proc leads to. None if there is none.
+/// Returns the identity of the namespace at a path of /proc; `None` if there is none.
 pub fn namespace_id(path: &str) -> Option<NamespaceId> {
     let metadata = fs::metadata(path).ok()?;
     Some(NamespaceId { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// Sends a signal to every process in these namespaces, again and again until there is no other that did not get it.
+/// Sends a signal to every process in these namespaces, repeatedly until no process is left that did not get it.
 pub fn signal_all(namespaces: &HashSet<NamespaceId>, signal: Signal) {
     let mut signalled = HashSet::new();
     for _ in 0..LOOKS_MAX {
@@ -32,7 +32,7 @@ pub fn signal_all(namespaces: &HashSet<NamespaceId>, signal: Signal) {
             return;
         }
         for pid in found {
-            // It may have ended meanwhile, which is as good.
+            // It may have ended in the meantime, which is just as good.
             let _ = kill(pid, signal);
         }
     }

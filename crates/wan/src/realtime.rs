@@ -2,11 +2,11 @@
 
 use nix::errno::Errno;
 
-/// Lowest of the real-time priorities: above all ordinary processes is enough.
+/// Lowest real-time priority, which is above all ordinary processes.
 const PRIORITY: i32 = 1;
 
-/// Gives this thread real-time scheduling; false if the host does not let us, which costs about half a millisecond of
-/// exactness on a busy machine and shows in the lateness.
+/// Requests real-time scheduling for this thread; returns false if the host does not allow it. That costs about half a
+/// millisecond of precision on a busy machine, and shows in the lateness.
 #[allow(unsafe_code)]
 pub fn claim() -> bool {
     // Without real-time scheduling the kernel may round our timers up by 50 µs.

@@ -1,26 +1,26 @@
-//! What the control socket and the readiness line say, as JSON.
+//! The JSON of the control socket and of the readiness line.
 
 use crate::engine::{Engine, Lateness, MachineState};
 use crate::network::Network;
 use serde::Serialize;
 
-/// Who runs, and how its machines are reached.
+/// The running emulator, and how to reach its machines.
 #[derive(Debug, Serialize)]
 pub struct Description {
-    /// Of the emulator; its descriptors are reached through /proc.
+    /// Process id of the emulator; its descriptors are reached through /proc.
     pub pid: u32,
     /// True if the thread that holds packets got real-time scheduling.
     pub realtime: bool,
-    /// In the order of the network.
+    /// The machines, in the order of the network.
     pub machines: Vec<MachineDescription>,
 }
 
 /// One machine.
 #[derive(Debug, Serialize)]
 pub struct MachineDescription {
-    /// Unique.
+    /// Unique name.
     pub name: String,
-    /// Where it is.
+    /// Its region.
     pub region: String,
     /// Its IPv4 address.
     pub address: String,
@@ -32,24 +32,24 @@ pub struct MachineDescription {
     pub state: &'static str,
 }
 
-/// What was counted.
+/// Counts of the emulator.
 #[derive(Debug, Serialize)]
 pub struct Stats {
-    /// Since the start or the last reset.
+    /// Time since the start or the last reset.
     pub elapsed_us: u64,
-    /// Packets or super-packets that were handed to their machine.
+    /// Packets or super-packets that were delivered to their machine.
     pub delivered: u64,
-    /// How late, on average.
+    /// Average lateness.
     pub late_us_mean: f64,
-    /// How late at worst.
+    /// Greatest lateness.
     pub late_us_max: f64,
-    /// Packets dropped because too many were held.
+    /// Packets dropped because too many bytes were in transit.
     pub overflows: u64,
     /// Paths on which anything was sent.
     pub paths: Vec<PathStats>,
 }
 
-/// What was counted on one path.
+/// Counts of one path.
 #[derive(Debug, Serialize)]
 pub struct PathStats {
     src: String,
@@ -61,7 +61,7 @@ pub struct PathStats {
     cut: u64,
 }
 
-/// How one path is at present.
+/// The present state of one path.
 #[derive(Debug, Serialize)]
 pub struct LinkReport {
     src: String,
@@ -71,11 +71,11 @@ pub struct LinkReport {
     delay_us: u64,
     loss: f64,
     up: bool,
-    /// Paths with the same number share one pipe.
+    /// Number of the pipe; paths with the same number share it.
     pipe: usize,
 }
 
-/// The word for a state.
+/// The name of a state.
 pub fn state_word(state: MachineState) -> &'static str {
     match state {
         MachineState::Running => "running",
@@ -84,7 +84,7 @@ pub fn state_word(state: MachineState) -> &'static str {
     }
 }
 
-/// Counts of all paths that carried anything.
+/// Returns the counts of all paths that carried anything.
 pub fn path_stats<P>(network: &Network, engine: &Engine<P>) -> Vec<PathStats> {
     let paths = network.paths.iter().filter_map(|path| {
         let counts = engine.path(path.src, path.dst)?.counts;
@@ -102,13 +102,13 @@ pub fn path_stats<P>(network: &Network, engine: &Engine<P>) -> Vec<PathStats> {
     paths.collect()
 }
 
-/// Mean and worst lateness in microseconds.
+/// Returns mean and greatest lateness in microseconds.
 pub fn lateness_us(lateness: &Lateness) -> (f64, f64) {
     let mean = lateness.sum_ns as f64 / lateness.released.max(1) as f64;
     (mean / 1e3, lateness.max_ns as f64 / 1e3)
 }
 
-/// All paths.
+/// Returns all paths.
 pub fn links<P>(network: &Network, engine: &Engine<P>) -> Vec<LinkReport> {
     let links = network.paths.iter().filter_map(|path| {
         let view = engine.path(path.src, path.dst)?;

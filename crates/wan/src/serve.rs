@@ -1,4 +1,4 @@
-//! One emulator from start to end: namespaces, guard, carrier, control socket, and the order in which they end.
+//! One emulator from start to end: namespaces, guard, carrier and control socket, and the order in which they end.
 
 use crate::control::{Request, World, refusal};
 use crate::fault::Fault;
@@ -17,38 +17,38 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Whoever connects asks within so long, since others wait.
+/// Time limit for a client to send its request, because others wait.
 const REQUEST_WITHIN: Duration = Duration::from_secs(2);
-/// Longest request.
+/// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
-/// Longest network document: 200 machines with a path between any two are 4 MB.
+/// Longest network document, in bytes: 200 machines with a path between any two take 4 MB.
 const NETWORK_BYTES_MAX: u64 = 64 << 20;
 
-/// What an emulator is started with.
+/// The options of an emulator.
 pub struct Settings {
     /// The network document.
     pub network: PathBuf,
-    /// Where the control socket is made.
+    /// Path of the control socket to make.
     pub control: PathBuf,
     /// End at the end of standard input.
     pub exit_with_stdin: bool,
 }
 
-/// Runs until it is stopped: by request, by SIGTERM or SIGINT, or by the end of standard input.
+/// Runs an emulator until it is stopped: by a request, by SIGTERM or SIGINT, or by the end of standard input.
 ///
-/// Prints one line of JSON when the machines are there.
+/// Prints one line of JSON when the machines are ready.
 pub fn run(settings: &Settings) -> Result<(), Fault> {
     let network = Network::from_json(&read_document(&settings.network)?)?;
     let listener = listen(&settings.control)?;
     let served = serve(network, &listener, settings.exit_with_stdin);
-    // Its absence says that there is no emulator.
+    // A missing socket means that no emulator runs.
     let _ = std::fs::remove_file(&settings.control);
-    // The connection that asked us to stop is closed with this process, after everything else.
+    // The connection that requested the stop must close last, when this process ends.
     served.map(std::mem::forget)
 }
 
 fn serve(network: Network, listener: &UnixListener, exit_with_stdin: bool) -> Result<Option<UnixStream>, Fault> {
-    // Before any thread is started: threads inherit both the mask and the namespace.
+    // Before any thread starts, because threads inherit both the mask and the namespace.
     let signals = stop_signals()?;
     let namespaces = namespace::make_all(&network)?;
     let guard = Guard::start(&namespaces)?;
@@ -56,13 +56,14 @@ fn serve(network: Network, listener: &UnixListener, exit_with_stdin: bool) -> Re
     let ready = world.describe()?;
     println!("{}", json!(ready));
     let asked = attend(&mut world, listener, &signals, exit_with_stdin);
-    // The namespaces are let go first: who enters one from now on sees that, and who did before is seen by the guard.
+    // Release the namespaces first: a process that enters one from now on notices it, and the guard sees those that
+    // entered before.
     world.stop();
     guard.finish();
     asked
 }
 
-/// Answers until it is time to end; returns the connection that asked for it, if one did.
+/// Answers requests until the emulator must end; returns the connection that requested the stop, if one did.
 fn attend(
     world: &mut World,
     listener: &UnixListener,
@@ -94,9 +95,9 @@ fn attend(
     }
 }
 
-/// One request and its answer. The connection comes back if it asked us to stop.
+/// Handles one request. Returns the connection if the request is to stop.
 ///
-/// Whoever goes away in the middle, or says nothing, is left alone: there is nobody to tell.
+/// A client that disconnects or sends nothing is dropped without an answer.
 fn converse(world: &mut World, mut connection: UnixStream) -> Option<UnixStream> {
     connection.set_read_timeout(Some(REQUEST_WITHIN)).ok()?;
     connection.set_write_timeout(Some(REQUEST_WITHIN)).ok()?;
@@ -123,7 +124,7 @@ fn stop_signals() -> Result<SignalFd, Fault> {
 
 fn listen(path: &Path) -> Result<UnixListener, Fault> {
     let failed = |error: std::io::Error| Fault::failed(format!("{}: {error}", path.display()));
-    // The kernel takes 107 bytes as the path of a socket; a folder may be deeper than that.
+    // The kernel accepts socket paths of up to 107 bytes, but the folder may be deeper.
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -134,7 +135,7 @@ fn listen(path: &Path) -> Result<UnixListener, Fault> {
     if UnixStream::connect(&short).is_ok() {
         return Err(Fault::failed(format!("{}: another emulator is there", path.display())));
     }
-    // Left over from one that was killed.
+    // A stale socket of an emulator that was killed.
     let _ = std::fs::remove_file(path);
     UnixListener::bind(short).map_err(failed)
 }

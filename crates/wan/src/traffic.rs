@@ -1,7 +1,8 @@
-//! A traffic generator: as much TCP as goes through, over any number of connections, measured where it arrives.
+//! A traffic generator: as much TCP traffic as possible over any number of connections, measured at the receiver.
 //!
-//! The sender opens data connections and one more to ask: each byte on it is answered by how much the sink has received so
-//! far, and when, by the sink's own clock. So what still lies in queues is not counted, and neither are round trips.
+//! The sender opens data connections and one control connection. For each byte on the latter, the sink answers how many
+//! bytes it has received so far, and the time on its own clock. So bytes still in queues do not count, and round trips
+//! do not matter.
 
 use crate::fault::Fault;
 use clap::Subcommand;
@@ -18,25 +19,25 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Most connections of one sender, and of one sink at a time.
+/// Most connections of one sender, and most concurrent connections of one sink.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// What is written or read at once.
+/// Bytes per write or read.
 const PIECE_BYTES: usize = 256 << 10;
-/// A sender that is blocked looks so often whether it is time to end.
+/// Interval at which a blocked sender checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A connection is there within so long, or an answer, on the worst of networks.
+/// Longest wait for a connection or an answer, on the worst networks.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A sink that is not there yet is looked for so often, and for so long in all.
+/// Interval between attempts to connect to a sink that does not listen yet.
 const DIAL_EVERY: Duration = Duration::from_millis(100);
-/// See [`DIAL_EVERY`].
+/// Longest time for these attempts.
 const DIAL_FOR: Duration = Duration::from_secs(5);
-/// First byte of a connection that brings data, and of one that asks.
+/// First byte of a data connection. Control connections begin with another one.
 const DATA: u8 = b'd';
 const QUESTION: u8 = b'q';
-/// Bytes and nanoseconds, little-endian.
+/// Length of an answer: bytes and nanoseconds, little-endian.
 const ANSWER_BYTES: usize = 16;
 
-// The macro calls its siblings by their plain names.
+// The macro refers to its helper macros by their plain names.
 sockopt_impl!(
     /// Largest window that a connection advertises (`TCP_WINDOW_CLAMP` of tcp(7)).
     WindowClamp,
@@ -49,7 +50,7 @@ sockopt_impl!(
 /// One end of the traffic.
 #[derive(Debug, Subcommand)]
 pub enum End {
-    /// Receives until it is killed
+    /// Receive until killed
     Sink {
         /// Address to listen on; port 0 for a free one, which is printed
         #[arg(long, value_name = "IP:PORT")]
@@ -58,33 +59,33 @@ pub enum End {
         #[arg(long, value_name = "BYTES")]
         window: Option<u32>,
     },
-    /// Sends, and prints what arrived
+    /// Send, and print what arrived
     Send {
-        /// Where the sink listens
+        /// Address of the sink
         #[arg(long, value_name = "IP:PORT")]
         to: SocketAddr,
         /// Parallel connections
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX as i64))]
         connections: u16,
-        /// How long is measured
+        /// Duration of the measurement
         #[arg(long, value_name = "S", default_value_t = 10.0)]
         seconds: f64,
-        /// How long is sent before the measurement begins
+        /// Time to send before the measurement begins
         #[arg(long, value_name = "S", default_value_t = 3.0)]
         warmup: f64,
         /// Congestion control [default: that of the machine]
         #[arg(long, value_name = "NAME")]
         congestion_control: Option<String>,
     },
-    /// Asks a sink again and again, and prints how long the answers took
+    /// Ask a sink repeatedly, and print how long its answers took
     Ping {
-        /// Where the sink listens
+        /// Address of the sink
         #[arg(long, value_name = "IP:PORT")]
         to: SocketAddr,
-        /// How often
+        /// Number of questions
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
-        /// Between an answer and the next question
+        /// Pause between an answer and the next question
         #[arg(long, value_name = "S", default_value_t = 0.1)]
         interval: f64,
     },
@@ -115,7 +116,7 @@ fn duration(seconds: f64) -> Result<Duration, Fault> {
 fn sink(listen: SocketAddr, window: Option<u32>) -> Result<(), Fault> {
     let failed = |error: std::io::Error| Fault::failed(format!("{listen}: {error}"));
     let listener = TcpListener::bind(listen).map_err(failed)?;
-    // Connections inherit it, so it holds from their first packet.
+    // Connections inherit the limit, so it applies from their first packet.
     clamp(&listener, window).map_err(failed)?;
     println!("{}", json!({"listening": listener.local_addr().map_err(failed)?}));
     let (received, began) = (Arc::new(AtomicU64::new(0)), Instant::now());
@@ -128,7 +129,7 @@ fn sink(listen: SocketAddr, window: Option<u32>) -> Result<(), Fault> {
         open.fetch_add(1, Ordering::Relaxed);
         let (received, open) = (Arc::clone(&received), Arc::clone(&open));
         thread::spawn(move || {
-            // The other end is gone: as good an end as any.
+            // The other end is gone, which is a normal end.
             let _ = receive(connection, window, &received, began);
             open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -160,12 +161,12 @@ fn receive(
             0 => return Ok(()),
             bytes => received.fetch_add(bytes as u64, Ordering::Relaxed),
         };
-        // The kernel forgets it when it reckons anew what a buffer holds.
+        // The kernel resets the limit when it recalculates the size of a buffer.
         clamp(&connection, window)?;
     }
 }
 
-/// Bounds the receive window of a connection, or of all that a listener will accept.
+/// Limits the receive window of a connection, or of all connections that a listener will accept.
 fn clamp(socket: &impl AsFd, window: Option<u32>) -> std::io::Result<()> {
     window.map_or(Ok(()), |bytes| Ok(setsockopt(socket, WindowClamp, &bytes)?))
 }
@@ -183,7 +184,7 @@ fn send(settings: &SenderSettings) -> Result<(), Fault> {
     let mut question = connect(settings, QUESTION).map_err(failed)?;
     question.set_nodelay(true).map_err(failed)?;
     question.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    // Senders end when nobody holds the other end of this any more, or at once when one of them fails.
+    // Senders end when the last strong reference to `stop` is dropped, or at once when one of them fails.
     let (failure, failures) = channel();
     let stop = Arc::new(());
     for _ in 0..settings.connections {
@@ -231,7 +232,7 @@ fn ping(to: SocketAddr, count: u32, interval: Duration) -> Result<(), Fault> {
     Ok(())
 }
 
-/// To a thousandth: a microsecond of a round trip, a kilobit per second of a rate.
+/// Rounds to thousandths: a microsecond of a round trip, a kilobit per second of a rate.
 fn shown(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
@@ -241,13 +242,13 @@ fn connect(settings: &SenderSettings, kind: u8) -> std::io::Result<TcpStream> {
     if let Some(control) = &settings.control {
         setsockopt(&connection, sockopt::TcpCongestion, control)?;
     }
-    // At the end what is still unsent is thrown away: it would disturb the next measurement.
+    // Discard unsent bytes at the end: they would disturb the next measurement.
     setsockopt(&connection, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
     connection.write_all(&[kind])?;
     Ok(connection)
 }
 
-/// Connects; a sink that was started a moment ago may not listen yet.
+/// Connects. Retries while the connection is refused, because a sink that has just started may not listen yet.
 fn dial(to: SocketAddr) -> std::io::Result<TcpStream> {
     let began = Instant::now();
     loop {
@@ -275,7 +276,7 @@ fn pump(mut connection: TcpStream, stop: &std::sync::Weak<()>, failure: &Sender<
     }
 }
 
-/// Waits, unless a connection fails.
+/// Waits for `time`; fails early if a connection fails.
 fn wait(failures: &std::sync::mpsc::Receiver<std::io::Error>, time: Duration) -> std::io::Result<()> {
     match failures.recv_timeout(time) {
         Ok(error) => Err(error),
@@ -283,7 +284,7 @@ fn wait(failures: &std::sync::mpsc::Receiver<std::io::Error>, time: Duration) ->
     }
 }
 
-/// How much the sink has received, and when, by its clock.
+/// Returns how many bytes the sink has received, and when, by its clock.
 fn ask(question: &mut TcpStream) -> std::io::Result<(u64, u64)> {
     question.write_all(&[0])?;
     let mut answer = [0; ANSWER_BYTES];

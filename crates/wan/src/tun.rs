@@ -1,4 +1,4 @@
-//! TUN devices, and the few requests (ioctl) that make and configure them.
+//! TUN devices, and the few ioctl requests that make and configure them.
 
 use crate::fault::Fault;
 use crate::packet::VIRTIO_HEADER_BYTES;
@@ -9,18 +9,19 @@ use nix::sys::stat::Mode;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// The device that the kernel makes TUN devices of.
+/// The device through which the kernel makes TUN devices.
 pub const TUN_DEVICE: &str = "/dev/net/tun";
 /// Name of the device in each machine.
 const NAME: &[u8] = b"wan0";
-/// Packets that the kernel holds until they are read; beyond it they are lost and seen by nobody but the device.
+/// Most packets that the kernel holds until they are read. Further ones are lost, and only the device counts them.
 const QUEUE_PACKETS: i32 = 4_000;
 
-/// `struct ifreq` of `linux/if.h`: 16 bytes of name, and a union of which each request reads its own part.
+/// Size of `struct ifreq` of `linux/if.h`: 16 bytes of name, and a union of which each request reads its own part.
 const IFREQ_BYTES: usize = 40;
 const IFREQ_NAME_BYTES: usize = 16;
 
-/// Makes `wan0` in the network namespace of this thread, with an address, up, and returns what packets are read from.
+/// Makes `wan0` in the network namespace of this thread, sets its address and brings it up. Returns the descriptor to
+/// read packets from.
 ///
 /// The device lives exactly as long as the descriptor.
 pub fn open_in_this_namespace(address: Ipv4Addr, mtu_bytes: u16) -> Result<OwnedFd, Fault> {
@@ -59,7 +60,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> Fault {
     move |error| Fault::failed(format!("the TUN device: {what}: {}", error.desc()))
 }
 
-/// `struct sockaddr_in`: family in the host's order, no port, address.
+/// Builds a `struct sockaddr_in`: family in the host's byte order, no port, address.
 fn socket_address(address: Ipv4Addr) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
@@ -67,7 +68,7 @@ fn socket_address(address: Ipv4Addr) -> [u8; 16] {
     bytes
 }
 
-/// A request whose argument is a `struct ifreq` with this name and this content of its union.
+/// Makes a request whose argument is a `struct ifreq` with this name and this content of its union.
 fn request(descriptor: &impl AsFd, number: libc::Ioctl, name: &[u8], content: &[u8]) -> Result<(), Errno> {
     let mut ifreq = [0; IFREQ_BYTES];
     ifreq[..name.len()].copy_from_slice(name);
@@ -75,7 +76,7 @@ fn request(descriptor: &impl AsFd, number: libc::Ioctl, name: &[u8], content: &[
     request_with(descriptor, number, ifreq)
 }
 
-/// A request whose argument points to `N` bytes.
+/// Makes a request whose argument points to `N` bytes.
 #[allow(unsafe_code)]
 fn request_with<const N: usize>(
     descriptor: &impl AsFd,
@@ -89,7 +90,7 @@ fn request_with<const N: usize>(
     Errno::result(done).map(drop)
 }
 
-/// A request whose argument is a number.
+/// Makes a request whose argument is a number.
 #[allow(unsafe_code)]
 fn request_by_value(descriptor: &impl AsFd, number: libc::Ioctl, argument: u32) -> Result<(), Errno> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value; the kernel follows no pointer.

@@ -1,4 +1,4 @@
-//! The engine under simulated time: rate, delay, order, queue and loss, for any traffic.
+//! The engine under simulated time: rate, delay, order, queue and loss, for random traffic.
 
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use tradewind_wan::pipe::PipeSpec;
 
 const MS: Nanos = 1_000_000;
 const S: Nanos = 1_000_000_000;
-/// Wide enough that nothing is dropped unless a test wants it.
+/// Wide enough that nothing is dropped unless a test intends it.
 const WIDE: PipeSpec = PipeSpec { rate_bps: 1_000_000_000, queue_bytes: 1 << 30 };
 
 /// Numbered packets of one size: `first` and the next `count - 1`.
@@ -44,7 +44,7 @@ fn run(first: u32, count: u32, packet_bytes: u64) -> Run {
     Run { first, count, packet_bytes }
 }
 
-/// `count` machines, each with a path to each other through a pipe of its own.
+/// `count` machines, each with a path to every other one through a pipe of its own.
 fn mesh(count: usize, pipe: PipeSpec, delay_us: u64, loss: f64) -> Network {
     let machines = (0..count).map(|index| Machine {
         name: format!("m{index}"),
@@ -61,7 +61,7 @@ fn mesh(count: usize, pipe: PipeSpec, delay_us: u64, loss: f64) -> Network {
     Network { mtu_bytes: 1500, seed: 1, machines: machines.collect(), pipes: vec![pipe; paths.len()], paths }
 }
 
-/// Everything that is due until `until`, each at its due time: (time, destination, parcel).
+/// Releases everything that is due until `until`, each parcel at its due time, as (time, destination, parcel).
 fn drain(engine: &mut Engine<Run>, until: Nanos) -> Vec<(Nanos, usize, Run)> {
     let mut out = Vec::new();
     while let Some(due) = engine.next_due().filter(|due| *due <= until) {
@@ -85,13 +85,13 @@ fn a_packet_takes_its_time_on_the_wire_and_the_delay() {
 }
 
 #[test]
-fn lateness_is_what_the_host_was_late_and_does_not_add_up() {
+fn lateness_of_the_host_does_not_accumulate() {
     let mut network = mesh(2, WIDE, 10_000, 0.0);
     network.machines[0].egress = Some(WIDE);
     network.machines[1].ingress = Some(WIDE);
     let mut engine = Engine::new(&network);
     engine.accept(0, 0, 1, run(0, 1, 1_000));
-    // The egress cap lets it go at 8 µs; the host looks 5 ms later. It still arrives when it should have.
+    // The egress cap releases it at 8 µs; the host looks 5 ms later. It still arrives on time.
     assert!(engine.release(5 * MS).is_none());
     let departure = engine.release(20 * MS).expect("long due");
     assert_eq!(departure.due, 10 * MS + 3 * 8_000);
@@ -183,7 +183,7 @@ fn a_machine_that_is_gone_neither_sends_nor_receives() {
 }
 
 #[test]
-fn too_much_on_the_way_is_dropped_and_said() {
+fn too_many_packets_in_transit_are_dropped_and_counted() {
     let mut engine = Engine::new(&mesh(2, WIDE, 1_000_000, 0.0));
     for index in 0..600 {
         engine.accept(0, 0, 1, run(index, 1, 1 << 20));
@@ -209,7 +209,7 @@ fn traffic() -> impl Strategy<Value = Vec<(Nanos, u32, u64)>> {
     prop::collection::vec((0..20 * MS, 1_u32..45, 60_u64..9_038), 1..200)
 }
 
-/// Sends it and returns what arrived.
+/// Sends the parcels and returns those that arrived.
 fn carry(engine: &mut Engine<Run>, parcels: &[(Nanos, u32, u64)]) -> Vec<(Nanos, usize, Run)> {
     let (mut now, mut first, mut out) = (0, 0, Vec::new());
     for (gap, count, packet_bytes) in parcels {
@@ -231,7 +231,7 @@ proptest! {
         let released = carry(&mut engine, &parcels);
         let sent: u32 = parcels.iter().map(|parcel| parcel.1).sum();
         prop_assert_eq!(packets(&released), sent, "a queue without end drops nothing");
-        // In any stretch between two arrivals no more came than the rate lets through.
+        // Between any two arrivals, no more bytes arrived than the rate allows.
         let (mut bytes, mut began) = (0_u128, None);
         for (at, _, parcel) in &released {
             prop_assert!(*at >= delay_us * 1_000);
@@ -290,7 +290,7 @@ proptest! {
             now += gap;
             out.extend(drain(&mut engine, now));
             accepted_at.push(now);
-            // The number tells when it was accepted.
+            // The number identifies the time of acceptance.
             engine.accept(now, 0, 1, run((accepted_at.len() as u32 - 1) * 1_000, *count, *packet_bytes));
         }
         out.extend(drain(&mut engine, now + 3_600 * S));

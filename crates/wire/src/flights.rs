@@ -1,11 +1,11 @@
-//! What a node remembers of a hop: requests passed on and not yet answered.
+//! A node's record of the requests that it forwarded on a hop and that are not answered yet.
 
 use crate::{ConnectionId, RequestId};
 use std::collections::HashMap;
 
-/// Requests passed on and not yet answered. `U` says where the answer goes (an upstream connection, an order, …).
+/// Requests forwarded and not yet answered. `U` says where the answer goes (an upstream connection, an order, …).
 ///
-/// Bounded by what upstream may have in flight: every request here was let in by the node's own limits.
+/// Its size is limited by what upstream may have in flight: the node's own limits admitted every request here.
 #[derive(Debug)]
 pub struct Flights<U> {
     by_request: HashMap<RequestId, Flight<U>>,
@@ -26,29 +26,31 @@ impl<U> Default for Flights<U> {
 }
 
 impl<U> Flights<U> {
-    /// `request` was begun on `connection`. Call this **before** its first byte is written, so that no answer is early.
+    /// Records that `request` began on `connection`. Call this **before** writing its first byte, so that no answer can
+    /// arrive early.
     pub fn sent(&mut self, request: RequestId, connection: ConnectionId, upstream: U) {
         self.by_request.insert(request, Flight { connection, upstream, whole_ms: None });
     }
 
-    /// All of `request` was sent: from now on it waits for its answer.
+    /// Records that all of `request` was sent: from now on it waits for its answer.
     pub fn whole(&mut self, request: RequestId, now_ms: u64) {
         if let Some(flight) = self.by_request.get_mut(&request) {
             flight.whole_ms = Some(now_ms);
         }
     }
 
-    /// Requests that were sent whole and have waited for longer than `limit_ms`, in ascending order. They are given up.
+    /// Removes and returns the requests that were sent completely and have waited longer than `limit_ms`, in ascending
+    /// order.
     pub fn overdue(&mut self, now_ms: u64, limit_ms: u64) -> Vec<(RequestId, U)> {
         self.take(|flight| flight.whole_ms.is_some_and(|whole_ms| now_ms.saturating_sub(whole_ms) > limit_ms))
     }
 
-    /// An answer came. `None`: it is late (the request was given up) and must be dropped.
+    /// Records an answer. Returns `None` if it is late (the request had timed out): drop it.
     pub fn answered(&mut self, request: RequestId) -> Option<U> {
         self.by_request.remove(&request).map(|flight| flight.upstream)
     }
 
-    /// A connection died: the requests that were on it and are lost, in ascending order.
+    /// Records that a connection died. Returns the requests that were lost with it, in ascending order.
     pub fn connection_lost(&mut self, connection: ConnectionId) -> Vec<(RequestId, U)> {
         self.take(|flight| flight.connection == connection)
     }
@@ -70,7 +72,7 @@ impl<U> Flights<U> {
         self.by_request.values().any(|flight| flight.connection == connection)
     }
 
-    /// How many are in flight.
+    /// Returns the number of requests in flight.
     pub fn len(&self) -> usize {
         self.by_request.len()
     }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A request is one `Head` and then `Data` frames until `Head::wire_bytes` bytes have passed, or one `Abort`. Other
-//! frames may stand between `Data` frames (a ping, say), but no second `Head`. `Orders` and `Replies` are batches.
-//! Payloads but `Data` are postcard (<https://postcard.jamesmunns.com/wire-format>).
+//! frames (a ping, for example) may come between `Data` frames, but no second `Head`. `Orders` and `Replies` are
+//! batches. All payloads except `Data` are postcard (<https://postcard.jamesmunns.com/wire-format>).
 
 use crate::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use thiserror::Error;
 
 /// Length of a frame header.
 pub const HEADER_BYTES: usize = 8;
-/// Longest `Data` payload; a sender cuts longer bodies. Bounds what a relay must hold per connection.
+/// Longest `Data` payload; a sender cuts longer bodies. Bounds the memory that a relay needs per connection.
 pub const DATA_BYTES_MAX: usize = 256 << 10;
 /// Longest payload of any other frame. A close of 10,000 parts needs about 700 KiB.
 pub const CONTROL_BYTES_MAX: usize = 4 << 20;
@@ -29,7 +29,7 @@ pub const REPLIES_MAX: usize = 1 << 16;
 /// Longest text in a Hello.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -39,9 +39,9 @@ pub enum Kind {
     Orders = 2,
     /// Begins a request.
     Head = 3,
-    /// Bytes of the request begun last.
+    /// Bytes of the request that began last.
     Data = 4,
-    /// The request begun last will not be finished; forget it.
+    /// The request that began last will not be completed; discard it.
     Abort = 5,
     /// A batch of replies, upstream.
     Replies = 6,
@@ -49,7 +49,7 @@ pub enum Kind {
     Ping = 7,
     /// Answers a `Ping`.
     Pong = 8,
-    /// The sender will take no new request; those in flight are finished.
+    /// The sender accepts no new requests; those in flight are completed.
     Drain = 9,
 }
 
@@ -71,20 +71,20 @@ impl Kind {
     }
 }
 
-/// What a peer did wrong. Every one ends the connection.
+/// A protocol error of the peer. Each one ends the connection.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// Unknown kind byte, or the reserved byte is not zero: this is not our protocol.
     #[error("not a tradewind frame (header begins {0:02x} {1:02x})")]
     Garbage(u8, u8),
-    /// The header announces more than the kind may have.
+    /// The header announces a payload longer than the limit of its kind.
     #[error("{kind:?} frame announces {length} bytes, more than its limit of {limit}")]
     TooLong {
         /// Kind of the frame.
         kind: Kind,
-        /// Announced.
+        /// Announced length.
         length: u32,
-        /// Allowed.
+        /// Longest length allowed.
         limit: usize,
     },
     /// The payload does not parse.
@@ -93,7 +93,7 @@ pub enum FrameError {
     /// Hello of another protocol or version.
     #[error("peer speaks version {0}, this side speaks {WIRE_VERSION_MAJOR}")]
     Version(u8),
-    /// A frame where it may not stand.
+    /// A frame at a point where its kind is not allowed.
     #[error("unexpected {0:?} frame: {1}")]
     Unexpected(Kind, &'static str),
 }
@@ -101,7 +101,7 @@ pub enum FrameError {
 /// A parsed frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// Kind of the frame.
     pub kind: Kind,
     /// Route, for `Head`; zero otherwise.
     pub route: RouteId,
@@ -122,7 +122,7 @@ impl Header {
         Ok(Self { kind, route: RouteId(u16::from_le_bytes([bytes[2], bytes[3]])), length: length as usize })
     }
 
-    /// The eight bytes.
+    /// Returns the eight bytes of the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let route = self.route.0.to_le_bytes();
         let length = (self.length as u32).to_le_bytes();
@@ -149,23 +149,23 @@ impl HopEnd {
     }
 }
 
-/// First words of each side.
+/// First frame of each side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// [`WIRE_VERSION_MAJOR`].
     pub version: u8,
     /// Job this connection serves.
     pub job: String,
-    /// Name of who speaks; must equal the name in its certificate.
+    /// Name of the sender; must equal the name in its certificate.
     pub node: String,
-    /// The speaker's end of the hop that this connection belongs to.
+    /// The sender's end of the hop that this connection belongs to.
     pub end: HopEnd,
 }
 
-/// How a body is coded on the wire.
+/// Encoding of a body on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Codec {
-    /// As it is.
+    /// Not compressed.
     Raw,
     /// LZ4 block.
     Lz4,
@@ -173,7 +173,7 @@ pub enum Codec {
     Zstd,
 }
 
-/// What a request asks of its sink; all that a relay needs to know of it is in [`Head`].
+/// What a request asks of its sink. A relay needs to know only the [`Head`] of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// Write bytes (a part, or a bundle of whole objects).
@@ -185,11 +185,11 @@ pub enum Purpose {
 /// Begins a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// The lead's id.
+    /// Id assigned by the lead.
     pub request: RequestId,
     /// Route, also in the frame header.
     pub route: RouteId,
-    /// What it is for.
+    /// Purpose of the request.
     pub purpose: Purpose,
     /// Length of the manifest at the front of the decoded body.
     pub manifest_bytes: u32,
@@ -197,9 +197,9 @@ pub struct Head {
     pub raw_bytes: u64,
     /// Length of the body on the wire.
     pub wire_bytes: u64,
-    /// Coding of the body.
+    /// Encoding of the body.
     pub codec: Codec,
-    /// True if the coded body is sealed (AES-256-GCM).
+    /// True if the encoded body is sealed (AES-256-GCM).
     pub sealed: bool,
     /// BLAKE3 of the decoded body and all other fields; zero when sealed.
     pub blake3: [u8; 32],
@@ -210,29 +210,30 @@ pub struct Head {
 pub struct Reply {
     /// The request.
     pub request: RequestId,
-    /// What became of it.
+    /// Outcome of the request.
     pub verdict: Verdict,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The sink's own words, read by source and lead only; sealed if the job is.
+    /// The sink's own reply, read by source and lead only; sealed if the job is.
     Sink(Bytes),
-    /// A node on the way could not do its part.
+    /// A node on the route failed to do its part.
     Failed {
-        /// Class.
+        /// Class of the fault.
         fault: Fault,
         /// Meaning for the report, e.g. `forbidden`.
         kind: String,
         /// One line, naming the node.
         message: String,
-        /// Certainly no byte of the request left its source; said by source and lead only. False when in doubt.
+        /// True if it is certain that no byte of the request left its source; set by source and lead only. False when
+        /// in doubt.
         unsent: bool,
     },
 }
 
-/// A whole frame but `Data`, whose bytes are handled where they lie.
+/// Any complete frame except `Data`, whose bytes are handled in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// See [`Kind::Hello`].
@@ -321,7 +322,7 @@ fn parse_exactly<'a, T: Deserialize<'a>>(kind: Kind, payload: &'a [u8]) -> Resul
 
 fn parse_replies(payload: &[u8]) -> Result<Vec<Reply>, FrameError> {
     let bad = FrameError::Payload(Kind::Replies);
-    // The count comes first: it is checked before a vector of that length is made.
+    // Check the count, which comes first, before allocating a vector of that length.
     let (count, _) = postcard::take_from_bytes::<u64>(payload).map_err(|_| bad.clone())?;
     if count > REPLIES_MAX as u64 { Err(bad) } else { parse_exactly(Kind::Replies, payload) }
 }
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn another_version_is_refused_with_its_number() {
         let mut encoded = Vec::new();
         let hello = Hello { version: WIRE_VERSION_MAJOR + 1, job: "j".into(), node: "n".into(), end: HopEnd::Upstream };
         Frame::Hello(hello).encode(&mut encoded);

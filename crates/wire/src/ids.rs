@@ -1,8 +1,9 @@
-//! Names of things on the wire.
+//! Identifiers on the wire.
 
 use serde::{Deserialize, Serialize};
 
-/// One order of the lead, one try: a second try gets a new id, so a late reply to the first cannot be mistaken.
+/// One attempt at one order of the lead. A retry gets a new id, so a late reply to the first attempt cannot be mistaken
+/// for a reply to the retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
@@ -10,7 +11,7 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(pub u64);
 
-/// One way through the overlay, as numbered by the program.
+/// One route, as numbered by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RouteId(pub u16);
 

@@ -1,4 +1,4 @@
-//! Follows the frames of one connection: where a request's body begins, goes on and ends.
+//! Follows the frames of one connection: where a request's body begins, continues and ends.
 
 use crate::frame::{Frame, FrameError, Head, Header, Kind};
 
@@ -7,9 +7,9 @@ use crate::frame::{Frame, FrameError, Head, Header, Kind};
 pub enum Step {
     /// A request begins; its body follows as `Data` (none if `wire_bytes` is 0: the request is complete).
     Begin(Head),
-    /// The request begun last will not be finished.
+    /// The request that began last will not be completed.
     GiveUp,
-    /// Anything else.
+    /// Any other frame.
     Other(Frame),
 }
 
@@ -21,22 +21,22 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// A connection on which nothing has been read.
+    /// Returns the state of a connection on which nothing has been read.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A connection whose hello was read elsewhere.
+    /// Returns the state of a connection whose Hello was read elsewhere.
     pub fn greeted() -> Self {
         Self { greeted: true, body_bytes_left: 0 }
     }
 
-    /// Returns whether a body has begun and not ended: losing the connection now loses a request.
+    /// Returns whether a body has begun and not ended. If so, losing the connection loses a request.
     pub fn in_body(&self) -> bool {
         self.body_bytes_left > 0
     }
 
-    /// A `Data` header was read. Returns whether the body ends with this frame's payload.
+    /// Records a `Data` header. Returns whether the body ends with this frame's payload.
     pub fn data(&mut self, header: &Header) -> Result<bool, FrameError> {
         let length = header.length as u64;
         if length == 0 || length > self.body_bytes_left {
@@ -46,7 +46,7 @@ impl Intake {
         Ok(self.body_bytes_left == 0)
     }
 
-    /// A whole frame other than `Data` was read.
+    /// Records a complete frame other than `Data`. Returns what to do next.
     pub fn frame(&mut self, frame: Frame) -> Result<Step, FrameError> {
         let is_hello = matches!(frame, Frame::Hello(_));
         if is_hello == self.greeted {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a body is cut, and whatever stands between its pieces, it ends exactly with its last byte.
+        /// A body ends exactly with its last byte, however it is cut and whichever frames come between its pieces.
         #[test]
         fn a_body_ends_with_its_last_byte(bodies in prop::collection::vec(prop::collection::vec((1usize..5_000, any::<bool>()), 1..10), 1..8)) {
             let mut intake = greeted();

@@ -1,7 +1,7 @@
-//! Whether the peer of a connection lives.
+//! Decides whether the peer of a connection is alive.
 
-/// Tracks whether the peer of one connection lives. Both sides ping when they have sent nothing for a third of the limit,
-/// so silence means death. Times are milliseconds of any monotonic clock.
+/// Tracks whether the peer of one connection is alive. Both sides ping when they have sent nothing for a third of the
+/// limit, so silence means death. Times are milliseconds of any monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
     silence_ms_max: u64,
@@ -10,13 +10,13 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// A fresh connection.
+    /// Returns the state of a fresh connection.
     pub fn new(now_ms: u64, silence_ms_max: u64) -> Self {
         Self { silence_ms_max, heard_ms: now_ms, sent_ms: now_ms }
     }
 
-    /// Something arrived. Returns false if it came too late: the other side has given this connection up (as it must
-    /// when *we* were frozen), so neither this nor anything that follows on the connection may be acted upon.
+    /// Records that something arrived. Returns false if it came too late: the peer has then already closed this
+    /// connection (for example because *this* process was frozen), so ignore this data and all that follows.
     #[must_use]
     pub fn heard(&mut self, now_ms: u64) -> bool {
         let alive = !self.is_dead(now_ms);
@@ -26,12 +26,13 @@ impl Liveness {
         alive
     }
 
-    /// We did not listen on purpose (back-pressure); silence meanwhile is not the peer's.
+    /// Records that this side paused reading on purpose (back-pressure), so the silence does not count against the
+    /// peer.
     pub fn not_listening(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
     }
 
-    /// Something was sent.
+    /// Records that something was sent.
     pub fn sent(&mut self, now_ms: u64) {
         self.sent_ms = now_ms;
     }
@@ -54,7 +55,7 @@ mod tests {
     const SILENCE_MS_MAX: u64 = 15_000;
 
     #[test]
-    fn two_sides_that_ping_when_due_never_hold_each_other_for_dead() {
+    fn two_sides_that_ping_when_due_never_count_as_dead() {
         let mut sides = [Liveness::new(0, SILENCE_MS_MAX); 2];
         let mut pings = 0;
         for now_ms in (0..600_000).step_by(500) {
@@ -71,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_given_up_stays_so() {
+    fn an_abandoned_connection_stays_abandoned() {
         let mut live = Liveness::new(0, SILENCE_MS_MAX);
         assert!(live.heard(SILENCE_MS_MAX));
         let thawed_ms = 3 * SILENCE_MS_MAX;
         assert!(!live.heard(thawed_ms));
-        // The rest of what lay in the socket comes at once after the first piece, and must not be believed either.
+        // The rest of the socket's buffer follows immediately after the first piece, and must be ignored too.
         assert!(!live.heard(thawed_ms));
         assert!(live.is_dead(thawed_ms));
     }

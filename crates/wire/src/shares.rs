@@ -1,27 +1,28 @@
-//! Which route the next bytes take: by deficit against the plan's shares, never dearer than the ceiling allows.
+//! Chooses the route for the next bytes: by deficit against the plan's shares, and never above the cost ceiling.
 //!
 //! **Shares.** Among the routes with room, the one furthest behind its share is next. A route that comes back from an
-//! outage starts level with the others: what it missed is not made up for, else it would carry everything for a while.
+//! outage starts level with the others. It does not catch up on what it missed, because it would then carry everything
+//! for a while.
 //!
-//! **Ceilings.** A job may cost its ceiling × all its bytes, lost and repeated ones paid from the same purse. A route is
-//! allowed only if, after the bytes in question, the rest of the job can still be paid at the cheapest price there is.
-//! A ceiling in bytes counts every byte that was sent, lost and repeated ones too, and nothing is sent beyond it.
+//! **Ceilings.** A job may cost its ceiling × all its bytes; lost and repeated bytes are paid from the same budget. A
+//! route is allowed only if, after the bytes in question, the cheapest price still covers the rest of the job. A
+//! ceiling in bytes counts every byte sent, including lost and repeated ones, and nothing is sent beyond it.
 
 use crate::RouteId;
 use crate::window::Window;
 
-/// One route as the plan wants it.
+/// One route of the plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RoutePlan {
-    /// Number in the program.
+    /// Id in the program.
     pub id: RouteId,
-    /// Wanted share; only the ratio to the others counts.
+    /// Planned share; only the ratio to the others counts.
     pub share: f64,
     /// Egress price of all its hops.
     pub usd_per_gb: f64,
-    /// Bytes that may always be in flight; beyond them as many as the route lately carried ([`Window`]).
+    /// Bytes that may always be in flight; beyond them the window follows what the route carried recently ([`Window`]).
     pub window_bytes_min: u64,
-    /// Bytes that may be in flight before anything was carried.
+    /// Bytes that may be in flight before anything has arrived.
     pub window_bytes_start: u64,
     /// Most bytes in flight.
     pub window_bytes: u64,
@@ -29,9 +30,9 @@ pub struct RoutePlan {
     pub window_requests: usize,
 }
 
-/// A route that failed rests so long at first; doubled with each failure up to [`REST_MS_MAX`].
+/// First rest of a failed route; it doubles with each failure up to [`REST_MS_MAX`].
 pub const REST_MS_MIN: u64 = 500;
-/// Longest rest of a failed route between two tries.
+/// Longest rest of a failed route between two attempts.
 pub const REST_MS_MAX: u64 = 8_000;
 
 /// Health of a route.
@@ -48,20 +49,20 @@ enum Health {
 #[derive(Debug)]
 struct Route {
     plan: RoutePlan,
-    /// Given no more work; what it carries still counts.
+    /// True if the route gets no more work; what it carries still counts.
     retired: bool,
     window: Window,
     health: Health,
     done_bytes: u64,
-    /// What `done_bytes` would be had the route never been down; shares are held by this.
+    /// The value that `done_bytes` would have if the route had never been down; used to compare shares.
     level_bytes: f64,
     flight_bytes: u64,
     flight_requests: usize,
-    /// Bytes that are paid for: all that went out, less what certainly did not.
+    /// Bytes that are paid for: all bytes sent, except those that were certainly never sent.
     paid_bytes: u64,
 }
 
-/// Why nothing can be sent now; of several reasons the last one here, because it is the soonest to pass.
+/// Why nothing can be sent now. If several reasons apply, the last one in this list is returned: it passes soonest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Blocked {
     /// No route is up: wait for the earliest rest to end.
@@ -79,7 +80,7 @@ pub struct Shares {
     ceiling_usd_per_gb: Option<f64>,
     ceiling_usd: Option<f64>,
     ceiling_bytes: Option<u64>,
-    /// By earlier runs.
+    /// Bytes that earlier runs carried.
     carried_before_bytes: u64,
     sent_before_bytes: u64,
     spent_before_usd: f64,
@@ -100,23 +101,24 @@ pub struct Before {
     pub spent_usd: f64,
 }
 
-/// One route's part in the job.
+/// State and totals of one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
-    /// Number in the program.
+    /// Id in the program.
     pub route: RouteId,
     /// Bytes that arrived.
     pub done_bytes: u64,
     /// Requests in flight.
     pub flight_requests: usize,
-    /// True if it works now.
+    /// True if the route works now.
     pub up: bool,
-    /// True if it is given no more work.
+    /// True if the route gets no more work.
     pub retired: bool,
 }
 
 impl Shares {
-    /// `ceiling_usd_per_gb` bounds the mean price of the job: spent ≤ ceiling × bytes [listed](Shares::listed), always.
+    /// Returns the shares of `plans`. `ceiling_usd_per_gb` limits the job's average price: spent ≤ ceiling × bytes
+    /// [listed](Shares::listed), always.
     pub fn new(plans: &[RoutePlan], ceiling_usd_per_gb: Option<f64>) -> Self {
         let routes = plans.iter().map(Route::new).collect();
         Self {
@@ -132,19 +134,19 @@ impl Shares {
         }
     }
 
-    /// Also bounds what the whole job costs: spent ≤ `ceiling_usd`, always. What is lost is then paid from what this
-    /// leaves, and the mean price is that of all other bytes.
+    /// Also limits the cost of the whole job: spent ≤ `ceiling_usd`, always. The remainder of this budget pays for lost
+    /// bytes, and the average price is that of all other bytes.
     pub fn within(self, ceiling_usd: Option<f64>) -> Self {
         Self { ceiling_usd, ..self }
     }
 
-    /// Also bounds what is sent: [`Shares::sent_bytes`] ≤ `ceiling_bytes`, always.
+    /// Also limits the bytes sent: [`Shares::sent_bytes`] ≤ `ceiling_bytes`, always.
     pub fn within_bytes(self, ceiling_bytes: Option<u64>) -> Self {
         Self { ceiling_bytes, ..self }
     }
 
-    /// Other routes from now on, all level. A route of an id that is known takes its new share, and keeps its price; one
-    /// that `plans` leave out is given no more work, and what it has in flight still counts.
+    /// Replaces the routes; all start level. A route with a known id gets its new share and keeps its price. A route
+    /// that `plans` leaves out gets no more work; its requests in flight still count.
     pub fn change(&mut self, plans: &[RoutePlan], ceiling_usd_per_gb: Option<f64>) {
         self.ceiling_usd_per_gb = ceiling_usd_per_gb;
         for route in &mut self.routes {
@@ -162,18 +164,18 @@ impl Shares {
         }
     }
 
-    /// The job has so many more bytes to carry.
+    /// Adds `bytes` to what the job has to carry.
     pub fn listed(&mut self, bytes: u64) {
         self.listed_bytes += bytes;
         self.owed_bytes += bytes;
     }
 
-    /// So many listed bytes need not be sent any more: they arrived, or their object ended.
+    /// Records that `bytes` of the listed bytes no longer need to be sent: they arrived, or their object ended.
     pub fn settled(&mut self, bytes: u64) {
         self.owed_bytes = self.owed_bytes.saturating_sub(bytes);
     }
 
-    /// So many listed bytes, settled already, are to be listed again (their object starts again).
+    /// Records that `bytes` of the listed bytes, settled already, are to be listed again (their object restarts).
     pub fn unlisted(&mut self, bytes: u64) {
         self.listed_bytes = self.listed_bytes.saturating_sub(bytes);
     }
@@ -186,7 +188,8 @@ impl Shares {
         self.spent_before_usd += before.spent_usd;
     }
 
-    /// The route for the next `bytes`, leaving out those in `avoid`: the one furthest behind its share that has room.
+    /// Returns the route for the next `bytes`, leaving out those in `avoid`: the one furthest behind its share that has
+    /// room.
     pub fn pick(&self, bytes: u64, avoid: &[RouteId], now_ms: u64) -> Result<RouteId, Blocked> {
         let mut blocked = Blocked::Down;
         let mut best: Option<&Route> = None;
@@ -202,7 +205,7 @@ impl Shares {
         best.map(|route| route.plan.id).ok_or(blocked)
     }
 
-    /// `bytes` go out on `route`.
+    /// Records that `bytes` are sent on `route`.
     pub fn sent(&mut self, route: RouteId, bytes: u64) {
         let Some(route) = self.route_mut(route) else { return };
         route.flight_bytes += bytes;
@@ -210,27 +213,27 @@ impl Shares {
         route.paid_bytes += bytes;
     }
 
-    /// Bytes in flight on `route`.
+    /// Returns the bytes in flight on `route`.
     pub fn in_flight_bytes(&self, route: RouteId) -> u64 {
         self.routes.iter().find(|known| known.plan.id == route).map_or(0, |route| route.flight_bytes)
     }
 
-    /// `bytes` that were to go out on `route` certainly did not: they cost nothing. They are in flight until it is said
-    /// what became of them.
+    /// Records that `bytes` meant for `route` were certainly not sent: they cost nothing. They stay in flight until
+    /// their outcome is reported.
     pub fn unsent(&mut self, route: RouteId, bytes: u64) {
         if let Some(route) = self.route_mut(route) {
             route.paid_bytes -= bytes;
         }
     }
 
-    /// `bytes` that went out on `route` at `sent_ms` arrived: what its window follows. Call it before [`Shares::done`].
+    /// Records that `bytes` sent on `route` at `sent_ms` arrived, for the window. Call it before [`Shares::done`].
     pub fn acked(&mut self, route: RouteId, bytes: u64, sent_ms: u64, now_ms: u64) {
         if let Some(route) = self.route_mut(route) {
             route.window.acked(bytes, sent_ms, now_ms);
         }
     }
 
-    /// `bytes` that were in flight on `route` arrived. Returns whether the route was resting and is up again.
+    /// Records that `bytes` in flight on `route` arrived. Returns whether the route was resting and is up again.
     pub fn done(&mut self, route: RouteId, bytes: u64) -> bool {
         if let Some(route) = self.route_mut(route) {
             route.land(bytes);
@@ -240,20 +243,21 @@ impl Shares {
         self.answers(route)
     }
 
-    /// `bytes` that were in flight on `route` came to nothing, but the route answered. Returns as [`Shares::done`].
+    /// Records that `bytes` in flight on `route` failed although the route answered. Returns the same as
+    /// [`Shares::done`].
     pub fn refused(&mut self, route: RouteId, bytes: u64) -> bool {
         self.undone(route, bytes);
         self.answers(route)
     }
 
-    /// `bytes` that were in flight on `route` did not arrive.
+    /// Records that `bytes` in flight on `route` did not arrive.
     pub fn undone(&mut self, route: RouteId, bytes: u64) {
         if let Some(route) = self.route_mut(route) {
             route.land(bytes);
         }
     }
 
-    /// Puts a resting route up again, level with the others.
+    /// Marks a resting route as up again, level with the others. Returns whether it was resting.
     fn answers(&mut self, id: RouteId) -> bool {
         let level = self
             .wanted()
@@ -268,7 +272,7 @@ impl Shares {
         true
     }
 
-    /// The route failed: it rests. Returns whether it was up before.
+    /// Records that the route failed: it rests. Returns whether it was up before.
     pub fn rest(&mut self, route: RouteId, now_ms: u64) -> bool {
         let Some(route) = self.route_mut(route) else { return false };
         match route.health {
@@ -276,7 +280,8 @@ impl Shares {
                 route.health = Health::Resting { retry_ms: now_ms + REST_MS_MIN, rest_ms: REST_MS_MIN };
                 true
             }
-            // Several requests of one failure come back together; only one after the rest counts as a new failure.
+            // Several requests of one failure return together; only one that fails after the rest counts as a new
+            // failure.
             Health::Resting { retry_ms, rest_ms } if now_ms >= retry_ms => {
                 let rest_ms = (rest_ms * 2).min(REST_MS_MAX);
                 route.health = Health::Resting { retry_ms: now_ms + rest_ms, rest_ms };
@@ -291,7 +296,7 @@ impl Shares {
         self.wanted().all(|route| route.health != Health::Up)
     }
 
-    /// When the next resting route not in `avoid` may be tried; `None` if none of them has still to wait.
+    /// Returns when the next resting route not in `avoid` may be tried; `None` if none of them still has to wait.
     pub fn next_retry_ms(&self, avoid: &[RouteId], now_ms: u64) -> Option<u64> {
         let retry = |route: &Route| match route.health {
             Health::Resting { retry_ms, .. } if retry_ms > now_ms && !avoid.contains(&route.plan.id) => Some(retry_ms),
@@ -305,7 +310,7 @@ impl Shares {
         self.routes.iter().any(|route| route.health == Health::Up && route.flight_requests > 0)
     }
 
-    /// What each route carries, in the program's order.
+    /// Returns what each route carries, in the program's order.
     pub fn activity(&self) -> impl Iterator<Item = Activity> + '_ {
         self.routes.iter().map(|route| Activity {
             route: route.plan.id,
@@ -316,7 +321,7 @@ impl Shares {
         })
     }
 
-    /// Routes that are given work.
+    /// Returns the routes that get work.
     pub fn ids(&self) -> impl Iterator<Item = RouteId> + '_ {
         self.wanted().map(|route| route.plan.id)
     }
@@ -325,33 +330,35 @@ impl Shares {
         self.routes.iter().filter(|route| !route.retired)
     }
 
-    /// Bytes that were sent, over all runs: lost ones included, and those of which nobody knows whether they were sent.
+    /// Returns the bytes sent over all runs, including lost ones and those that may or may not have been sent.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_before_bytes + self.routes.iter().map(|route| route.paid_bytes).sum::<u64>()
     }
 
-    /// Returns whether what is still to be sent is more than the ceiling in bytes leaves.
+    /// Returns whether the bytes still to be sent exceed what the ceiling in bytes leaves.
     pub fn lacks_bytes(&self) -> bool {
         let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
         let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes);
         self.ceiling_bytes.is_some_and(|most_bytes| self.sent_bytes() + rest_bytes > most_bytes)
     }
 
-    /// What was sent cost so much, at the plan's prices: lost bytes included, and those of which nobody knows whether they
-    /// were sent.
+    /// Returns the cost of the bytes sent, at the plan's prices, including lost ones and those that may or may not have
+    /// been sent.
     pub fn spent_usd(&self) -> f64 {
         let cost = |route: &Route| cost_usd(route.paid_bytes, route.plan.usd_per_gb);
         self.spent_before_usd + self.routes.iter().map(cost).sum::<f64>()
     }
 
-    /// What all that is listed by now may cost, by the lower of both ceilings; `None` without any.
+    /// Returns the most that all bytes listed so far may cost under the lower of both ceilings; `None` without a
+    /// ceiling.
     pub fn most_usd(&self) -> Option<f64> {
         let lost_usd = self.ceiling_usd.map_or(0.0, |_| self.lost_usd());
         let by_mean_price = self.ceiling_usd_per_gb.map(|ceiling| cost_usd(self.listed_bytes, ceiling) + lost_usd);
         by_mean_price.into_iter().chain(self.ceiling_usd).reduce(f64::min)
     }
 
-    /// What was paid and did not arrive; of earlier runs, what was paid above the ceiling on the mean price.
+    /// Returns the cost of bytes that did not arrive; for earlier runs, the cost above the ceiling on the average
+    /// price.
     fn lost_usd(&self) -> f64 {
         let mean_usd = self.ceiling_usd_per_gb.map_or(0.0, |ceiling| cost_usd(self.carried_before_bytes, ceiling));
         let lost = |route: &Route| {
@@ -382,7 +389,7 @@ impl Shares {
 impl Route {
     fn new(plan: &RoutePlan) -> Self {
         Self {
-            // A window of no requests would be a route that is up and never has room.
+            // A window of no requests would make a route that is up but never has room.
             plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
             retired: false,
             window: Window::new(plan.window_bytes_min, plan.window_bytes_start, plan.window_bytes),
@@ -405,16 +412,16 @@ impl Route {
     fn has_room(&self, bytes: u64) -> bool {
         let fits = bytes == 0 || self.flight_bytes == 0 || self.flight_bytes + bytes <= self.window.bytes();
         match self.health {
-            // A body longer than the window still goes, alone.
+            // A body longer than the window is still sent, alone.
             Health::Up => self.flight_requests < self.plan.window_requests && fits,
             Health::Resting { .. } => self.flight_requests == 0,
         }
     }
 
-    /// How full the route would be with `bytes` more, relative to its share. The smallest is furthest behind.
+    /// Returns how full the route would be with `bytes` more, relative to its share. The smallest is furthest behind.
     fn fill(&self, bytes: u64) -> f64 {
         let level_bytes = self.level_bytes + (self.flight_bytes + bytes) as f64;
-        // A route of no share is the last resort, also while nothing has been sent.
+        // A route without a share is the last resort, even before anything has been sent.
         if self.plan.share > 0.0 { level_bytes / self.plan.share } else { f64::INFINITY }
     }
 
@@ -456,7 +463,7 @@ mod tests {
     fn a_route_back_from_a_long_outage_gets_its_share_and_no_more() {
         let mut shares = Shares::new(&[plan(0, 1.0, 0.0), plan(1, 3.0, 0.0)], None);
         shares.rest(RouteId(1), 0);
-        // Until it may be tried again, all goes over the other.
+        // Until the failed route may be retried, all bytes take the other one.
         for _ in 0..1_000 {
             assert_eq!(carry(&mut shares, 100, 0), Ok(RouteId(0)));
         }
@@ -492,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_paid_from_what_the_whole_jobs_ceiling_leaves() {
+    fn lost_bytes_are_paid_from_the_rest_of_the_whole_jobs_ceiling() {
         let mut strict = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02));
         let mut roomy = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02)).within(Some(cost_usd(1_200, 0.02)));
         for shares in [&mut strict, &mut roomy] {
@@ -510,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_runs_lost_does_not_end_a_job_that_can_pay_for_it() {
+    fn losses_of_earlier_runs_do_not_end_a_job_that_can_pay_for_them() {
         let mut shares = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02)).within(Some(1e-3));
         shares.carried_before(Before { carried_bytes: 1_000, sent_bytes: 1_100, spent_usd: cost_usd(1_100, 0.02) });
         shares.listed(1_000);
@@ -533,7 +540,7 @@ mod tests {
     }
 
     proptest! {
-        /// While all routes have room, none is ever more than about one chunk away from its share.
+        /// While all routes have room, no route is ever more than about one chunk away from its share.
         #[test]
         fn shares_hold_within_a_chunk(
             wanted in prop::collection::vec(0.05..1.0f64, 1..6),
@@ -552,9 +559,9 @@ mod tests {
             }
         }
 
-        /// Whatever is lost, and however routes come and go, the job never costs more than ceiling × listed bytes; what
-        /// certainly was not sent costs nothing; and without losses, a ceiling that the cheapest route keeps never ends
-        /// it, however often what was to be sent was not.
+        /// Whatever is lost, and however routes come and go, the job never costs more than ceiling × listed bytes, and
+        /// bytes that were certainly not sent cost nothing. Without losses, a ceiling that the cheapest route respects
+        /// never ends the job, however often bytes turn out not to have been sent.
         #[test]
         fn the_job_never_costs_more_than_its_ceiling(
             prices in prop::collection::vec(0.0..0.2f64, 1..5),

@@ -1,13 +1,15 @@
-//! How much a route may have in flight: what it carried lately, so that one that slows down holds seconds of work.
+//! Limits what a route may have in flight. The window follows what the route carried recently, so a slow route holds
+//! only seconds of work.
 //!
-//! The window begins at its start. Then it is a floor and [`GAIN`] times what was acked over the last [`SPAN_MS`] (or over the time that a request
-//! takes at least, if that is longer). Each ack thus makes room for more than it frees: while a route carries all it is
-//! given its window doubles and more with each round, as TCP's slow start does; when it carries no more, the window
-//! stays at that many seconds of its rate; when its rate falls, so does the window. Time is the caller's.
+//! The window begins at its start size. After that it is a minimum plus [`GAIN`] times the bytes acked over the last
+//! [`SPAN_MS`] (or over the shortest time that a request takes, if that is longer). So each ack makes room for more
+//! than it frees. While a route carries all it is given, its window at least doubles with each round trip, as in TCP's
+//! slow start. When it carries no more, the window stays at that many seconds of its rate; when its rate falls, so does
+//! the window. The caller supplies the time.
 
-/// Acked bytes count for about so long.
+/// Time over which acked bytes fade, in ms.
 pub const SPAN_MS: f64 = 1_000.0;
-/// Bytes in flight for each byte acked within the span: one is on its way, one waits, so that no link runs dry.
+/// Bytes in flight for each byte acked within the span: one in transit, one waiting, so that no link runs idle.
 pub const GAIN: f64 = 2.0;
 
 /// The bytes that one route may have in flight.
@@ -25,21 +27,21 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window between two bounds. It is `start_bytes` until the first ack; what is above the lower bound then fades
-    /// as if it had just been acked.
+    /// Returns a window between two bounds. It is `start_bytes` until the first ack; the part above the lower bound
+    /// then fades as if it had just been acked.
     pub fn new(least_bytes: u64, start_bytes: u64, most_bytes: u64) -> Self {
         let least_bytes = least_bytes.min(most_bytes);
         let recent_bytes = start_bytes.saturating_sub(least_bytes) as f64 / GAIN;
         Self { least_bytes, most_bytes, recent_bytes, recent_ms: None, largest_bytes: 0, least_ms: 0.0 }
     }
 
-    /// Bytes that may be in flight.
+    /// Returns the bytes that may be in flight.
     pub fn bytes(&self) -> u64 {
         let wanted_bytes = self.least_bytes.saturating_add((GAIN * self.recent_bytes) as u64);
         wanted_bytes.min(self.most_bytes)
     }
 
-    /// A request of `bytes` that was sent at `sent_ms` was acked.
+    /// Records the ack of a request of `bytes` that was sent at `sent_ms`.
     pub fn acked(&mut self, bytes: u64, sent_ms: u64, now_ms: u64) {
         if bytes == 0 {
             return;
@@ -66,14 +68,14 @@ mod tests {
     const CHUNK_BYTES: u64 = 1 << 20;
     const LEAST_BYTES: u64 = 8 * CHUNK_BYTES;
 
-    /// A link that carries one chunk after the other, each acked `delay_ms` after its last byte went over.
+    /// A link that carries one chunk after another; each is acked `delay_ms` after its last byte was sent.
     struct Link {
         window: Window,
-        /// When each chunk that waits or goes over was sent.
+        /// When each chunk that waits or is being sent entered the queue.
         queue: VecDeque<u64>,
-        /// Those that are over: when sent, when acked.
+        /// Chunks that were carried: time sent, time acked.
         over: VecDeque<(u64, f64)>,
-        /// Of the chunk that goes over.
+        /// Bytes already carried of the chunk being sent.
         carried_bytes: f64,
         now_ms: u64,
     }
@@ -92,7 +94,7 @@ mod tests {
             (self.queue.len() + self.over.len()) as u64 * CHUNK_BYTES
         }
 
-        /// Runs for so long; says how many bytes were acked.
+        /// Runs for `lasting_ms`. Returns how many bytes were acked.
         fn run(&mut self, lasting_ms: u64, bytes_per_ms: f64, delay_ms: f64) -> u64 {
             let mut acked_bytes = 0;
             for _ in 0..lasting_ms {
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_can_carry_all_is_given_all_within_a_few_rounds() {
+    fn the_window_of_a_fast_route_opens_within_a_few_round_trips() {
         let most_bytes = 384 * CHUNK_BYTES;
         let mut link = Link::new(most_bytes);
         link.run(1_000, 1e9, 100.0);
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_route_begins_with_fades_if_it_is_not_carried() {
+    fn an_unused_starting_window_fades() {
         let start_bytes = 64 * CHUNK_BYTES;
         let mut link = Link::starting_with(start_bytes, 1 << 40);
         assert_eq!(link.window.bytes(), start_bytes);
@@ -158,7 +160,7 @@ mod tests {
             window.acked(1_000, second * 1_000 - 10, second * 1_000);
             window.acked(CHUNK_BYTES, second * 1_000 - 8_000, second * 1_000);
         }
-        // A chunk a second, each under way for eight: sixteen chunks keep it so.
+        // One chunk a second, and each takes eight seconds: sixteen chunks keep the link busy.
         assert!(window.bytes() >= LEAST_BYTES + 14 * CHUNK_BYTES, "{}", window.bytes());
     }
 
@@ -178,9 +180,9 @@ mod tests {
             }
         }
 
-        /// Whatever its rate, and however long an answer takes, a link whose window may grow is never idle for it.
+        /// A growing window never leaves a link idle, whatever its rate and however long an answer takes.
         #[test]
-        fn no_link_runs_dry_for_its_window(bytes_per_ms in 100.0..200_000.0f64, delay_ms in 1.0..6_000.0f64) {
+        fn no_window_leaves_a_link_idle(bytes_per_ms in 100.0..200_000.0f64, delay_ms in 1.0..6_000.0f64) {
             let mut link = Link::new(1 << 50);
             link.run(60_000, bytes_per_ms, delay_ms);
             let carried = link.run(20_000, bytes_per_ms, delay_ms) as f64;

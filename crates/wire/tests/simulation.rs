@@ -1,15 +1,15 @@
-//! Whole networks in memory, in simulated time, with everything going wrong.
+//! Simulates whole networks in memory, in simulated time, with every kind of failure.
 //!
-//! Lead, sources, relays and sinks run the real state machines and speak the real frames over connections that deliver
-//! late, cut anywhere, break mid-body or fall silent. Nodes die, freeze and come back, the lead among them; stores fail in
-//! every way they can, and source objects change under way. Whatever happens, in every run:
+//! Lead, sources, relays and sinks run the real state machines and speak the real frames. Their connections deliver
+//! late, cut anywhere, break mid-body or fall silent. Nodes, including the lead, die, freeze and come back; stores fail
+//! in every possible way, and source objects change during the job. In every run:
 //!
-//! - what a reader of the destination sees is exactly one whole version of the source object, at any time;
-//! - every object is finished, and there, or reported as failed; the job ends (or reports its cost ceiling);
-//! - cost ≤ ceiling × bytes, counting lost bytes and all lives of the lead, and nothing is sent that was not booked;
-//! - no upload is left open but those that the journal says may be, and the sweep finds those;
-//! - requests in flight ≤ the routes' windows; afterwards no gateway remembers anything;
-//! - the lead never waits for nothing, and never asks to be woken at once.
+//! - a reader of the destination sees exactly one whole version of the source object, at any time;
+//! - every object is finished and exists, or is reported as failed; the job ends (or reports its cost ceiling);
+//! - cost ≤ ceiling × bytes, counting lost bytes and all lives of the lead, and every byte sent was booked;
+//! - no upload is left open except those that the journal marks as possible, and the cleanup finds those;
+//! - requests in flight ≤ the routes' windows; afterwards no gateway holds any request;
+//! - the lead never waits without a cause, and never asks to be woken immediately.
 //!
 //! A failure prints its seed. `TRADEWIND_SIMULATION_SEED=n` replays one, `TRADEWIND_SIMULATION_RUNS=n` runs more.
 
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use world::{Summary, World};
 
 const RUNS: u64 = 2_000;
-/// Threads that share the runs.
+/// Number of threads that share the runs.
 const THREADS: usize = 2;
 
 fn number(variable: &str) -> Option<u64> {
@@ -72,7 +72,7 @@ fn every_object_arrives_or_is_reported_whatever_happens() {
         }
     });
     println!("{runs} runs: {sum:?}");
-    // A simulation in which nothing went wrong, or nothing right, would prove nothing.
+    // A simulation in which nothing went wrong, or nothing went right, would prove nothing.
     assert!(sum.finished > sum.failed && sum.failed > 0 && sum.lead_lives > runs);
     assert!(sum.swept_uploads > 0 && sum.over_ceiling > 0);
 }

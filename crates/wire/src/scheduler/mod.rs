@@ -1,13 +1,13 @@
-//! The scheduler's bookkeeping: what to send where, what to try again, when an object is finished or failed.
+//! The scheduler's bookkeeping: what to send where, what to retry, when an object is finished or failed.
 //!
 //! An object is either **whole** (one write, many to a bundle) or in **parts** (open, parts in any order, close). The
 //! scheduler learns of objects with [`Scheduler::add`] and of replies with [`Scheduler::done`] and [`Scheduler::fault`].
-//! [`Scheduler::poll`] returns the next [`Action`] until there is nothing more to do now. It holds sizes and ids; keys, tags and words stay
-//! with the caller.
+//! [`Scheduler::poll`] returns the next [`Action`] until there is nothing more to do now. It holds sizes and ids only;
+//! the caller keeps keys, tags and messages.
 //!
 //! A reply names each object of its request with one `done` or `fault`, then `answered` ends the request. Replies come
-//! from other machines, so the scheduler believes only what it asked for: an object named twice, or that was not in the
-//! request, is ignored, and one that the reply left out counts as not done.
+//! from other machines, so the scheduler does not trust them: it ignores an object that is named twice or was not in
+//! the request, and counts an object that the reply left out as not done.
 
 mod object;
 mod ready;
@@ -27,24 +27,25 @@ use ready::{PartAgain, Ready, Tries};
 use send::Obstacles;
 use std::collections::{HashMap, VecDeque};
 
-/// Tries of one piece of work (a part, a whole object, an open or a close) that end in [`Fault::Unavailable`] or
-/// [`Fault::Corrupt`] before its object fails.
+/// Most attempts at one piece of work (a part, a whole object, an open or a close) that end in [`Fault::Unavailable`]
+/// or [`Fault::Corrupt`]; after them its object fails.
 pub const TRIES_MAX: u32 = 4;
-/// Tries of one piece of work that are lost before its object fails.
+/// Most attempts at one piece of work that are lost; after them its object fails.
 pub const LOSSES_MAX: u32 = 64;
-/// Answered tries to abort an upload; then it is left to the sweep of `jobs cancel`.
+/// Most answered attempts to abort an upload; after them the upload is left to the cleanup by `jobs cancel`.
 pub const ABORT_TRIES_MAX: u32 = 3;
-/// Objects in parts that may be open at once.
+/// Most objects in parts that may be open at once.
 pub const OPEN_OBJECTS_MAX: usize = 64;
 /// A further object is opened while fewer than this many open ones have parts to send.
 pub const SENDING_OBJECTS_MIN: usize = 3;
 /// A request that waits behind others of its route is not overdue before they could have passed at this rate.
 pub const SLOWEST_BYTES_PER_S: u64 = 64 << 10;
-/// A route that went down has so long to come back before the job stalls, however long nothing had moved before.
+/// Time for a route that went down to come back before the job stalls, however long nothing had moved before.
 pub const REPAIR_MS: u64 = 5_000;
-/// A dead gateway is noticed within so long. Who was silent for longer was at work, and its silence is no stall.
+/// Longest time until a dead gateway is noticed. A gateway that was silent for longer was at work, so its silence is
+/// not a stall.
 pub const DEATH_NOTICED_MS: u64 = 60_000;
-/// Objects the scheduler holds at once; [`Scheduler::wants_more`] is false beyond.
+/// Most objects that the scheduler holds at once; [`Scheduler::wants_more`] is false beyond.
 pub const OBJECTS_MAX: usize = 20_000;
 
 #[derive(Debug)]
@@ -56,11 +57,11 @@ struct Object {
     /// The bundle it is in, while in flight.
     bundle: Option<RequestId>,
     counted_open: bool,
-    /// Bytes that a route has still to carry.
+    /// Bytes that a route still has to carry.
     owed_bytes: u64,
-    /// Of a whole object; parts and control requests carry their own.
+    /// Attempts at a whole object; parts and control requests carry their own counts.
     tries: Tries,
-    /// Ascending.
+    /// Routes that refused the object, in ascending order.
     refused_by: Vec<RouteId>,
 }
 
@@ -90,20 +91,20 @@ enum End {
 struct Flight {
     route: RouteId,
     bytes: u64,
-    /// Of `bytes`, what is paid for.
+    /// The bytes of `bytes` that are paid for.
     paid_bytes: u64,
     sent_ms: u64,
-    /// Bytes that were in flight on its route when it was sent, its own with them.
+    /// Bytes in flight on its route when it was sent, including its own.
     queued_bytes: u64,
     work: Work,
     tries: Tries,
-    /// True if the one object of a request that is no bundle has been reported on.
+    /// True if the object of a single-object request has been reported on.
     reported: bool,
-    /// True if something of it is to be sent again.
+    /// True if some of its work must be sent again.
     again: bool,
 }
 
-/// See the module's head.
+/// The scheduler; see the module documentation.
 #[derive(Debug)]
 pub struct Scheduler {
     config: Config,
@@ -114,21 +115,21 @@ pub struct Scheduler {
     out: VecDeque<Action>,
     next_request: u64,
     paced_until_ms: f64,
-    /// When something was answered last, or nothing was left to answer.
+    /// Time of the latest answer, or the latest time at which no answer was pending.
     moved_ms: u64,
     stuck_since_ms: Option<u64>,
-    /// When something was done last.
+    /// Time at which a piece of work was last completed.
     done_ms: Option<u64>,
-    /// True if the latest trouble was a store that could not be reached.
+    /// True if the latest fault was an unreachable store.
     is_out_of_reach: bool,
     retries: u64,
-    /// Routes whose latest requests were lost: one retry for all of them.
+    /// Routes whose latest requests were lost; all of these losses count as one retry.
     losing: Vec<RouteId>,
     open_count: usize,
     draining: bool,
 }
 
-/// One object's share of a request, taken from the books when it is reported on.
+/// One object's share of a request, removed from the scheduler's records when it is reported on.
 struct Report {
     route: RouteId,
     bytes: u64,
@@ -145,14 +146,14 @@ enum Kind {
     Abort,
 }
 
-/// What comes after a fault.
+/// What follows a fault.
 enum Next {
     Again(Tries),
     End(End),
 }
 
 impl Scheduler {
-    /// A scheduler with nothing to do yet.
+    /// Returns a scheduler without work.
     pub fn new(config: Config) -> Self {
         Self {
             shares: Shares::new(&config.routes, config.ceiling_usd_per_gb)
@@ -182,8 +183,8 @@ impl Scheduler {
         self.shares.carried_before(before);
     }
 
-    /// Other routes from now on, and with them another ceiling and rate limit; see [`Shares::change`]. What routes
-    /// refused may be tried again.
+    /// Replaces the routes, and with them the price ceiling and the rate limit; see [`Shares::change`]. Work that a
+    /// route refused may be tried on it again.
     pub fn change_routes(
         &mut self,
         routes: &[RoutePlan],
@@ -203,7 +204,7 @@ impl Scheduler {
         !self.draining && self.objects.len() < OBJECTS_MAX
     }
 
-    /// Takes an object on. The scheduler must not hold an object of this id already.
+    /// Adds an object. The scheduler must not hold an object of this id already.
     pub fn add(&mut self, id: ObjectId, mut new: NewObject) {
         debug_assert!(!self.objects.contains_key(&id), "{id:?} is held already");
         new.tidy();
@@ -241,39 +242,40 @@ impl Scheduler {
         }
     }
 
-    /// From now on nothing is begun: no new part, bundle or upload. What is in flight is waited for, uploads that have
-    /// all their parts are closed, and those of ended objects aborted (checkpoint, Ctrl-C).
+    /// Begins nothing from now on: no new part, bundle or upload. Still waits for requests in flight, closes uploads
+    /// that have all their parts, and aborts those of ended objects (checkpoint, Ctrl-C).
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub fn flights(&self) -> usize {
         self.flights.len()
     }
 
-    /// Requests given again so far. What a route loses until it answers again, with a connection say, counts once.
+    /// Returns the number of retries so far. All requests that a route loses until it answers again (for example those
+    /// on one broken connection) count once.
     pub fn retries(&self) -> u64 {
         self.retries
     }
 
-    /// Routes and money.
+    /// Returns the shares and costs of the routes.
     pub fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// What the request was, if it is in flight.
+    /// Returns what the request does, if it is in flight.
     pub fn work(&self, request: RequestId) -> Option<&Work> {
         self.flights.get(&request).map(|flight| &flight.work)
     }
 
-    /// The route of a request in flight.
+    /// Returns the route of a request in flight.
     pub fn route_of(&self, request: RequestId) -> Option<RouteId> {
         self.flights.get(&request).map(|flight| flight.route)
     }
 
-    /// `object`'s share of `request` was done (durable, opened, closed and proven, or aborted). Call once per object of
-    /// a bundle; then [`Scheduler::answered`]. A reply to a request that is no longer in flight is ignored.
+    /// Records `object`'s share of `request` as done (durable, opened, closed and proven, or aborted). Call it once per
+    /// object of a bundle, then [`Scheduler::answered`]. A reply to a request that is no longer in flight is ignored.
     pub fn done(&mut self, request: RequestId, object: ObjectId) {
         let Some(report) = self.take_report(request, object) else { return };
         match report.kind {
@@ -287,7 +289,8 @@ impl Scheduler {
         }
     }
 
-    /// `object`'s share of `request` was not done. Call once per object of a bundle; then [`Scheduler::answered`].
+    /// Records `object`'s share of `request` as not done. Call it once per object of a bundle, then
+    /// [`Scheduler::answered`].
     pub fn fault(&mut self, request: RequestId, object: ObjectId, fault: Fault) {
         let Some(report) = self.take_report(request, object) else { return };
         if report.kind == Kind::Abort {
@@ -307,8 +310,8 @@ impl Scheduler {
         }
     }
 
-    /// `part` of `object` was looked at and is not there as an earlier run left it: its next try carries it. Call it before
-    /// the request's [`Scheduler::answered`] or [`Scheduler::failed`].
+    /// Records that `part` of `object` was checked and is not as an earlier run left it: its next attempt carries the
+    /// bytes. Call it before the request's [`Scheduler::answered`] or [`Scheduler::failed`].
     pub fn must_carry(&mut self, object: ObjectId, part: u32) {
         let Some(object) = self.objects.get_mut(&object) else { return };
         let bytes = object.new.must_carry(part);
@@ -316,15 +319,15 @@ impl Scheduler {
         self.shares.listed(bytes);
     }
 
-    /// Nothing of `request` left its source, for certain: what was booked for it is given back. Call it before the
+    /// Records that no byte of `request` left its source for certain, and refunds its cost. Call it before the
     /// request's [`Scheduler::answered`] or [`Scheduler::failed`].
     pub fn unsent(&mut self, request: RequestId) {
         let Some(flight) = self.flights.get_mut(&request) else { return };
         self.shares.unsent(flight.route, std::mem::take(&mut flight.paid_bytes));
     }
 
-    /// All objects of the request have been reported on: it is no longer in flight. An object that has not been
-    /// reported on counts as not done.
+    /// Ends the request after all its objects have been reported on: it is no longer in flight. An object that has not
+    /// been reported on counts as not done.
     pub fn answered(&mut self, request: RequestId, fault: Option<Fault>, now_ms: u64) {
         let Some(flight) = self.flights.get(&request) else { return };
         for object in flight.work.objects() {
@@ -376,9 +379,10 @@ impl Scheduler {
         }
     }
 
-    /// A whole request came back undone, because the store at one end of its route could not be reached from there. The
-    /// route is then as good as down: it rests, and when none is left the job stalls, which it can be resumed from. Where
-    /// something was done since the request was sent, the store is there, and the fault is about the request's objects.
+    /// Handles a request of which nothing was done because a gateway at one end of its route could not reach the store.
+    /// The route then counts as down: it rests, and when no route is left the job stalls and can be resumed later. If
+    /// any work was done since the request was sent, the store is reachable, and the fault concerns the request's
+    /// objects.
     pub fn out_of_reach(&mut self, request: RequestId, now_ms: u64) {
         let Some(flight) = self.flights.get(&request) else { return };
         let fault = match self.done_ms.is_some_and(|done_ms| done_ms >= flight.sent_ms) {
@@ -389,13 +393,13 @@ impl Scheduler {
         self.is_out_of_reach = fault == Fault::Lost;
     }
 
-    /// A whole request came back undone: every object of it has the same fault.
+    /// Handles a request of which nothing was done: every object in it has the same fault.
     pub fn failed(&mut self, request: RequestId, fault: Fault, now_ms: u64) {
         self.answered(request, Some(fault), now_ms);
     }
 
-    /// Requests that nobody has answered within `limit_ms` and the time that what was in flight on their route takes at
-    /// [`SLOWEST_BYTES_PER_S`]. The caller gives each up with [`Scheduler::give_up`].
+    /// Returns the requests without an answer after `limit_ms` plus the time that the bytes in flight on their route
+    /// take at [`SLOWEST_BYTES_PER_S`]. The caller ends each with [`Scheduler::give_up`].
     pub fn overdue(&self, now_ms: u64, limit_ms: u64) -> Vec<RequestId> {
         let is_overdue = |flight: &Flight| {
             let moving_ms = flight.queued_bytes.saturating_mul(1000) / SLOWEST_BYTES_PER_S;
@@ -407,8 +411,8 @@ impl Scheduler {
         overdue
     }
 
-    /// An overdue request is no longer waited for. Its objects have one try less, as if a store had failed, so that a
-    /// route that swallows requests cannot hold up a job for ever; the route rests, as if the request were lost.
+    /// Stops waiting for an overdue request. Its objects lose one attempt, as if a store had failed, so that a route
+    /// that swallows requests cannot block a job forever. The route rests, as if the request were lost.
     pub fn give_up(&mut self, request: RequestId, now_ms: u64) {
         let Some(flight) = self.flights.get(&request) else { return };
         for object in flight.work.objects() {
@@ -417,7 +421,7 @@ impl Scheduler {
         self.answered(request, Some(Fault::Lost), now_ms);
     }
 
-    /// The next thing to do, or why there is none.
+    /// Returns the next action, or why there is none.
     pub fn poll(&mut self, now_ms: u64) -> Result<Action, Idle> {
         if let Some(action) = self.out.pop_front() {
             return Ok(action);
@@ -426,7 +430,7 @@ impl Scheduler {
         self.next_send(now_ms, &mut obstacles).ok_or_else(|| self.idle(&obstacles, now_ms))
     }
 
-    /// The object's share of a request, once; `None` if it was not in the request or has been reported on.
+    /// Takes the object's share of a request, once; `None` if it was not in the request or has been reported on.
     fn take_report(&mut self, request: RequestId, id: ObjectId) -> Option<Report> {
         let flight = self.flights.get_mut(&request)?;
         let object = self.objects.get_mut(&id)?;
@@ -449,7 +453,7 @@ impl Scheduler {
         Some(Report { route: flight.route, bytes: flight.bytes, kind, tries })
     }
 
-    /// What a fault means for an object that has not ended yet.
+    /// Decides what a fault means for an object that has not ended yet.
     fn verdict(&mut self, id: ObjectId, report: &Report, fault: Fault) -> Next {
         let tries = report.tries.with(fault);
         let end_if = |ends: bool, end: End| if ends { Next::End(end) } else { Next::Again(tries) };
@@ -467,7 +471,7 @@ impl Scheduler {
         }
     }
 
-    /// `route` will not be asked again for this object. Returns whether that was the last one.
+    /// Excludes `route` for this object. Returns whether it was the last one.
     fn refuse(&mut self, id: ObjectId, route: RouteId) -> bool {
         let Some(object) = self.objects.get_mut(&id) else { return false };
         if let Err(at) = object.refused_by.binary_search(&route) {
@@ -532,13 +536,13 @@ impl Scheduler {
         let Some(object) = self.objects.get_mut(&id) else { return };
         let opened = matches!(object.phase, Phase::Sending { .. } | Phase::Closing);
         object.phase = Phase::Ending { end, opened };
-        // A route that refused the bytes may still take the abort; if all refused, it must.
+        // A route that refused the bytes may still accept the abort; if all refused, one of them must take it.
         object.refused_by.clear();
         self.ready.take_parts(id);
         self.settle(id);
     }
 
-    /// Takes an ending object one step further once nothing of it is in flight.
+    /// Advances an ending object by one step once none of its requests is in flight.
     fn settle(&mut self, id: ObjectId) {
         let Some(Object { phase: Phase::Ending { end, opened }, flights: 0, new, .. }) = self.objects.get(&id) else {
             return;
@@ -564,7 +568,7 @@ impl Scheduler {
         }
     }
 
-    /// The upload of an ending object is aborted, or given up.
+    /// Records that the upload of an ending object is aborted, or is left behind after too many attempts.
     fn upload_left(&mut self, id: ObjectId) {
         if let Some(Object { phase: Phase::Ending { opened, .. }, .. }) = self.objects.get_mut(&id) {
             *opened = false;
@@ -597,10 +601,10 @@ impl Scheduler {
 impl Tries {
     fn with(self, fault: Fault) -> Self {
         match fault {
-            // It never left.
+            // The request was never sent.
             Fault::RouteDown => self,
             Fault::Lost => Self { losses: self.losses + 1, ..self },
-            // Objects count the routes that refused them; only an abort counts these.
+            // Objects count the routes that refused them; only aborts use this count.
             Fault::Refused => Self { refusals: self.refusals + 1, ..self },
             _ => Self { faults: self.faults + 1, ..self },
         }

@@ -3,13 +3,13 @@
 /// A new object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewObject {
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// How it is cut.
+    /// How the object is written.
     pub layout: Layout,
-    /// True if it may start again when the source changed under way.
+    /// True if it may restart when its source changed during the transfer.
     pub may_restart: bool,
-    /// Bytes of it that travel: false for server-side copies, which pass no route's window or price.
+    /// False for server-side copies, whose bytes use no route's window and cost nothing.
     pub travels: bool,
 }
 
@@ -18,22 +18,22 @@ pub struct NewObject {
 pub enum Layout {
     /// In one write.
     Whole,
-    /// In parts of equal size but the last.
+    /// In parts of equal size, except the last.
     Parts {
         /// Size of a part, not zero.
         part_bytes: u64,
-        /// The upload is open already (resume).
+        /// True if the upload is already open (resume).
         opened: bool,
-        /// Parts (from 1) that are there already (resume).
+        /// Numbers (from 1) of parts that are already written (resume).
         done: Vec<u32>,
-        /// Parts that an earlier run sent and that somebody must look at (resume). They carry nothing, unless
-        /// [`Scheduler::must_carry`](super::Scheduler::must_carry) says that they are lost.
+        /// Parts that an earlier run sent and that a sink must check (resume). They carry no bytes, unless
+        /// [`Scheduler::must_carry`](super::Scheduler::must_carry) reports them lost.
         to_check: Vec<u32>,
     },
 }
 
 impl NewObject {
-    /// How many parts it has; 1 when it is whole.
+    /// Returns the number of parts; 1 for a whole object.
     pub fn parts(&self) -> u32 {
         match self.layout {
             Layout::Whole => 1,
@@ -42,7 +42,7 @@ impl NewObject {
         }
     }
 
-    /// Offset and length of `part` (from 1, at most [`NewObject::parts`]).
+    /// Returns offset and length of `part` (from 1, at most [`NewObject::parts`]).
     pub fn part_range(&self, part: u32) -> (u64, u64) {
         match self.layout {
             Layout::Whole => (0, self.bytes),
@@ -53,8 +53,8 @@ impl NewObject {
         }
     }
 
-    /// The parts that are there already, and those to be looked at: ascending, each once, in one of both, and none that
-    /// the object does not have.
+    /// Sorts the lists of parts done and parts to check, and removes duplicates and numbers that the object does not
+    /// have. A part in both lists stays only in the list of parts done.
     pub(super) fn tidy(&mut self) {
         let parts = self.parts();
         if let Layout::Parts { done, to_check, .. } = &mut self.layout {
@@ -82,13 +82,13 @@ impl NewObject {
         }
     }
 
-    /// Bytes that a route carries for `part`: none for one that is only looked at.
+    /// Returns the bytes that a route carries for `part`: none for one that is only checked.
     pub(super) fn carried_bytes(&self, part: u32) -> u64 {
         let is_carried = self.travels && self.parts_to_check().binary_search(&part).is_err();
         if is_carried { self.part_range(part).1 } else { 0 }
     }
 
-    /// `part` is not there after all. Returns the bytes that a route has to carry now and had not before.
+    /// Records that `part` is missing after all. Returns the additional bytes that a route now has to carry.
     pub(super) fn must_carry(&mut self, part: u32) -> u64 {
         let before_bytes = self.carried_bytes(part);
         if let Layout::Parts { to_check, .. } = &mut self.layout {
@@ -97,7 +97,7 @@ impl NewObject {
         self.carried_bytes(part) - before_bytes
     }
 
-    /// Bytes that a route has still to carry when it is taken on.
+    /// Returns the bytes that routes have to carry when the object is added.
     pub(super) fn bytes_to_carry(&self) -> u64 {
         let known = self.parts_done().iter().chain(self.parts_to_check());
         let there: u64 = known.map(|part| self.part_range(*part).1).sum();

@@ -1,7 +1,8 @@
 //! Work that can be sent now, in lanes.
 //!
-//! All work of a lane may take the same routes, so if the head of a lane cannot be sent, nothing of the lane can, and if
-//! one lane is blocked the others go on. Every entry belongs to an object the scheduler holds, in the lane of that object.
+//! All work of a lane may take the same routes: if the head of a lane cannot be sent, nothing in the lane can. A
+//! blocked lane does not block the others. Every entry belongs to an object that the scheduler holds, in that object's
+//! lane.
 
 use super::work::Work;
 use crate::{ObjectId, RouteId};
@@ -10,11 +11,11 @@ use std::collections::VecDeque;
 /// Failures of one piece of work so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tries {
-    /// Answers that it was not done.
+    /// Answers that the work was not done.
     pub(super) faults: u32,
-    /// Answers that the gateway will not.
+    /// Answers that the gateway refuses the work.
     pub(super) refusals: u32,
-    /// No answers at all.
+    /// Attempts without any answer.
     pub(super) losses: u32,
 }
 
@@ -26,18 +27,18 @@ pub(super) struct PartAgain {
     pub(super) tries: Tries,
 }
 
-/// Work that may take all routes but those that refused it.
+/// Work that may take every route except those that refused it.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) refused_by: Vec<RouteId>,
-    /// True if it passes windows, prices and the rate limit.
+    /// True if its bytes count against windows, prices and the rate limit.
     travels: bool,
     pub(super) control: VecDeque<(Work, Tries)>,
     pub(super) parts_again: VecDeque<PartAgain>,
-    /// Objects with parts never sent.
+    /// Objects with parts that were never sent.
     pub(super) sending: VecDeque<ObjectId>,
     pub(super) whole: VecDeque<ObjectId>,
-    /// Bundles and parts take turns.
+    /// True if bundles are next; bundles and parts take turns.
     pub(super) whole_turn: bool,
 }
 
@@ -47,7 +48,7 @@ impl Lane {
     }
 }
 
-/// All lanes, those with the fewest routes first: they can use no other.
+/// All lanes. Those with the fewest routes come first, because they can use no other.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     pub(super) lanes: Vec<Lane>,
@@ -56,7 +57,7 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// The lane of an object that is `refused_by` these routes (ascending) and `travels`.
+    /// Returns the lane for objects that these routes (ascending) refused, and whose bytes travel or not.
     pub(super) fn lane(&mut self, refused_by: &[RouteId], travels: bool) -> &mut Lane {
         let found = self.lanes.iter().position(|lane| lane.refused_by == refused_by && lane.travels == travels);
         let at = found.unwrap_or_else(|| {
@@ -78,12 +79,12 @@ impl Ready {
         &mut self.lanes[at]
     }
 
-    /// Objects with parts never sent, over all lanes.
+    /// Returns the number of objects with parts never sent, over all lanes.
     pub(super) fn sending(&self) -> usize {
         self.lanes.iter().map(|lane| lane.sending.len()).sum()
     }
 
-    /// What waits for routes that have not refused it waits for any again.
+    /// Moves all work into lanes that may take every route again, refusals forgotten.
     pub(super) fn join_lanes(&mut self) {
         for lane in std::mem::take(&mut self.lanes) {
             let all = self.lane(&[], lane.travels);
@@ -94,12 +95,12 @@ impl Ready {
         }
     }
 
-    /// Lanes come and go with refusals; empty ones go.
+    /// Drops empty lanes; refusals create new ones over time.
     pub(super) fn drop_empty_lanes(&mut self) {
         self.lanes.retain(|lane| !lane.is_empty());
     }
 
-    /// Takes out the parts of `object`: its parts to be sent again, and whether it had parts never sent.
+    /// Removes the parts of `object`. Returns its parts to send again, and whether it had parts never sent.
     pub(super) fn take_parts(&mut self, object: ObjectId) -> (Vec<PartAgain>, bool) {
         let (mut again, mut unsent) = (Vec::new(), false);
         for lane in &mut self.lanes {

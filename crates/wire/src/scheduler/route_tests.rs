@@ -1,4 +1,4 @@
-//! Routes that are changed while the job runs.
+//! Changes of routes while the job runs.
 
 use super::*;
 use crate::shares::{REST_MS_MAX, RoutePlan};
@@ -38,7 +38,7 @@ fn parts(count: u32) -> NewObject {
     NewObject { bytes: u64::from(count) * MIB, layout, may_restart: true, travels: true }
 }
 
-/// All requests that the scheduler sends now, until it idles.
+/// Returns all requests that the scheduler sends now, until it idles.
 fn sends(scheduler: &mut Scheduler, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
     let mut sent = Vec::new();
     while let Ok(action) = scheduler.poll(now_ms) {
@@ -56,7 +56,7 @@ fn done(scheduler: &mut Scheduler, request: RequestId, now_ms: u64) {
 }
 
 #[test]
-fn a_retired_route_gets_no_more_work_and_what_it_has_counts() {
+fn a_retired_route_gets_no_more_work_but_its_requests_count() {
     let mut scheduler = scheduler(vec![route(0, 1.0, 0.01)], None);
     scheduler.add(ObjectId(1), parts(20));
     let before = sends(&mut scheduler, 0);
@@ -90,7 +90,7 @@ fn a_retired_route_comes_back_with_another_share_and_what_it_carried() {
 }
 
 #[test]
-fn what_every_old_route_refused_a_new_one_may_take() {
+fn a_new_route_may_take_work_that_every_old_one_refused() {
     let mut scheduler = scheduler(vec![route(0, 1.0, 0.0), route(1, 1.0, 0.0)], None);
     scheduler.add(ObjectId(1), parts(1));
     let (request, refusing, _) = sends(&mut scheduler, 0)[0].clone();
@@ -162,8 +162,8 @@ impl Run {
 }
 
 proptest! {
-    /// Whatever is changed and lost on the way: retired routes get nothing, no part is acked twice, the cost keeps to the
-    /// ceiling, and without one all objects end.
+    /// Whatever changes and gets lost during the job, retired routes get no work, no part is acked twice, and the cost
+    /// stays within the ceiling. Without a ceiling all objects end.
     #[test]
     fn changes_lose_nothing_and_send_nothing_twice(
         objects in prop::collection::vec(1u32..12, 1..6),

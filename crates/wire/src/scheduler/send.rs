@@ -8,17 +8,17 @@ use super::{
 use crate::shares::Blocked;
 use crate::{RequestId, RouteId};
 
-/// Under a rate limit, bytes that could have gone out but for a late wake-up go out after it, for so long.
+/// Longest delay of a wake-up, in ms, that a rate-limited sender may make up for afterwards.
 const PACE_CREDIT_MS: f64 = 200.0;
 
-/// Why the lanes that have work cannot send it.
+/// Why the lanes with work cannot send it.
 #[derive(Default)]
 pub(super) struct Obstacles {
     full: bool,
     down: bool,
     ceiling: bool,
     paced: bool,
-    /// The first end of a rest that may help.
+    /// Earliest end of a rest that may unblock them.
     retry_ms: Option<u64>,
 }
 
@@ -30,7 +30,8 @@ enum Obstacle {
 impl Scheduler {
     pub(super) fn idle(&mut self, obstacles: &Obstacles, now_ms: u64) -> Idle {
         let grounded = self.flights.is_empty();
-        // Nothing to send, or an answer to come: not stuck. A probe of a resting route that is in flight proves nothing.
+        // Nothing to send, or an answer is still pending: not stuck. A probe in flight on a resting route proves
+        // nothing.
         if (grounded && obstacles.none()) || self.shares.up_and_busy() {
             self.stuck_since_ms = None;
         }
@@ -42,7 +43,7 @@ impl Scheduler {
             if nothing_left {
                 return Idle::Empty;
             }
-            // All that is left is in flight. On routes that are down, that is no reason to wait for it for ever.
+            // Only requests in flight are left. If their routes are down, do not wait for them forever.
             if self.draining || grounded || !self.shares.all_down() {
                 return Idle::Waiting;
             }
@@ -67,17 +68,17 @@ impl Scheduler {
         next.map_or(Idle::Waiting, Idle::Until)
     }
 
-    /// Returns whether a request has been in flight for so long that, had a gateway on its way died, that would be
-    /// known: it is at work. After a store was out of reach this says nothing, because a gateway tries for some time by
-    /// itself.
+    /// Returns whether a request has been in flight so long that a dead gateway on its route would have been noticed,
+    /// so the gateway must be at work. This proves nothing after a store was unreachable, because a gateway then
+    /// retries on its own for some time.
     fn is_probe_at_work(&self, now_ms: u64) -> bool {
         let noticed_ms = DEATH_NOTICED_MS.min(self.config.stall_ms / 2);
         let is_at_work = |flight: &Flight| now_ms.saturating_sub(flight.sent_ms) > noticed_ms;
         !self.is_out_of_reach && self.flights.values().any(is_at_work)
     }
 
-    /// The time at which a stuck job has stalled, counted from the last answer, not from when the routes were found
-    /// dead.
+    /// Returns the time at which a stuck job stalls. It counts from the last answer, not from the time at which the
+    /// routes were found dead.
     fn stalled_ms(&mut self, now_ms: u64) -> u64 {
         let stuck_ms = *self.stuck_since_ms.get_or_insert(now_ms);
         let is_work = !self.is_out_of_reach && stuck_ms.saturating_sub(self.moved_ms) > DEATH_NOTICED_MS;
@@ -115,7 +116,7 @@ impl Scheduler {
         None
     }
 
-    /// Opens no more uploads than [`OPEN_OBJECTS_MAX`], and not long before their parts can be sent.
+    /// Opens at most [`OPEN_OBJECTS_MAX`] uploads, and each only shortly before its parts can be sent.
     fn promote_opens(&mut self) {
         while self.open_count < OPEN_OBJECTS_MAX
             && self.ready.sending() < SENDING_OBJECTS_MIN
@@ -155,7 +156,8 @@ impl Scheduler {
         Some(self.send(route, carried_bytes, Work::Part { object, part, offset, bytes }, tries, now_ms))
     }
 
-    /// The first part never sent, of the first object that has one; objects that have none leave the lane's queue.
+    /// Returns the first unsent part of the first object that has one; objects without unsent parts leave the lane's
+    /// queue.
     fn next_unsent_part(&mut self, lane: usize) -> Option<PartAgain> {
         let sending = &mut self.ready.lanes[lane].sending;
         while let Some(&object) = sending.front() {
@@ -178,10 +180,10 @@ impl Scheduler {
     fn send_bundle(&mut self, lane: usize, now_ms: u64, obstacles: &mut Obstacles) -> Option<Action> {
         let carried = |object: &Object| if object.new.travels { object.new.bytes } else { 0 };
         let whole = &self.ready.lanes[lane].whole;
-        // Bundles stay small while the queue is short, so that all workers get some.
+        // Keep bundles small while the queue is short, so that all workers get some.
         let count_max = (whole.len() / 16).clamp(1, self.config.bundle_objects_max.max(1));
         let first_bytes = carried(self.objects.get(whole.front()?)?);
-        // Asked first, so that a lane that must wait costs no look at a whole bundle.
+        // Ask for a route first, so that a waiting lane does not cost a scan of a whole bundle.
         self.route(lane, first_bytes, now_ms, obstacles)?;
         let (mut members, mut carried_bytes, mut bytes) = (Vec::new(), 0, 0);
         for id in self.ready.lanes[lane].whole.iter().take(count_max) {
@@ -198,7 +200,7 @@ impl Scheduler {
         Some(self.send(route, carried_bytes, Work::Bundle(members), Tries::default(), now_ms))
     }
 
-    /// A route for `bytes` of a lane; if there is none now, notes why.
+    /// Returns a route for `bytes` of a lane; if there is none now, notes why.
     fn route(&self, lane: usize, bytes: u64, now_ms: u64, obstacles: &mut Obstacles) -> Option<RouteId> {
         if bytes > 0 && self.paced_until_ms > now_ms as f64 {
             obstacles.note(Obstacle::Paced, None);

@@ -1,4 +1,4 @@
-//! One test for each promise of the scheduler, by subject; the network as a whole is simulated in `tests/simulation.rs`.
+//! Tests of the scheduler's guarantees, by subject; `tests/simulation.rs` simulates the network as a whole.
 
 mod money;
 mod objects;
@@ -47,7 +47,7 @@ fn in_parts(parts: u32, opened: bool, done: Vec<u32>) -> NewObject {
     NewObject { bytes: u64::from(parts) * MIB, layout, may_restart: true, travels: true }
 }
 
-/// All requests that the scheduler sends now, until it idles.
+/// Returns all requests that the scheduler sends now, until it idles.
 fn sends(scheduler: &mut Scheduler, now_ms: u64) -> Vec<(RequestId, RouteId, Work)> {
     let mut sent = Vec::new();
     while let Ok(action) = scheduler.poll(now_ms) {
@@ -84,7 +84,7 @@ fn part_of(work: &Work) -> u32 {
     }
 }
 
-/// Answers every request with done until the scheduler idles for good; returns what else it did.
+/// Answers every request with done until the scheduler has nothing left; returns its other actions.
 fn deliver_all(scheduler: &mut Scheduler, now_ms: &mut u64) -> Vec<Action> {
     let mut others = Vec::new();
     for _ in 0..1_000_000 {

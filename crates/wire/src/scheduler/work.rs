@@ -1,9 +1,9 @@
-//! What the scheduler asks for, and why it asks for nothing.
+//! The scheduler's actions, and the reasons why it has none.
 
 use crate::shares::RoutePlan;
 use crate::{Fault, ObjectId, RequestId, RouteId};
 
-/// How the scheduler is set up.
+/// Settings of the scheduler.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The plan's routes.
@@ -20,7 +20,7 @@ pub struct Config {
     pub bundle_objects_max: usize,
     /// Bytes per second to send, over all routes.
     pub rate_limit_bytes_per_s: Option<u64>,
-    /// Give up when nothing that is left could be sent for so long and no route answered meanwhile.
+    /// Time after which the job stalls if none of the remaining work could be sent and no route answered meanwhile.
     pub stall_ms: u64,
     /// First request id.
     pub first_request: u64,
@@ -31,28 +31,28 @@ pub struct Config {
 pub enum Work {
     /// Open a multipart upload.
     Open(ObjectId),
-    /// Move one part.
+    /// Transfer one part.
     Part {
-        /// Of this object.
+        /// The object.
         object: ObjectId,
-        /// From 1.
+        /// Number of the part, from 1.
         part: u32,
-        /// Where it lies.
+        /// Offset in the object.
         offset: u64,
-        /// Its length.
+        /// Length of the part.
         bytes: u64,
     },
-    /// Move whole objects.
+    /// Transfer whole objects.
     Bundle(Vec<ObjectId>),
-    /// Make the parts the object, and prove it. Asked again when the answer was lost, so a sink that finds the upload
-    /// gone and the proven object in its place answers that it is done.
+    /// Complete the upload and prove the object. Sent again if the answer was lost: a sink that finds the upload gone
+    /// and the proven object in its place answers done.
     Close(ObjectId),
-    /// Forget the upload. An upload that is not there is forgotten.
+    /// Abort the upload. Aborting an upload that does not exist succeeds.
     Abort(ObjectId),
 }
 
 impl Work {
-    /// The objects it serves.
+    /// Returns the objects that the request serves.
     pub fn objects(&self) -> Vec<ObjectId> {
         self.members().to_vec()
     }
@@ -72,19 +72,19 @@ impl Work {
 pub enum Action {
     /// Send this request.
     Send {
-        /// Fresh id.
+        /// A fresh id.
         request: RequestId,
-        /// The way.
+        /// The route to take.
         route: RouteId,
-        /// What.
+        /// The work to do.
         work: Work,
     },
     /// The object is done and proven; the scheduler has forgotten it.
     Finished(ObjectId),
-    /// The object changed or its upload vanished: look at it again and [`Scheduler::add`](super::Scheduler::add) it anew, under
-    /// the same id or another. The scheduler has forgotten it.
+    /// The object changed or its upload vanished: look it up again and [`Scheduler::add`](super::Scheduler::add) it
+    /// anew, under the same id or another. The scheduler has forgotten it.
     Restart(ObjectId),
-    /// The object failed for the last fault given; the scheduler has forgotten it.
+    /// The object failed with its last fault; the scheduler has forgotten it.
     Failed(ObjectId, Fault),
     /// A route went down.
     RouteDown(RouteId),
@@ -95,15 +95,15 @@ pub enum Action {
 /// Why [`Scheduler::poll`](super::Scheduler::poll) returned nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Nothing is left to do. When draining: nothing is in flight, and what else is left waits for the next run.
+    /// No work is left. When draining: nothing is in flight, and the remaining work waits for the next run.
     Empty,
     /// Waiting for replies (or for more objects).
     Waiting,
-    /// Nothing can be sent before this time, which is later than the one given to poll.
+    /// Nothing can be sent before this time, which is later than the time passed to `poll`.
     Until(u64),
-    /// Nothing that is left could be sent for too long; give up.
+    /// None of the remaining work could be sent for too long: end the job.
     Stalled,
-    /// A ceiling forbids to send the rest over any route, and nothing is in flight. While the list has not
-    /// ended this may pass, because every object listed adds to the budget of a mean price.
+    /// A ceiling forbids sending the rest over any route, and nothing is in flight. While the source is still being
+    /// listed this may pass, because every listed object adds to the budget of an average price.
     Ceiling,
 }

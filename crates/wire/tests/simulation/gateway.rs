@@ -1,4 +1,4 @@
-//! Source, relay and sink: pass requests on, remember them, pass answers back.
+//! Source, relay and sink: forward requests, record them, and pass answers back.
 
 use crate::message::{Op, Order, Receipt, SinkReply, digest, pack, unpack};
 use crate::net::{Arrival, End, Net, NodeId, Side};
@@ -9,10 +9,10 @@ use tradewind_wire::flights::Flights;
 use tradewind_wire::frame::{Codec, Frame, Head, Purpose, Reply, Verdict};
 use tradewind_wire::{ConnectionId, Fault, ObjectId, RequestId, RouteId};
 
-/// A body on its way through this node.
+/// A body in transit through this node.
 struct Body {
     head: Head,
-    /// Arrived (or read) and not yet passed on.
+    /// Bytes that arrived (or were read) but were not forwarded yet.
     ready: Vec<u8>,
     left_bytes: u64,
     upstream: End,
@@ -28,7 +28,7 @@ enum Receiving {
     Discard,
 }
 
-/// Work that a store is busy with.
+/// Work in progress at a store.
 enum Pending {
     Read { order: Order, upstream: End },
     Write { head: Head, body: Vec<u8>, upstream: End },
@@ -54,7 +54,7 @@ pub(crate) struct Gateway {
     pending: HashMap<u64, Pending>,
     last_reply: Option<(End, Reply)>,
     next_id: u64,
-    /// Object bytes that left their source, by route; the world takes them out.
+    /// Object bytes that left their source, by route; the world removes them.
     pub(crate) sent: Vec<(RouteId, u64)>,
 }
 
@@ -74,7 +74,7 @@ impl Gateway {
         }
     }
 
-    /// All that it remembers of requests.
+    /// Returns how many requests the node has on record.
     pub(crate) fn remembers(&self) -> usize {
         self.flights.len() + self.bodies.len() + self.pending.len()
     }
@@ -134,7 +134,7 @@ impl Gateway {
         }
     }
 
-    /// The node above will not finish the body that it has begun.
+    /// Handles an upstream node that will not complete the body it has begun.
     fn give_up(&mut self, net: &mut Net, from: End) {
         let Some(Receiving::Forward(id)) = self.receiving.remove(&from) else { return };
         let Some(body) = self.bodies.remove(&id) else { return };
@@ -159,7 +159,7 @@ impl Gateway {
         id
     }
 
-    /// Gives waiting bodies to idle connections; with no connection at all they go back.
+    /// Gives waiting bodies to idle connections; without any connection they are sent back.
     fn pump(&mut self, net: &mut Net) {
         let nexts: Vec<NodeId> = self.hops.keys().copied().collect();
         for next in nexts {
@@ -190,7 +190,7 @@ impl Gateway {
         }
     }
 
-    /// Passes on what has arrived of a body; after its last byte the connection is free for the next.
+    /// Forwards what has arrived of a body; after its last byte the connection is free for the next.
     fn flush(&mut self, net: &mut Net, id: u64) {
         let Some(body) = self.bodies.get_mut(&id) else { return };
         let Some(connection) = body.on else { return };
@@ -241,7 +241,7 @@ impl Gateway {
     }
 
     fn answer(&mut self, net: &mut Net, upstream: End, reply: Reply) {
-        // Now and then an old answer comes again.
+        // Sometimes an old answer is repeated.
         let stale = self.last_reply.replace((upstream, reply.clone())).filter(|_| net.chance(0.05));
         net.write(upstream, &Frame::Replies(vec![reply]));
         if let Some((end, reply)) = stale {
@@ -249,7 +249,7 @@ impl Gateway {
         }
     }
 
-    /// Lets a store work for a while; then [`Gateway::due`] is called.
+    /// Makes a store work for a while; then [`Gateway::due`] is called.
     fn after_store(&mut self, net: &mut Net, shared: &Shared, pending: Pending) {
         self.next_id += 1;
         self.pending.insert(self.next_id, pending);
@@ -259,7 +259,7 @@ impl Gateway {
 
     pub(crate) fn due(&mut self, net: &mut Net, shared: &mut Shared, ticket: u64) {
         match self.pending.remove(&ticket) {
-            // An order of a lead that is gone is dropped: a new one will ask again.
+            // Drop an order of a lead that has died: its successor will order again.
             Some(Pending::Read { upstream, .. }) if !net.is_open(upstream) => {}
             Some(Pending::Read { order, upstream }) => self.read(net, shared, order, upstream),
             Some(Pending::Write { head, body, upstream }) => {
@@ -272,7 +272,7 @@ impl Gateway {
         }
     }
 
-    /// A source turns an order into a request with a body.
+    /// Turns an order into a request with a body, at a source.
     fn read(&mut self, net: &mut Net, shared: &mut Shared, order: Order, upstream: End) {
         let (request, route) = (order.request, order.route);
         let mut lost: Vec<(ObjectId, Result<Receipt, Fault>)> = Vec::new();
@@ -316,7 +316,7 @@ impl Gateway {
         self.take_on(net, Body { left_bytes: head.wire_bytes, head, ready: body, upstream, on: None, own_bytes });
     }
 
-    /// A sink makes a request durable, if it is what the source sent.
+    /// Makes a request durable at a sink, if it is what the source sent.
     fn write(&mut self, net: &mut Net, shared: &mut Shared, head: &Head, body: &[u8]) -> Verdict {
         let failed = |fault| Verdict::Failed { fault, kind: "simulated".into(), message: "sink".into(), unsent: false };
         if head.blake3[..8] != digest(body).to_le_bytes() {
@@ -350,7 +350,7 @@ impl Gateway {
                 apply(object, Ok(Receipt::Done));
             }
         }
-        // It was done, but the store's answer says otherwise.
+        // The write succeeded, but the store answers otherwise.
         if net.chance(shared.fault_chance / 2.0) {
             return failed(Fault::Unavailable);
         }

@@ -1,4 +1,4 @@
-//! The lead's process: a list, a journal, and the real [`Scheduler`] between them.
+//! The lead's process: a list, a journal, and between them the real [`Scheduler`].
 
 use crate::message::{Etag, Key, Member, Op, Order, Receipt, SinkReply, Upload, Version, pack, unpack};
 use crate::net::{Arrival, End, Net, NodeId, Side};
@@ -12,7 +12,7 @@ use tradewind_wire::{ConnectionId, Fault, ObjectId, RequestId, RouteId};
 
 /// Part size of the simulation; longer objects are cut.
 pub(crate) const PART_BYTES: u64 = 1_000;
-/// How often a lead's process may start; its request ids never meet those of an earlier life.
+/// Request ids reserved for each start of a lead's process, so that they never collide with those of an earlier life.
 const REQUESTS_PER_LIFE: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,11 @@ impl Record {
     }
 }
 
-/// What outlives the lead.
+/// State that outlives the lead's process.
 #[derive(Default)]
 pub(crate) struct Journal {
     pub(crate) records: BTreeMap<Key, Record>,
-    /// Keys that may have an upload that nobody knows: an open without an answer, an abort given up.
+    /// Keys that may have an unknown upload: an open without an answer, or an abandoned abort.
     pub(crate) doubtful: BTreeSet<Key>,
     pub(crate) spent_usd: f64,
 }
@@ -67,7 +67,7 @@ pub(crate) struct LeadNode {
     scheduler: Scheduler,
     sources: HashMap<RouteId, NodeId>,
     keys: HashMap<ObjectId, Key>,
-    /// Aborts of each object that came back undone.
+    /// Number of failed aborts of each object.
     aborts_undone: HashMap<ObjectId, u32>,
     list: VecDeque<Key>,
     next_object: u64,
@@ -86,7 +86,7 @@ impl LeadNode {
     ) -> Self {
         let mut scheduler = Scheduler::new(Config { first_request: life * REQUESTS_PER_LIFE, ..config });
         let journal = &mut shared.journal;
-        // What was in parts and has changed since is sent again, so its old parts count for nothing.
+        // Objects in parts that have changed since are sent again, so their old parts do not count.
         for (key, record) in &mut journal.records {
             let now = shared.source.look(*key);
             if record.ended.is_none() && now != Some((record.version, record.bytes)) {
@@ -182,7 +182,7 @@ impl LeadNode {
         self.scheduler.failed(request, fault, now_ms);
     }
 
-    /// An open without an answer may have left an upload; an abort that is given up has.
+    /// Counts doubtful uploads: an open without an answer may have left one; an abandoned abort has.
     fn count_undone(&mut self, shared: &mut Shared, request: RequestId) {
         match self.scheduler.work(request) {
             Some(Work::Open(object)) => {
@@ -193,7 +193,7 @@ impl LeadNode {
         }
     }
 
-    /// Journals first, then tells the lead.
+    /// Writes the journal first, then tells the scheduler.
     fn done(&mut self, shared: &mut Shared, request: RequestId, object: ObjectId, receipt: Receipt) {
         let key = self.keys[&object];
         let record = shared.journal.records.get_mut(&key).expect("every listed key has a record");
@@ -234,7 +234,7 @@ impl LeadNode {
         }
     }
 
-    /// Does what the lead wants until it wants no more.
+    /// Carries out the scheduler's actions until there are no more.
     fn act(&mut self, net: &mut Net, shared: &mut Shared) -> Idle {
         let mut orders: BTreeMap<usize, Vec<Order>> = BTreeMap::new();
         let idle = loop {
@@ -298,7 +298,7 @@ impl LeadNode {
         }
     }
 
-    /// An object has ended: an upload that was not aborted is for the sweep.
+    /// Records that an object has ended. If its upload was not aborted, it is left to the cleanup.
     fn leave_upload(&mut self, shared: &mut Shared, object: ObjectId) {
         let key = self.keys[&object];
         let undone = self.aborts_undone.remove(&object).unwrap_or(0);

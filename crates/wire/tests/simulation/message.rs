@@ -1,4 +1,4 @@
-//! What lead, source and sink of the simulation say to each other inside frames. The gateway has its own words.
+//! Messages inside frames, between lead, source and sink of the simulation. The gateway has its own.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub(crate) type Version = u32;
 pub(crate) type Upload = u64;
 pub(crate) type Etag = u64;
 
-/// One request, as the lead gives it to a source, and the manifest at the front of its body.
+/// One request: the order that the lead gives to a source, and the manifest at the front of its body.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) request: RequestId,
@@ -44,7 +44,7 @@ impl Op {
     }
 }
 
-/// The sink's own words, one outcome per object.
+/// The sink's reply, one outcome per object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SinkReply(pub(crate) Vec<(ObjectId, Result<Receipt, Fault>)>);
 
@@ -63,7 +63,7 @@ pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> T {
     postcard::from_bytes(bytes).expect("what passed the hash is what was packed")
 }
 
-/// Stands for BLAKE3 and for the store's ETag: any change of a byte changes it.
+/// Replaces BLAKE3 and the store's ETag: any changed byte changes it.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -9,10 +9,10 @@ use tradewind_wire::liveness::Liveness;
 use tradewind_wire::{RouteId, WIRE_VERSION_MAJOR};
 
 pub(crate) type NodeId = usize;
-/// An end of a connection: its number, and whether it is the end of the node above.
+/// An end of a connection: its number, and which side it is.
 pub(crate) type End = (usize, Side);
 
-/// A peer silent for so long is dead.
+/// Silence after which a peer counts as dead.
 pub(crate) const SILENCE_MS_MAX: u64 = 15_000;
 /// `Data` frames of the simulation; small, so that bodies have many.
 const DATA_BYTES: usize = 700;
@@ -38,12 +38,12 @@ pub(crate) enum Event {
     Closed {
         to: End,
     },
-    /// Once a second or so: dial, ping, look for silence.
+    /// About once a second: dial, ping, check for silence.
     Tick {
         node: NodeId,
         epoch: u64,
     },
-    /// Work of a node's own (a store's answer, the lead's next look) is due.
+    /// A node's own work (a store's answer, the lead's next poll) is due.
     Due {
         node: NodeId,
         epoch: u64,
@@ -58,7 +58,7 @@ pub(crate) enum Event {
     Chaos,
 }
 
-/// What a reader makes of arrived bytes.
+/// Result of reading arrived bytes.
 pub(crate) enum Arrival {
     Greeted,
     Begin(Head),
@@ -75,7 +75,7 @@ struct EndState {
     inbox: Vec<u8>,
     intake: Intake,
     live: Liveness,
-    /// When the last bytes on their way to this end arrive: none overtake others.
+    /// Arrival time of the last bytes in transit to this end; later bytes never overtake them.
     arrives_ms: u64,
 }
 
@@ -145,7 +145,7 @@ impl Net {
         self.rng.random_bool(chance)
     }
 
-    /// Whose event it is; `None` if its process or connection is gone.
+    /// Returns the node that an event belongs to; `None` if its process or connection is gone.
     pub(crate) fn owner(&self, event: &Event) -> Option<NodeId> {
         let (node, epoch) = match event {
             Event::Bytes { to, .. } | Event::Closed { to } => {
@@ -179,7 +179,8 @@ impl Net {
         }
     }
 
-    /// Connections of `upper` to `lower` that are open on its side; `usable` ones have been greeted by the peer.
+    /// Returns connections of `upper` to `lower` that are open on its side; if `usable`, only those whose peer has sent
+    /// its Hello.
     pub(crate) fn open(&self, upper: NodeId, lower: NodeId, usable: bool) -> Vec<usize> {
         let epoch = self.lives[upper].epoch;
         let fits = |connection: &Connection| {
@@ -237,8 +238,8 @@ impl Net {
         end.arrives_ms
     }
 
-    /// Takes in arrived bytes; `None` if they came too late, which ends the connection. Bytes flip in bodies only, so
-    /// every frame must parse and stand where it may.
+    /// Reads arrived bytes; `None` if they came too late, which ends the connection. Bits flip only in bodies, so every
+    /// frame must parse and come at a valid point.
     pub(crate) fn arrived(&mut self, to: End, bytes: &[u8]) -> Option<Vec<Arrival>> {
         let now_ms = self.now_ms;
         let cut = self.connections[to.0].cut;
@@ -285,7 +286,7 @@ impl Net {
         }))
     }
 
-    /// This side gives the connection up; the other learns of it after what is on its way.
+    /// Closes this side of the connection; the other side notices it after the bytes in transit.
     pub(crate) fn close(&mut self, end: End) {
         self.end_mut(end).open = false;
         let to = (end.0, end.1.other());
@@ -293,7 +294,7 @@ impl Net {
         self.at(at_ms, Event::Closed { to });
     }
 
-    /// The connection breaks: what is on its way is lost. Silently: neither side is told.
+    /// Breaks the connection: the bytes in transit are lost. If `silently`, neither side notices.
     pub(crate) fn cut(&mut self, connection: usize, silently: bool) {
         self.connections[connection].cut = true;
         for side in [Side::Upper, Side::Lower] {
@@ -304,12 +305,12 @@ impl Net {
         }
     }
 
-    /// The peer is gone. Returns whether this side still held the connection open.
+    /// Records that the peer is gone. Returns whether this side still held the connection open.
     pub(crate) fn closed(&mut self, end: End) -> bool {
         std::mem::replace(&mut self.end_mut(end).open, false)
     }
 
-    /// All open ends of a node's present life.
+    /// Returns all open ends of a node's present life.
     pub(crate) fn ends_of(&self, node: NodeId) -> Vec<End> {
         let epoch = self.lives[node].epoch;
         let all = (0..self.connections.len()).flat_map(|at| [(at, Side::Upper), (at, Side::Lower)]);
@@ -320,7 +321,7 @@ impl Net {
         .collect()
     }
 
-    /// Connections that some side holds open.
+    /// Returns the connections that some side holds open.
     pub(crate) fn open_connections(&self) -> Vec<usize> {
         let open = |connection: &Connection| !connection.cut && (connection.upper.open || connection.lower.open);
         (0..self.connections.len()).filter(|at| open(&self.connections[*at])).collect()

@@ -4,7 +4,7 @@ use crate::message::{Etag, Key, Upload, Version, digest};
 use std::collections::{BTreeMap, BTreeSet};
 use tradewind_wire::Fault;
 
-/// Source objects; each change is a new version, of which nothing is forgotten.
+/// Source objects; each change adds a version, and all versions are kept.
 #[derive(Default)]
 pub(crate) struct SourceStore {
     current: BTreeMap<Key, Version>,
@@ -36,7 +36,7 @@ impl SourceStore {
         self.lengths.range((key, 0)..=(key, Version::MAX)).map(|((_, version), _)| *version)
     }
 
-    /// A ranged read with the listed version as precondition.
+    /// Reads a range, with the listed version as precondition.
     pub(crate) fn read(&self, key: Key, version: Version, offset: u64, bytes: u64) -> Result<Vec<u8>, Fault> {
         if self.forbidden.contains(&key) {
             return Err(Fault::Permanent);
@@ -97,7 +97,7 @@ impl SinkStore {
         Ok(etag)
     }
 
-    /// Makes the parts the object. Asked again after the answer was lost, it finds the object there.
+    /// Completes the upload. If repeated after a lost answer, finds the completed object in its place.
     pub(crate) fn close(&mut self, key: Key, upload: Upload, etags: &[Etag]) -> Result<(), Fault> {
         let Some(open) = self.uploads.get(&upload) else {
             let there = self.visible.get(&key).is_some_and(|(_, parts)| parts == etags && !parts.is_empty());

@@ -1,4 +1,4 @@
-//! One run: a random network, a job, and what goes wrong.
+//! One run: a random network, a job, and its failures.
 
 use crate::gateway::Gateway;
 use crate::lead_node::{Ended, Journal, LeadNode, PART_BYTES, Record};
@@ -12,12 +12,12 @@ use tradewind_wire::shares::RoutePlan;
 use tradewind_wire::{Fault, RouteId};
 
 const LEAD: NodeId = 0;
-/// No job takes longer, whatever happens to it.
+/// Longest duration of a job, whatever happens to it.
 const JOB_MS_MAX: u64 = 4 * 3_600_000;
-/// After the job, the time in which frozen nodes thaw, dead ones return and all late answers have come.
+/// Time after the job in which frozen nodes thaw, dead ones return and all late answers arrive.
 const QUIET_MS: u64 = 120_000;
 
-/// What the nodes share: the stores, the journal, and the run's luck.
+/// State that the nodes share: the stores, the journal, and the run's random faults.
 pub(crate) struct Shared {
     pub(crate) source: SourceStore,
     pub(crate) sink: SinkStore,
@@ -69,14 +69,14 @@ impl Shared {
         Ok(())
     }
 
-    /// What a reader sees is exactly one version of the source object, at any time.
+    /// Checks that a reader sees exactly one version of the source object, at any time.
     fn check_visible(&self, key: Key) {
         let Some(seen) = self.sink.visible(key) else { return };
         let whole = self.source.versions(key).any(|version| self.source.content(key, version) == seen);
         assert!(whole, "object {key} is visible and is no version of the source");
     }
 
-    /// Neither what the lead thinks it spent nor what was really sent is over the ceiling.
+    /// Checks that neither the lead's own count of its cost nor the true cost exceeds the ceiling.
     pub(crate) fn check_cost(&self, spent_usd: f64) {
         let rounding_usd = 1e-15;
         assert!(self.actual_usd <= spent_usd * (1.0 + 1e-9) + rounding_usd, "sent more than was booked");
@@ -206,7 +206,7 @@ impl World {
         )))
     }
 
-    /// Nodes that `node` dials.
+    /// Returns the nodes that `node` dials.
     fn below(&self, node: NodeId) -> BTreeSet<NodeId> {
         if node == LEAD {
             return self.ways.iter().map(|way| way[0]).collect();
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// A process dies. Its kernel may tell the peers, or the machine is gone and nobody does.
+    /// Kills a process. Its kernel may notify the peers, but not if the machine is gone.
     fn kill(&mut self, node: NodeId, down_ms: u64) {
         if !self.net.lives[node].alive {
             return;
@@ -339,7 +339,7 @@ impl World {
         self.net.at(self.net.now_ms + down_ms, Event::Start { node });
     }
 
-    /// What left a source costs the whole way, however far it came.
+    /// Charges the bytes that left a source for the whole route, however far they got.
     fn count_sent(&mut self) {
         for role in &mut self.roles {
             let Role::Gateway(gateway) = role else { continue };
@@ -447,8 +447,8 @@ impl World {
         summary
     }
 
-    /// What `jobs cancel` does: aborts the uploads of keys of which the journal is not sure, and all if the job has not
-    /// ended. None may be left.
+    /// Simulates `jobs cancel`: aborts the uploads of keys that the journal marks as doubtful, and all if the job has
+    /// not ended. None may be left.
     fn sweep(&mut self, over: Idle) -> usize {
         let mut swept = 0;
         self.shared.sink.uploads.retain(|_, open| {
@@ -462,7 +462,7 @@ impl World {
     }
 }
 
-/// Random routes over 1–3 sources, 0–3 relays and 1–3 sinks.
+/// Returns random routes over 1–3 sources, 0–3 relays and 1–3 sinks.
 fn topology(net: &mut Net) -> (Vec<Vec<NodeId>>, Vec<RoutePlan>) {
     let (sources, relays, sinks) =
         (net.rng.random_range(1..=3), net.rng.random_range(0..=3), net.rng.random_range(1..=3));

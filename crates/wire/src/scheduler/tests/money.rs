@@ -157,7 +157,7 @@ fn earlier_runs_count_towards_the_ceiling_in_bytes() {
 }
 
 #[test]
-fn a_part_that_is_only_looked_at_carries_and_costs_nothing_until_it_is_lost() {
+fn a_part_that_is_only_checked_carries_and_costs_nothing() {
     let mut config = config(1);
     config.ceiling_bytes = Some(2 * MIB);
     let mut scheduler = Scheduler::new(config);

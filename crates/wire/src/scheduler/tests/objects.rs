@@ -1,4 +1,4 @@
-//! How an object goes from its first request to its end.
+//! The life of an object from its first request to its end.
 
 use super::*;
 
@@ -36,13 +36,13 @@ fn a_zero_byte_object_is_sent_and_costs_nothing() {
 #[test]
 fn a_resumed_object_with_all_parts_is_only_closed() {
     let mut scheduler = Scheduler::new(config(1));
-    // Out of order, twice, and parts that the object does not have: a journal may hold all that.
+    // Out of order, repeated, and parts that the object does not have: a journal may hold all of these.
     scheduler.add(ObjectId(1), in_parts(3, true, vec![3, 1, 2, 2, 0, 4, 99]));
     assert!(matches!(sends(&mut scheduler, 0)[..], [(_, _, Work::Close(_))]));
 }
 
 #[test]
-fn a_resumed_object_sends_exactly_what_is_missing() {
+fn a_resumed_object_sends_exactly_the_missing_parts() {
     let mut scheduler = Scheduler::new(config(1));
     scheduler.add(ObjectId(1), in_parts(5, true, vec![2, 4]));
     let parts: Vec<u32> = sends(&mut scheduler, 0).into_iter().map(|(_, _, work)| part_of(&work)).collect();
@@ -90,7 +90,7 @@ fn an_object_added_again_under_its_id_starts_clean() {
     let mut scheduler = Scheduler::new(config);
     scheduler.add(ObjectId(1), in_parts(6, true, vec![]));
     let sent = sends(&mut scheduler, 0);
-    // One part waits to be sent again when another says that the object changed.
+    // One part waits to be sent again when another reports that the object changed.
     scheduler.failed(sent[0].0, Fault::Unavailable, 0);
     scheduler.failed(sent[1].0, Fault::Changed, 0);
     scheduler.failed(sent[2].0, Fault::Changed, 0);
@@ -207,7 +207,7 @@ fn no_more_uploads_are_open_than_the_limit() {
 }
 
 #[test]
-fn a_poll_of_a_full_lead_does_not_look_at_every_object() {
+fn a_poll_of_a_full_lead_does_not_scan_every_object() {
     let mut config = config(2);
     config.bundle_objects_max = OBJECTS_MAX;
     config.bundle_bytes_max = u64::MAX;
@@ -219,7 +219,7 @@ fn a_poll_of_a_full_lead_does_not_look_at_every_object() {
     }
     assert_eq!(id as usize, OBJECTS_MAX);
     sends(&mut scheduler, 0);
-    // 100,000 polls over 20,000 objects: seconds if each looked at a bundle, none if it looks at the windows only.
+    // 100,000 polls over 20,000 objects: seconds if each scanned a bundle, no time if each checks only the windows.
     for _ in 0..100_000 {
         assert_eq!(scheduler.poll(0), Err(Idle::Waiting));
     }

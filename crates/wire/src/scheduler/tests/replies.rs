@@ -1,4 +1,4 @@
-//! What is believed of a reply, and how tries again are counted.
+//! Which replies are trusted, and how retries are counted.
 
 use super::*;
 
@@ -105,7 +105,7 @@ fn a_bundle_given_again_is_one_retry_and_so_is_all_that_a_route_loses() {
 }
 
 #[test]
-fn a_request_that_nobody_answers_is_given_up_after_its_time_and_its_object_fails_in_the_end() {
+fn an_unanswered_request_times_out_and_its_object_finally_fails() {
     const LIMIT_MS: u64 = 10_000;
     let mut scheduler = Scheduler::new(config(1));
     scheduler.add(ObjectId(1), whole(SLOWEST_BYTES_PER_S));
@@ -114,7 +114,7 @@ fn a_request_that_nobody_answers_is_given_up_after_its_time_and_its_object_fails
         match scheduler.poll(now_ms) {
             Ok(Action::Send { request, .. }) => {
                 tries += 1;
-                // Its own second of bytes at the slowest rate comes on top.
+                // The request's own second of bytes at the slowest rate is added.
                 assert_eq!(scheduler.overdue(now_ms + LIMIT_MS + 1000, LIMIT_MS), []);
                 now_ms += LIMIT_MS + 1001;
                 assert_eq!(scheduler.overdue(now_ms, LIMIT_MS), [request]);

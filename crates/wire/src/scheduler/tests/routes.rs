@@ -17,7 +17,7 @@ fn one_refused_object_does_not_hold_up_the_others() {
     let refused = on(0).2.objects()[0];
     scheduler.failed(on(1).0, Fault::RouteDown, 0);
     scheduler.failed(on(0).0, Fault::Refused, 0);
-    // The others go on over route 0; the refused one waits for route 1.
+    // The others continue over route 0; the refused one waits for route 1.
     let mut now_ms = 0;
     for _ in 0..2 {
         let sent = sends(&mut scheduler, now_ms);
@@ -95,7 +95,8 @@ fn one_route_that_stays_down_stalls_the_job() {
     assert!((STALL_MS..2 * STALL_MS).contains(&now_ms));
 }
 
-/// When a job stalls whose last answer comes at 1 s, and whose route is found dead at `noticed_ms` and stays so.
+/// Returns when a job stalls whose last answer comes at 1 s and whose route is found dead at `noticed_ms` and stays
+/// dead.
 fn stalls_at_ms(stall_ms: u64, noticed_ms: u64) -> u64 {
     let mut scheduler = Scheduler::new(Config { stall_ms, ..config(1) });
     scheduler.add(ObjectId(1), in_parts(2, true, vec![]));
@@ -128,7 +129,7 @@ fn a_stall_counts_from_the_last_answer_and_not_from_when_the_death_was_noticed()
     assert_eq!(stalls_at_ms(STALL_MS, worked_ms), worked_ms + STALL_MS, "a store that worked so long is no stall");
 }
 
-/// What becomes of a job of one part whose route answers each try, after `answer_ms`, with what `answer` tells the scheduler.
+/// Returns the end of a job of one part whose route answers each attempt, after `answer_ms`, with `answer`.
 fn ends_with(stall_ms: u64, answer_ms: u64, mut answer: impl FnMut(&mut Scheduler, RequestId, u64)) -> (Idle, u64) {
     let mut scheduler = Scheduler::new(Config { stall_ms, ..config(1) });
     scheduler.add(ObjectId(1), whole(1));
@@ -149,7 +150,7 @@ fn ends_with(stall_ms: u64, answer_ms: u64, mut answer: impl FnMut(&mut Schedule
 }
 
 #[test]
-fn a_store_that_only_a_sink_cannot_reach_stalls_the_job_however_long_the_sink_tries_by_itself() {
+fn a_store_that_only_a_sink_cannot_reach_stalls_the_job() {
     for (stall_ms, tries_ms) in [(60_000, 21_000), (60_000, 60_500), (20_000, 20_500), (600_000, 60_500)] {
         let (ended, now_ms) =
             ends_with(stall_ms, tries_ms, |scheduler, request, now_ms| scheduler.out_of_reach(request, now_ms));
@@ -182,7 +183,7 @@ fn a_probe_that_is_at_work_is_waited_for() {
 }
 
 #[test]
-fn a_store_that_takes_other_objects_meanwhile_is_in_reach_and_the_fault_is_the_objects() {
+fn a_store_that_accepts_other_objects_is_reachable_so_the_object_is_at_fault() {
     let mut scheduler = Scheduler::new(config(1));
     scheduler.add(ObjectId(1), whole(1));
     let (mut asked, mut ended) = (None, Vec::new());
@@ -208,7 +209,7 @@ fn a_store_that_takes_other_objects_meanwhile_is_in_reach_and_the_fault_is_the_o
 }
 
 #[test]
-fn a_job_stalls_too_when_the_only_route_up_is_of_no_use() {
+fn a_job_stalls_when_the_only_working_route_is_over_the_ceiling() {
     let mut config = config(2);
     config.routes[1].usd_per_gb = 1.0;
     config.ceiling_usd_per_gb = Some(0.5);

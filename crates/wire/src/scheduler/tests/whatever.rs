@@ -1,4 +1,4 @@
-//! Whatever the replies, the promises hold.
+//! The scheduler's guarantees hold for any replies.
 
 use super::*;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn object() -> impl Strategy<Value = NewObject> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever the replies, every object ends exactly once, nothing spins, and the ceiling holds.
+    /// For any replies, every object ends exactly once, nothing spins, and the ceiling holds.
     #[test]
     fn every_object_ends_once_whatever_happens(
         objects in prop::collection::vec(object(), 1..30),
