@@ -1,1 +1,1 @@
-"""Measurements side by side with the peers: ``python -m benchmarks local|chain``; see docs/benchmarks.md."""
+"""Benchmarks against comparable programs: ``python -m benchmarks local|chain``; see docs/benchmarks.md."""

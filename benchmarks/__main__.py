@@ -1,4 +1,4 @@
-"""``python -m benchmarks local|chain|planner [--quick]``: measures, prints Markdown, keeps it in a folder."""
+"""``python -m benchmarks local|chain|planner [--quick]``: measure, print Markdown, and write it to a folder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ PLANNER = "planner"
 
 
 def main() -> int:
-    """Runs the suites that were named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures tradewind beside its peers.")
-    parser.add_argument("suites", nargs="*", metavar="local|chain|planner", help="which (default: all)")
-    parser.add_argument("--quick", action="store_true", help="small and few: shows that it runs, proves nothing")
-    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for what is measured")
+    """Run the given suites, by default all."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure tradewind and comparable programs."
+    )
+    parser.add_argument("suites", nargs="*", metavar="local|chain|planner", help="suites to run (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few small runs, to check that the benchmark works")
+    parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for the results")
     parser.add_argument("--grid", type=Path, help="planner: folder of the measured grids (default: ../shared/grid)")
-    parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: all pairs of an earlier run")
+    parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: use the pairs of an earlier run")
     arguments = parser.parse_args()
     suites = arguments.suites or [*SUITES, PLANNER]
     if unknown := [name for name in suites if name not in (*SUITES, PLANNER)]:
@@ -43,7 +45,7 @@ def main() -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> None:
-    from benchmarks.planner.grids import GRID_FOLDER  # Loads the solver, which the other suites do without.
+    from benchmarks.planner.grids import GRID_FOLDER  # It loads the solver, which other suites do not need.
     from benchmarks.planner.run import run_planner
 
     folder = arguments.grid or GRID_FOLDER

@@ -1,7 +1,7 @@
-"""``chain``: memory to memory through gateways, against GridFTP and what the machine's TCP can do.
+"""``chain``: memory to memory through gateways, compared with GridFTP and with the machine's TCP throughput.
 
-The source's bytes are made in memory and the sink's are counted and dropped, so that only the data plane is measured:
-framing, TLS 1.3 with mutual authentication, BLAKE3 on both ends. The peers send clear text and verify nothing.
+The source generates bytes in memory and the sink counts and drops them, so that only the data plane is measured:
+framing, TLS 1.3 with mutual authentication, BLAKE3 at both ends. The other programs send clear text and verify nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECTIONS = (1, 8, 64)
 
 @dataclass(frozen=True)
 class Load:
-    """What a run moves."""
+    """The objects that a run moves."""
 
     title: str
     objects: int
@@ -37,13 +37,13 @@ class Load:
 
     @property
     def size_bytes(self) -> int:
-        """All together."""
+        """Total size."""
         return self.objects * self.object_bytes
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much and how often."""
+    """Loads, number of rounds and time limit."""
 
     loads: tuple[Load, Load]
     rounds: int
@@ -55,7 +55,7 @@ QUICK = Sizes((Load("16 MiB chunks", 1, 512 << 20), Load("64 KiB objects", 8_000
 
 
 def run_chain(quick: bool) -> list[Cell]:
-    """All cells of `chain`."""
+    """Measure all cells of `chain`."""
     sizes = QUICK if quick else FULL
     iperf3, server, client = (debian_program(name) for name in ("iperf3", "globus-gridftp-server", "globus-url-copy"))
     cells = []
@@ -75,7 +75,7 @@ def run_chain(quick: bool) -> list[Cell]:
 def _cell(
     folder: Path, load: Load, connections: int, sizes: Sizes, yardsticks: Mapping[str, Callable[[], Cost]]
 ) -> Cell:
-    """One number of connections: no, one and two relays, and the yardsticks, in turn."""
+    """Measure one number of connections: no, one and two relays, and the programs for comparison, in turn."""
     runs: dict[str, list[Cost]] = {}
     roles: dict[str, dict[str, dict[str, float]]] = {}
     for _ in range(sizes.rounds):
@@ -117,7 +117,7 @@ def _tradewind(
 
 
 def _iperf3(program: str, connections: int, load: Load, sizes: Sizes) -> Cost:
-    """As many bytes over as many plain connections, both ends counted."""
+    """Send as many bytes over as many plain connections. The cost is that of both ends."""
     port = str(free_port())
     server = [program, "--server", "--one-off", "--bind", "127.0.0.1", "--port", port]
     client = [program, "--client", "127.0.0.1", "--port", port, "--parallel", str(connections)]
@@ -126,7 +126,7 @@ def _iperf3(program: str, connections: int, load: Load, sizes: Sizes) -> Cost:
 
 
 def _gridftp(programs: tuple[str, str], connections: int, load: Load, sizes: Sizes) -> Cost:
-    """Memory to memory, clear text, its best block and buffer sizes."""
+    """Copy memory to memory in clear text, with GridFTP's best block and buffer sizes."""
     port = str(free_port())
     server = [
         programs[0], "-aa", "-anonymous-user", "nobody", "-anonymous-group", "nogroup", "-p", port,
@@ -140,7 +140,7 @@ def _gridftp(programs: tuple[str, str], connections: int, load: Load, sizes: Siz
 
 
 def _with_server(server: list[str], client: list[str], timeout_s: float, port: str) -> Cost:
-    """The client's cost plus the CPU of its server's whole process tree."""
+    """Return the client's cost plus the CPU time of its server's process tree."""
     environment = {**os.environ, "GLOBUS_HOSTNAME": "127.0.0.1"}
     process = subprocess.Popen(
         guarded(server), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -149,7 +149,7 @@ def _with_server(server: list[str], client: list[str], timeout_s: float, port: s
         _wait_for_listener(int(port))
         cost = run(client, environment, timeout_s)
     finally:
-        # Until wait4 it is at least a zombie, so its id is still its own.
+        # Until wait4 the process is at least a zombie, so its id cannot be reused.
         os.killpg(process.pid, signal.SIGTERM)
         _, _, usage = os.wait4(process.pid, 0)
         process.returncode = 0
@@ -158,7 +158,7 @@ def _with_server(server: list[str], client: list[str], timeout_s: float, port: s
 
 
 def _wait_for_listener(port: int) -> None:
-    """Reads the kernel's table instead of connecting: iperf3 would take a probe for its one client."""
+    """Wait for a listener by reading the kernel's table: iperf3 would take a test connection for its only client."""
     wanted = f":{port:04X}"
     for _ in range(200):
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:

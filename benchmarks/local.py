@@ -1,7 +1,7 @@
-"""``local``: one machine, one S3 server, one client; against s5cmd, rclone and juicefs.
+"""``local``: one machine, one S3 server, one client; compared with s5cmd, rclone and juicefs.
 
-Each cell moves the same bytes with each tool in turn (A B C D, A B C D, …); the median counts. All data lies in memory
-(/dev/shm), so that no disk is measured. Every run starts with an empty destination.
+Each cell moves the same bytes with each tool in turn (A B C D, A B C D, …) and reports the median. All data is in
+memory (/dev/shm), so that no disk is measured. Each run starts with an empty destination.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ RCLONE_FLAGS = [
     "--transfers=16", "--checkers=32", "--s3-chunk-size=16M", "--s3-upload-concurrency=8",
     "--s3-use-unsigned-payload=true", "--s3-no-check-bucket", "--config=/dev/null",
 ]  # fmt: skip
-"""What its documentation advises for speed; without an unsigned payload it hashes every body twice over plain HTTP."""
+"""Options that rclone's documentation recommends for speed. Without an unsigned payload it hashes every body twice over
+plain HTTP."""
 JUICEFS_FLAGS = ["--threads=32", "--list-threads=4"]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is moved."""
+    """Volumes and numbers of objects."""
 
     large_bytes: int
     small_objects: int
@@ -52,12 +53,12 @@ QUICK = Sizes(256_000_000, 500, 64 << 10, 5_000, rounds=2, timeout_s=60)
 
 @dataclass
 class Bench:
-    """Server, data and tools of one run."""
+    """The server, data and tools of one run."""
 
     sizes: Sizes
     server: Server
     second: Server
-    """Another server, for copies that must pass through the client."""
+    """A second server, for copies that must pass through the client."""
     folder: Path
     tools: StoreTools
     environment: dict[str, str] = field(init=False)
@@ -65,7 +66,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.environment = {**os.environ, **self.server.environment, "HOME": str(self.folder / "home")}
         self.environment |= {"XDG_STATE_HOME": str(self.folder / "state"), "JFS_NO_UPDATE_CHECK": "1"}
-        # As after `pip install`: byte code is kept, not compiled anew by each run.
+        # As after `pip install`, Python must reuse its byte code, not compile it in each run.
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
         both = self.server, self.second
         keys = "".join(
@@ -77,11 +78,11 @@ class Bench:
 
     @property
     def out(self) -> Path:
-        """Where downloads go."""
+        """Folder for downloads."""
         return self.folder / "out"
 
     def clear(self) -> None:
-        """Empties the destinations of all cells. The server's folder is its bucket: deleting there costs it nothing."""
+        """Empty the destinations of all cells. Deleting in the server's folder costs the server no CPU time."""
         shutil.rmtree(self.out, ignore_errors=True)
         for server, bucket in ((self.server, COPIES), (self.second, COPIES)):
             place = server.folder / "data" / bucket
@@ -91,29 +92,29 @@ class Bench:
             (server.folder / "versions").mkdir()
 
     def s5cmd(self, *words: str | Path) -> list[str | Path]:
-        """An s5cmd command line."""
+        """Return an s5cmd command line."""
         return [self.tools.s5cmd, "--endpoint-url", self.server.endpoint, "--log", "error", *words]
 
     def rclone(self, *words: str | Path) -> list[str | Path]:
-        """An rclone command line."""
+        """Return an rclone command line."""
         return [self.tools.rclone, *words, *RCLONE_FLAGS]
 
     def remote(self, server: Server, path: str) -> str:
-        """An rclone remote without a configuration file; its credentials are in the environment."""
+        """Return an rclone remote without a configuration file. The credentials are in the environment."""
         profile = "first" if server is self.server else "second"
         return f":s3,provider=Other,env_auth=true,profile={profile},endpoint='{server.endpoint}':{path}"
 
     def juicefs(self, *words: str) -> list[str | Path]:
-        """A `juicefs sync` command line."""
+        """Return a `juicefs sync` command line."""
         return [self.tools.juicefs, "--log-level=error", "sync", *JUICEFS_FLAGS, *words]
 
     def minio_url(self, server: Server, path: str) -> str:
-        """The form in which juicefs wants a path-style endpoint; it takes credentials in no other way."""
+        """Return juicefs's form of a path-style endpoint, which is the only way to pass it credentials."""
         host = server.endpoint.removeprefix("http://")
         return f"minio://{server.access_key}:{server.secret_key}@{host}/{path}"
 
     def tradewind(self, *words: str | Path) -> list[str | Path]:
-        """A tradewind command line."""
+        """Return a tradewind command line."""
         return [find_binary("tradewind"), *words, "--quiet"]
 
 
@@ -121,7 +122,7 @@ Commands = dict[str, list[str | Path]]
 
 
 def run_local(quick: bool) -> list[Cell]:
-    """All cells of `local`."""
+    """Measure all cells of `local`."""
     sizes = QUICK if quick else FULL
     tools = store_tools()
     with ExitStack() as stack:
@@ -141,7 +142,7 @@ def run_local(quick: bool) -> list[Cell]:
 
 
 def _fill(bench: Bench) -> None:
-    """Source files and the same objects in the first server's bucket."""
+    """Write the source files, and the same objects in the first server's bucket."""
     large = bench.folder / "in" / "large" / "object"
     large.parent.mkdir(parents=True)
     with large.open("wb") as file:
@@ -192,7 +193,7 @@ def _down(bench: Bench, what: str) -> Commands:
 
 
 def _copy(bench: Bench, what: str) -> Commands:
-    """The server may do the copying itself; juicefs never asks it to."""
+    """Return the commands for a copy within a server. The server may copy itself; juicefs never requests that."""
     return {
         "tradewind": bench.tradewind("cp", "-r", f"s3://{BUCKET}/{what}/", f"s3://{COPIES}/"),
         "s5cmd": bench.s5cmd("cp", f"s3://{BUCKET}/{what}/*", f"s3://{COPIES}/"),
@@ -206,7 +207,7 @@ def _copy(bench: Bench, what: str) -> Commands:
 
 
 def _across(bench: Bench, what: str) -> Commands:
-    """Two servers with different credentials; s5cmd cannot."""
+    """Return the commands for a copy between two servers with different credentials, which s5cmd does not support."""
     sides = ["--src-endpoint", bench.server.endpoint, "--src-profile", "first"]
     sides += ["--dst-endpoint", bench.second.endpoint, "--dst-profile", "second"]
     return {
@@ -225,9 +226,9 @@ def _cell(bench: Bench, title: str, volume: tuple[int, int], commands: Commands)
 
 
 def _sync_cell(bench: Bench) -> Cell:
-    """A sync that finds nothing to do, from files to a bucket, by size alone.
+    """Measure a sync from files to a bucket that finds nothing to do, comparing only sizes.
 
-    By size, because tools differ in how they keep a file's time in a store: each trusts only what it wrote itself.
+    Times are not compared, because each tool has its own way to keep a file's time in a store.
     """
     bench.clear()
     source = bench.folder / "many"
@@ -251,7 +252,7 @@ def _sync_cell(bench: Bench) -> Cell:
 def _alternate(
     bench: Bench, title: str, volume: tuple[int, int], commands: Commands, before: Callable[[], None]
 ) -> Cell:
-    """Runs each command once per round; one that has hung once is not tried again."""
+    """Run each command once per round. A command that hung is not run again."""
     runs: dict[str, list[Cost]] = {name: [] for name in commands}
     server_cpu_s: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(bench.sizes.rounds):

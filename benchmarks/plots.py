@@ -1,7 +1,7 @@
-"""Plots of the benchmarks as SVG, by matplotlib: lines, curves with marks, distributions side by side, and bars.
+"""Plots of the benchmarks as SVG, drawn by matplotlib: lines, curves with marks, box plots and bars.
 
-matplotlib is a development dependency, and loaded with the first plot. The same figures give the same file: neither ids
-nor dates vary.
+matplotlib is a development dependency and is imported with the first plot. The same figures give the same file: ids and
+dates do not vary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tradewind.render.style import ROUTES
 WIDTH_IN, HEIGHT_IN = 8.6, 4.0
 """Size of one plot."""
 HEADROOM = 1.08
-"""The y axis of a line plot ends so much above the highest figure."""
+"""Ratio of a line plot's upper y limit to the highest figure."""
 WHISKERS_PERCENT = (5, 95)
 
 Point = tuple[float, float]
@@ -25,7 +25,7 @@ Figure = float | int | str
 
 @dataclass(frozen=True)
 class Axis:
-    """Label and span of an axis. Values of one whose label begins with `share` are shown in percent."""
+    """Label and range of an axis. If the label begins with `share`, values are shown in percent."""
 
     label: str
     low: float
@@ -46,12 +46,12 @@ class Frame:
     event_x: float | None = None
     """Position of a dashed vertical line."""
     y_max: float | None = None
-    """Highest figure, if not that of the lines: plots beside each other share it."""
+    """Highest figure, by default that of the lines. Plots beside each other share it."""
 
 
 @dataclass(frozen=True)
 class LinePlot:
-    """Lines over an x axis. Figures that are no numbers are left out."""
+    """Lines over an x axis. Figures that are not numbers are left out."""
 
     frame: Frame
     xs: Sequence[float]
@@ -59,12 +59,12 @@ class LinePlot:
 
 
 def line_plot(frame: Frame, xs: Sequence[float], lines: Mapping[str, Sequence[Figure]]) -> str:
-    """One line plot."""
+    """Return one line plot."""
     return line_plots([LinePlot(frame, xs, lines)])
 
 
 def line_plots(plots: Sequence[LinePlot]) -> str:
-    """Line plots one above the other; an empty text for none."""
+    """Return line plots one above the other; an empty text for none."""
     if not plots:
         return ""
     figure, axes = _figure(len(plots))
@@ -93,7 +93,7 @@ def line_plots(plots: Sequence[LinePlot]) -> str:
 def curves(
     title: str, x: Axis, y: Axis, series: Mapping[str, Sequence[Point]], marks: Mapping[str, Sequence[Point]]
 ) -> str:
-    """One line per name, with dots at its ``marks``."""
+    """Return a plot with one line per name, and dots at its ``marks``."""
     figure, (ax,) = _figure(1)
     for number, (name, points) in enumerate(series.items()):
         colour = ROUTES[number]
@@ -106,7 +106,7 @@ def curves(
 
 
 def distributions(title: str, y: Axis, names: Sequence[str], groups: Sequence[Mapping[str, Sequence[float]]]) -> str:
-    """Per group one box per name: whiskers at 5 and 95%, the box from 25 to 75%, the median across it."""
+    """Return a plot with one box per group and name: whiskers at 5 and 95%, box from 25 to 75%, line at the median."""
     figure, (ax,) = _figure(1)
     kinds = list(groups[0])
     for number, kind in enumerate(kinds):
@@ -129,7 +129,7 @@ def distributions(title: str, y: Axis, names: Sequence[str], groups: Sequence[Ma
 
 
 def bars(title: str, y: Axis, names: Sequence[str], groups: Sequence[Mapping[str, float]]) -> str:
-    """Per group one bar per name, its value above it in percent."""
+    """Return a plot with one bar per group and name, labelled with its value in percent."""
     figure, (ax,) = _figure(1)
     kinds = list(groups[0])
     width = 0.8 / len(kinds)
@@ -155,7 +155,7 @@ def _set_groups(ax: Any, title: str, y: Axis, names: Sequence[str]) -> None:
 
 
 def _figure(rows: int) -> tuple[Any, list[Any]]:
-    """A figure with rows of axes, drawn without a display."""
+    """Return a figure with rows of axes, which needs no display."""
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Drawing

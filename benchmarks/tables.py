@@ -18,7 +18,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True)
 class Entry:
-    """What one tool did in one cell."""
+    """The results of one tool in one cell."""
 
     tool: str
     spread: Spread
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Cell:
-    """One question put to several tools."""
+    """One task for several tools."""
 
     title: str
     objects: int
@@ -39,17 +39,17 @@ class Cell:
 
 
 def markdown(cells: Sequence[Cell], header: str) -> str:
-    """One table per cell."""
+    """Return one table per cell."""
     return "\n\n".join([header, *(_cell(cell) for cell in cells)]) + "\n"
 
 
 def as_json(cells: Sequence[Cell], about: dict[str, Any]) -> str:
-    """Everything that was measured, run by run."""
+    """Return all measurements, run by run."""
     return json.dumps({"about": about, "cells": [_cell_document(cell) for cell in cells]}, indent=1) + "\n"
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return the facts about this machine that the figures depend on."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "unknown"
     )
@@ -75,7 +75,10 @@ def _cell(cell: Cell) -> str:
 
 
 def _ratios(cell: Cell) -> list[str]:
-    """Ours to the best of the others where there is one of ours; otherwise each of ours to each of the others."""
+    """Return ratios of tradewind's figures to those of the others.
+
+    With one entry of ours, compare it with the best other one; otherwise compare each of ours with each of the others.
+    """
     good = [entry for entry in cell.entries if not entry.spread.failure]
     ours = [entry for entry in good if entry.tool.startswith(OURS)]
     others = [entry for entry in good if not entry.tool.startswith(OURS)]

@@ -1,4 +1,4 @@
-"""The planner's branch and bound beside that of HiGHS, on random pairs of the packaged catalog (docs/decisions/0018).
+"""Compare the planner's branch and bound with that of HiGHS, on random pairs of the packaged catalog (decision 0018).
 
 `python -m benchmarks.planner.branch_and_bound [PAIRS]`
 """
@@ -23,13 +23,13 @@ from tradewind.planner.plan import prepare
 SEED = 1
 VOLUME_GB = 100.0
 RATES = (0.3, 0.7)
-"""Parts of the fastest rate at which the cheapest plan is wanted."""
+"""Minimum rates of the goals, as fractions of the fastest rate."""
 GAP = 1e-7
 TIME_LIMIT_S = 60.0
 
 
 def main(pairs: int) -> None:
-    """Print CPU time and objective of both for each question, and the sums."""
+    """Print CPU time and objective of both solvers for each problem, and the sums."""
     catalog, rng = load_catalog(), random.Random(SEED)
     regions = sorted({src for src, _ in catalog.grid.links}, key=str)
     ours_s, highs_s = [], []

@@ -1,4 +1,4 @@
-"""What exactness buys: the frontier against samples of it, and at-least against exactly."""
+"""Measure the gain of exactness: the frontier against samples of it, and minimum rates against exact rates."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tradewind.planner.goals import cheapest_exactly, fastest
 from tradewind.planner.plan import Transfer, solve_overlay
 
 SAMPLES = 100
-"""As many as the paper takes (§5.3)."""
+"""Number of samples, as in the paper (§5.3)."""
 COSTS_COMPARED = 400
 BETTER = 1e-6
-"""Relative; a lesser saving is rounding."""
+"""Relative tolerance: a smaller saving is a rounding error."""
 
 
 def sampled(made: Transfer, low_gbps: float, high_gbps: float) -> list[tuple[float, float]]:
-    """The paper's way to a frontier: (rate, cost) of the cheapest plan at each of 100 rates."""
+    """Return the frontier by the paper's method: (rate, cost) of the cheapest plan at each of 100 rates."""
     points = []
     for step in range(SAMPLES):
         rate = low_gbps + (high_gbps - low_gbps) * step / (SAMPLES - 1)
@@ -33,7 +33,7 @@ def sampled(made: Transfer, low_gbps: float, high_gbps: float) -> list[tuple[flo
 
 
 def exactness(grids: Grids, traced: Mapping[str, Traced], pairs: int) -> Section:
-    """Both comparisons."""
+    """Return the section with both comparisons."""
     rows = [_against_samples(one) for one in traced.values()]
     savings, exact_s, least_s = _against_exactly(grids, pairs)
     better = [saving for saving in savings if saving > BETTER]
@@ -41,16 +41,17 @@ def exactness(grids: Grids, traced: Mapping[str, Traced], pairs: int) -> Section
     header.append("all proven")
     lines = [
         *table(header, rows),
-        f"Lost is what the fastest sampled plan within a ceiling moves less than the exact one, over {COSTS_COMPARED} "
-        "ceilings from the cheapest to the fastest plan. The paper takes 100 samples in under 20 s. A ceiling alone "
-        "does not need the frontier: it is one solve.",
+        "The loss is the difference in rate between the fastest sampled plan within a ceiling and the exact one, over "
+        f"{COSTS_COMPARED} ceilings from the cheapest to the fastest plan. The paper takes 100 samples in under 20 s. "
+        "A single ceiling does not need the frontier, only one solve.",
         "",
         f"**At least against exactly** ({len(savings)} random pairs of January, at 0.3 to 0.9 of their fastest rate): "
-        f"the cheapest plan at *at least* the rate is cheaper in {len(better)}, by {statistics.median(better):.1%} "
-        f"in the median of these and {max(better):.1%} at most, and dearer in none (largest excess "
-        f"{max(0.0, -min(savings)):.0e}). Machines are paid whole, so a little more rate can cost less in all. "
-        f"Exactly takes {statistics.median(exact_s):.3f} CPU-s in the median and {quantile(exact_s, 0.95):.3f} at "
-        f"the 95th percentile; at least, {statistics.median(least_s):.3f} and {quantile(least_s, 0.95):.3f}.",
+        f"the cheapest plan at the rate or more is cheaper than the one at exactly the rate for {len(better)} pairs, "
+        f"by {statistics.median(better):.1%} in the median of these and {max(better):.1%} at most. It is dearer for "
+        f"none (largest excess {max(0.0, -min(savings)):.0e}). Machines are paid whole, so a slightly higher rate can "
+        f"cost less in total. Solving takes {statistics.median(exact_s):.3f} CPU-s in the median and "
+        f"{quantile(exact_s, 0.95):.3f} at the 95th percentile for exactly, {statistics.median(least_s):.3f} and "
+        f"{quantile(least_s, 0.95):.3f} for at least.",
     ]
     return Section("What exactness buys", tuple(lines))
 
@@ -79,7 +80,7 @@ def _against_samples(one: Traced) -> list[str]:
 
 
 def _against_exactly(grids: Grids, pairs: int) -> tuple[list[float], Sequence[float], Sequence[float]]:
-    """Per pair the part saved, then CPU seconds of either solve."""
+    """Return the fraction saved for each pair, then the CPU seconds of both solves."""
     rng, network = random.Random(11), network_of(grids.january, 1)
     savings, exact_s, least_s = [], [], []
     for _ in range(pairs):

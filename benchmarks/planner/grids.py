@@ -1,4 +1,4 @@
-"""The worlds that are planned in: two measured grids with the paper's machines and prices, and synthetic ones."""
+"""The catalogs to plan with: two measured grids with the paper's machines and prices, and synthetic ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tradewind.planner.network import FlowNetwork, PlanningLimits, build_network
 from tradewind.planner.plan import Transfer, prepare
 
 GRID_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "grid"
-"""Beside the repository; the measured grids are not part of it."""
+"""Folder of the measured grids, beside the repository, which does not contain them."""
 VOLUME_GB = 50.0
 """As in §7.3 of the paper."""
 CLOUDS = ("aws", "azure", "gcp")
@@ -35,23 +35,23 @@ class Grids:
 
     @cached_property
     def january(self) -> Catalog:
-        """January 2022 as sent: what the paper planned on."""
+        """January 2022, rates as sent: the grid of the paper."""
         return measured_catalog(self.folder, "2022-01", "sent_gbps")
 
     @cached_property
     def november(self) -> Catalog:
-        """November 2022 as received: what arrives."""
+        """November 2022, rates as received."""
         return measured_catalog(self.folder, "2022-11", "received_gbps")
 
     def missing(self) -> str | None:
-        """Why nothing can be measured here, if so."""
+        """Why the benchmark cannot run here, or None."""
         files = ["throughput_2022-01.csv", "throughput_2022-11.csv", "egress_price_2022.csv"]
         absent = [name for name in files if not (self.folder / name).is_file()]
         return f"{absent[0]} is not in the grid folder (--grid DIR)" if absent else None
 
 
 def measured_catalog(folder: Path, month: str, column: str) -> Catalog:
-    """The paper's machines and prices over a measured grid."""
+    """Return a catalog with the paper's machines and prices and a measured grid."""
     links, prices = {}, {}
     with (folder / f"throughput_{month}.csv").open() as table:
         for row in csv.DictReader(table):
@@ -64,7 +64,7 @@ def measured_catalog(folder: Path, month: str, column: str) -> Catalog:
 
 
 def synthetic_catalog(region_count: int, seed: int = 5) -> Catalog:
-    """Random links of 0.5 to 12 Gbit/s and random prices between as many regions as wanted."""
+    """Return a catalog of `region_count` regions with random links of 0.5 to 12 Gbit/s and random prices."""
     rng = random.Random(seed)
     regions = [Region(CLOUDS[i % 3], f"r{i}") for i in range(region_count)]
     links = {(a, b): Link(rng.uniform(0.5, 12), MADE) for a in regions for b in regions if a != b}
@@ -73,7 +73,7 @@ def synthetic_catalog(region_count: int, seed: int = 5) -> Catalog:
 
 
 def paper_machines() -> dict[str, tuple[MachineOffer, ...]]:
-    """One type per provider."""
+    """Return one machine type per provider."""
     offers: dict[str, tuple[MachineOffer, ...]] = {}
     for provider, (egress, ingress, usd_per_hour) in CAPS.items():
         machine = MachineType(provider, f"{provider}-32", 32, 16, egress, ingress, 0.0, MEASURED)
@@ -82,7 +82,7 @@ def paper_machines() -> dict[str, tuple[MachineOffer, ...]]:
 
 
 def network_of(catalog: Catalog, machines: int) -> FlowNetwork:
-    """All regions, with at most so many machines in each."""
+    """Return the network of all regions, with at most `machines` in each."""
     return build_network(catalog, PlanningLimits(machines_per_region=machines))
 
 
@@ -95,7 +95,7 @@ def transfer(
     volume_gb: float = VOLUME_GB,
     network: FlowNetwork | None = None,
 ) -> Transfer:
-    """One transfer with at most ``machines`` per region."""
+    """Return a transfer with at most ``machines`` per region."""
     source, destination = (end if isinstance(end, Region) else Region.parse(end) for end in (src, dst))
     return prepare(
         catalog, source, destination, volume_gb, PlanningLimits(machines_per_region=machines), network=network

@@ -1,4 +1,4 @@
-"""What the layers of the catalog are worth: the model's error, how a measured grid ages, what planning on each costs.
+"""Evaluate the layers of the catalog: the model's error, the ageing of a measured grid, the loss by planning on each.
 
 Part of `python -m benchmarks planner`.
 """
@@ -33,14 +33,14 @@ Rates = Mapping[tuple[Region, Region], float]
 
 
 def measured(folder: Path, month: str) -> Rates:
-    """What arrived, by pair [Gbit/s]; pairs that measured nothing are left out."""
+    """Return the received rate by pair [Gbit/s], without pairs that measured 0."""
     with (folder / f"throughput_{month}.csv").open() as table:
         rows = [(row["src"], row["dst"], float(row["received_gbps"])) for row in csv.DictReader(table)]
     return {(Region.parse(src), Region.parse(dst)): gbps for src, dst, gbps in rows if gbps > 0}
 
 
 def model_error(model: Rates, grids: Mapping[str, Rates]) -> Iterator[str]:
-    """Of the modelled grid, by pair of clouds."""
+    """Yield the error of the modelled grid, by pair of clouds."""
     yield "| grid | clouds | pairs | median error | 90th percentile | mean of model / measured | correlation of logs |"
     yield "|---|---|---|---|---|---|---|"
     for month, rates in grids.items():
@@ -68,7 +68,7 @@ def _correlation(one: Rates, other: Rates, pairs: list[tuple[Region, Region]]) -
 
 
 def ageing(model: Rates, january: Rates, november: Rates) -> Iterator[str]:
-    """How much of what set January off from the model was still there in November; and the half-life that follows."""
+    """Yield how much of January's deviation from the model remained in November, and the half-life that follows."""
     days = (NOVEMBER - JANUARY).days
     yield "| pairs | number | correlation of rates | what was left | half-life | best weight of January |"
     yield "|---|---|---|---|---|---|"
@@ -92,7 +92,7 @@ def _rms(pairs: list[tuple[Region, Region]], weight: float, figure: Rates, below
 
 
 def regret(packaged: Catalog, january: Rates, november: Rates, count: int) -> Iterator[str]:
-    """Regions chosen on each kind of grid, then the rate that November would have given with them."""
+    """Yield the loss of planning on each kind of grid: choose regions on it, then compute their rate in November."""
     yield "| planned on | median loss of rate | mean | 90th percentile | worst | November's best found |"
     yield "|---|---|---|---|---|---|"
     model = {pair: link for pair, link in packaged.grid.links.items() if pair in november}
@@ -135,7 +135,7 @@ def _catalog(packaged: Catalog, links: Mapping[tuple[Region, Region], Link]) -> 
 
 
 def _loss(planned_on: Catalog, truth: Catalog, src: Region, dst: Region) -> float:
-    """Of the best rate, as a part of it: the regions are those of the plan, the flows the best that they allow."""
+    """Return the loss as a fraction of the best rate, with the plan's regions and the best flows that they allow."""
     limits = PlanningLimits(machines_per_region=1)
     known = prepare(truth, src, dst, 50, limits)
     best = fastest(known.formulation, known.demand, known.settings, cheapest_too=False)
@@ -149,7 +149,7 @@ def _loss(planned_on: Catalog, truth: Catalog, src: Region, dst: Region) -> floa
 
 
 def layers(folder: Path, pairs: int) -> Iterator[Section]:
-    """Three sections: the model's error, ageing, and what planning on each layer costs."""
+    """Yield three sections: the model's error, ageing, and the loss by planning on each layer."""
     packaged = load_catalog()
     model = {pair: link.gbps for pair, link in packaged.grid.links.items()}
     january, november = measured(folder, "2022-01"), measured(folder, "2022-11")
@@ -164,7 +164,7 @@ def layers(folder: Path, pairs: int) -> Iterator[Section]:
             ageing(model, january, november),
         ),
         (
-            f"What planning on each costs, with November as the truth ({pairs} pairs, one machine per region)",
+            f"Loss by planning on each grid, with November as the truth ({pairs} pairs, one machine per region)",
             regret(packaged, january, november, pairs),
         ),
     ):

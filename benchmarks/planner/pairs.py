@@ -1,4 +1,4 @@
-"""All ordered pairs of regions, planned on all cores: Figures 7 and 8 of the paper."""
+"""Plan all ordered pairs of regions, on all cores: Figures 7 and 8 of the paper."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ OVERLAY = "overlay"
 BARS_TITLE = "Where transfers are bottlenecked"
 SHARE = "share of transfers"
 PAIRS_AT_A_TIME = 16
-"""Handed to a process at once; pairs take from 0.1 to 1 s."""
+"""Number of pairs that a process gets at once. A pair takes 0.1 to 1 s."""
 Pair = tuple[Region, Region]
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One pair, direct and at its fastest (of the fastest the cheapest)."""
+    """The direct plan of one pair, and its fastest plan (the cheapest of the fastest)."""
 
     src: Region
     dst: Region
@@ -51,27 +51,27 @@ class Planned:
     direct_bottlenecks: frozenset[str]
     bottlenecks: frozenset[str]
     solved: bool
-    """``False`` where the direct way was proven best without the solver."""
+    """``False`` if the direct path was proven best without the solver."""
     cpu_s: float
 
     @property
     def speedup(self) -> float:
-        """Over the direct path."""
+        """Speed-up over the direct path."""
         return self.gbps / self.direct_gbps
 
     @property
     def overhead(self) -> float:
-        """Cost against the direct path's."""
+        """Cost as a multiple of the direct path's."""
         return self.usd / self.direct_usd
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """What was planned, and what it took."""
+    """The plans of all pairs, with the time that planning took."""
 
     planned: tuple[Planned, ...]
     of: int
-    """Ordered pairs that the grid has."""
+    """Number of ordered pairs in the grid."""
     wall_s: float
     cpu_s: float
     processes: int
@@ -79,12 +79,12 @@ class AllPairs:
     load_after: float
 
     def to_json(self) -> str:
-        """All of it, for a later page."""
+        """Return everything as JSON, for a later page."""
         return json.dumps(asdict(self), default=sorted, indent=0) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> AllPairs:
-        """What `to_json` wrote."""
+        """Return the content of a document from `to_json`."""
         document = json.loads(text)
         for planned in document["planned"]:
             planned |= {end: Region(**planned[end]) for end in ("src", "dst")}
@@ -93,7 +93,7 @@ class AllPairs:
 
 
 class PairPlanner:
-    """Plans pairs of one grid; the network is made once."""
+    """Plans pairs of one grid. The network is built once."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -101,7 +101,7 @@ class PairPlanner:
         self._rate_max, self._usd_per_gb_min = bounds(self.network)
 
     def plan(self, pair: Pair) -> Planned | None:
-        """``None`` where nothing was measured directly."""
+        """Plan a pair; return ``None`` if the grid has no direct link."""
         start_s = time.process_time()
         made = transfer(self.catalog, *pair, 1, network=self.network)
         straight = direct(made)
@@ -126,7 +126,9 @@ class PairPlanner:
         )
 
     def _is_best(self, made: Transfer, along: Point) -> bool:
-        """No plan is faster than what the ends alone allow; none pays less than the cheapest way and two machines."""
+        """Return whether the direct plan `along` reaches both bounds: the rate that the ends allow, and the cost of the
+        cheapest path with two machines.
+        """
         source, sink = made.formulation.source, made.formulation.sink
         link = self.network.link_between(source, sink)
         assert link is not None
@@ -135,7 +137,9 @@ class PairPlanner:
 
 
 def bounds(network: FlowNetwork) -> tuple[FloatArray, FloatArray]:
-    """For every pair: a rate that one machine at each end cannot exceed, and a price per GB that no way undercuts."""
+    """Return bounds for every pair: an upper bound on the rate with one machine at each end, and a lower bound on the
+    price per GB of any path.
+    """
     count = len(network.regions)
     link_gbps, price = np.zeros((count, count)), np.full((count, count), np.inf)
     link_gbps[network.tail, network.head] = network.link_gbps
@@ -151,7 +155,7 @@ def bounds(network: FlowNetwork) -> tuple[FloatArray, FloatArray]:
 
 
 def straight_point(made: Transfer, gbps: float) -> Point:
-    """The direct plan as a point of the whole model, so that its bottlenecks are counted in the same way."""
+    """Return the direct plan as a point of the whole model, so that its bottlenecks are counted in the same way."""
     formulation, network = made.formulation, made.network
     flow = np.zeros(formulation.link_count)
     link = network.link_between(formulation.source, formulation.sink)
@@ -162,7 +166,7 @@ def straight_point(made: Transfer, gbps: float) -> Point:
 
 
 _planner: PairPlanner
-"""Of a worker process."""
+"""The planner of a worker process."""
 
 
 def _begin(folder: Path, catalog_name: str) -> None:
@@ -175,7 +179,7 @@ def _plan(pair: Pair) -> Planned | None:
 
 
 def plan_pairs(grids: Grids, catalog_name: str, pairs_max: int | None) -> AllPairs:
-    """Every ordered pair of a grid, or so many of them at random, with one process per core."""
+    """Plan every ordered pair of a grid, or `pairs_max` random ones, with one process per core."""
     regions = network_of(getattr(grids, catalog_name), 1).regions
     pairs = [(a, b) for a in regions for b in regions if a != b]
     of = len(pairs)
@@ -193,10 +197,10 @@ def plan_pairs(grids: Grids, catalog_name: str, pairs_max: int | None) -> AllPai
 
 
 def figure_7(grids: Mapping[str, AllPairs]) -> Section:
-    """Speed-up and cost by pair of clouds, for each grid."""
+    """Return the section on speed-up and cost by pair of clouds, for each grid."""
     lines, pictures = [], {}
     header = ["clouds", "pairs", "direct, median", "overlay, median", "speed-up, geomean", "median", "90%", "most"]
-    header += ["no faster way", "cost, geomean"]
+    header += ["no faster plan", "cost, geomean"]
     for grid, every in grids.items():
         by_clouds: dict[str, list[Planned]] = defaultdict(list)
         for planned in every.planned:
@@ -219,11 +223,11 @@ def figure_7(grids: Mapping[str, AllPairs]) -> Section:
         lines += [picture(name, f"rates by pair of clouds, direct and with overlay, {grid}"), ""]
     lines.append(
         "Rates in Gbit/s, cost as a multiple of the direct path's; whiskers 5 to 95%, boxes 25 to 75%. *Overlay* is "
-        "the fastest plan there is and, of the plans as fast, the cheapest, proven but for the gap under *Speed*. "
+        "the fastest plan and, among equally fast ones, the cheapest, proven except for the gap under *Speed*. "
         "The paper shows these distributions without figures, for 5,184 pairs, and does not say which ceiling on "
-        "cost they keep to. Ours keep to none, which is why the last Gbit/s within one cloud, where the direct path "
-        "costs 0.02 USD/GB, is expensive. Its caps show as its dashed lines do: nothing leaves AWS above 5 "
-        "Gbit/s, nor GCP above 7."
+        "cost applies to them. Ours have no ceiling. So the last Gbit/s within one cloud, where the direct path "
+        "costs 0.02 USD/GB, is expensive. The egress caps show as in the paper: AWS sends at most 5 Gbit/s, GCP at "
+        "most 7."
     )
     return Section("Fig. 7: all pairs, one machine per region, 50 GB", tuple(lines), pictures)
 
@@ -245,7 +249,7 @@ def _clouds_row(clouds: str, planned: Sequence[Planned]) -> list[str]:
 
 
 def figure_8(grids: Mapping[str, AllPairs]) -> Section:
-    """Where the bottleneck is, for each grid."""
+    """Return the section on bottlenecks, for each grid."""
     shares: dict[str, list[float]] = {}
     fewer = []
     for grid, every in grids.items():
@@ -265,17 +269,18 @@ def figure_8(grids: Mapping[str, AllPairs]) -> Section:
         *table(["over 99% used", *shares], rows),
         picture(name, "bottlenecks, direct and with overlay"),
         "",
-        f"The overlay takes the source link out of the way in {' and '.join(fewer)} of the transfers; the paper says "
-        "32%. As in the paper the direct path is mostly limited by its link, and the overlay shifts that to "
-        "the source's machine and to links that leave relays. *Link* is where a machine's 64 connections are all in "
-        "use, *machine* where its cap on egress or ingress is. Received rates lie below the caps (no link out of AWS "
-        "reaches 5 Gbit/s), so in November connections run out first where in January, as sent, the cap does.",
+        f"The overlay removes the bottleneck at the source link in {' and '.join(fewer)} of the transfers; the paper "
+        "states 32%. As in the paper, the direct path is mostly limited by its link, and the overlay shifts the "
+        "bottleneck to the source's machine and to links that leave relays. *Link* means that all 64 connections of a "
+        "machine are in use, *machine* that its cap on egress or ingress is reached. Received rates are below the "
+        "caps (no link out of AWS reaches 5 Gbit/s). So connections run out first in November where the cap is "
+        "reached first in January, as sent.",
     ]
     return Section("Fig. 8: bottlenecks", tuple(lines), {name: bars(BARS_TITLE, Axis(SHARE, 0, 1), PLACES, groups)})
 
 
 def continents(every: AllPairs, places: Mapping[Region, RegionInfo]) -> dict[str, list[float]]:
-    """Speed-ups within and between continents, for Fig. 10."""
+    """Return the speed-ups within and between continents, for Fig. 10."""
     found: dict[str, list[float]] = {"within a continent": [], "between continents": []}
     for planned in every.planned:
         ends = [places[region].continent for region in (planned.src, planned.dst) if region in places]
@@ -285,7 +290,7 @@ def continents(every: AllPairs, places: Mapping[Region, RegionInfo]) -> dict[str
 
 
 def effort(every: AllPairs) -> list[str]:
-    """What planning all pairs took."""
+    """Return lines on the time that planning all pairs took."""
     solved = [p.cpu_s for p in every.planned if p.solved]
     proven = len(every.planned) - len(solved)
     return [
@@ -295,5 +300,5 @@ def effort(every: AllPairs) -> list[str]:
         f"- One pair, the fastest plan and the cheapest of these: median {statistics.median(solved):.3f} CPU-s, 95th "
         f"percentile {quantile(solved, 0.95):.3f}, worst {max(solved):.2f}. Largest gap left: "
         f"{max(p.gap for p in every.planned):.0e}.",
-        f"- {proven:,} pairs needed no solver: the direct path is as fast as its ends allow, and no way is cheaper.",
+        f"- {proven:,} pairs needed no solver: the direct path is as fast as its ends allow, and no plan is cheaper.",
     ]

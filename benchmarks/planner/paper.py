@@ -26,26 +26,26 @@ FIGURE_9C = {
     "good": ("gcp:asia-east1", "aws:sa-east-1"),
     "minimal": ("aws:af-south-1", "aws:ap-southeast-2"),
 }
-"""What the paper says of the overlay's benefit, and the route of which it says so."""
+"""The overlay's benefit that the paper states, by route."""
 FIGURE_10 = {
     "between continents": ("azure:canadacentral", "gcp:asia-northeast1"),
     "within a continent": ("aws:us-east-1", "aws:us-west-2"),
 }
-"""The paper does not name its two routes; these are Fig. 1's and a much used one."""
+"""The paper does not name its two routes. These are Fig. 1's route and a frequently used one."""
 MACHINES = (1, 2, 4, 8)
 TABLE_2 = ("azure:eastus", "aws:ap-northeast-1")
 TABLE_2_GB = 16.0
 TABLE_2_RATE = 3.88 / 1.71
-"""Of the paper's cost-optimised plan, as a multiple of direct."""
+"""Rate of the paper's cost-optimised plan, as a multiple of the direct path's."""
 TABLE_2_CEILING = 1.59 / 1.40
-"""Of its throughput-optimised plan."""
+"""Cost of its throughput-optimised plan, as a multiple of the direct path's."""
 ELBOWS_SHOWN = 8
 CURVE_POINTS = 240
 
 
 @dataclass(frozen=True)
 class Traced:
-    """An exact frontier and what it took."""
+    """An exact frontier and the effort to compute it."""
 
     made: Transfer
     frontier: Frontier
@@ -53,14 +53,14 @@ class Traced:
 
 
 def straight_plan(made: Transfer) -> UnicastOverlay:
-    """The direct plan of a pair that has one."""
+    """Return the direct plan of a pair, which must have one."""
     plan = direct(made)
     assert plan is not None
     return plan
 
 
 def figure_1(grids: Grids, places: Mapping[Region, RegionInfo]) -> Section:
-    """The route with which the paper opens."""
+    """Return the section on the paper's first example."""
     made = transfer(grids.january, *FIGURE_1, 1)
     straight = straight_plan(made)
     chosen = solve_overlay(made, MinThroughput(12.4, exactly=True))
@@ -72,19 +72,19 @@ def figure_1(grids: Grids, places: Mapping[Region, RegionInfo]) -> Section:
     rows.append(["all routes, fastest within 1.2× of direct's cost", "", _beside(within, straight)])
     ways = " and ".join(f"{route.share:.0%} over {_via(route.regions)}" for route in chosen.routes)
     lines = [
-        *table(["way", "paper", "ours: rate, cost against direct"], rows),
+        *table(["plan", "paper", "ours: rate, cost against direct"], rows),
         picture("figure-1.svg", "the planned routes on a map of the world"),
         "",
-        f"Drawn is the plan at exactly 12.4 Gbit/s: {chosen.cost.total_usd:.4f} USD for 50 GB, {ways}. Relays and "
-        "costs are the paper's. Its three rates are ours divided by 1.07 = 2^30 / 10^9: the paper counts Gibit/s, on "
-        "the same grid (January 2022, as sent).",
+        f"The map shows the plan at exactly 12.4 Gbit/s: {chosen.cost.total_usd:.4f} USD for 50 GB, {ways}. Relays and "
+        "costs agree with the paper's. Its three rates are ours divided by 1.07 = 2^30 / 10^9: the paper counts "
+        "Gibit/s, on the same grid (January 2022, as sent).",
     ]
     drawn = plan_picture(chosen, None, [], places).svg
     return Section(f"Fig. 1: {FIGURE_1[0]} → {FIGURE_1[1]}", tuple(lines), {"figure-1.svg": drawn})
 
 
 def _over(made: Transfer, relay: str) -> UnicastOverlay:
-    """The fastest with one relay allowed and the direct link not."""
+    """Return the fastest plan over one relay, without the direct link."""
     ends = [made.network.regions[made.formulation.source], made.network.regions[made.formulation.sink]]
     links = {p: link for p, link in made.catalog.grid.links.items() if p != (ends[0], ends[1])}
     catalog = Catalog({}, made.catalog.prices, Grid(links), made.catalog.offers)
@@ -103,7 +103,7 @@ def _beside(plan: UnicastOverlay, straight: UnicastOverlay) -> str:
 
 
 def trace_figure_9c(grids: Grids) -> dict[str, Traced]:
-    """The exact frontiers of its three routes."""
+    """Return the exact frontiers of the figure's three routes."""
     traced = {}
     for benefit, ends in FIGURE_9C.items():
         made = transfer(grids.january, *ends, 1)
@@ -114,7 +114,7 @@ def trace_figure_9c(grids: Grids) -> dict[str, Traced]:
 
 
 def figure_9c(traced: Mapping[str, Traced]) -> Section:
-    """Throughput against cost, and the elbows."""
+    """Return the section on throughput against cost, with the elbows."""
     rows, series, elbows_at = [], {}, {}
     for benefit, one in traced.items():
         route = " → ".join(FIGURE_9C[benefit])
@@ -145,7 +145,7 @@ def figure_9c(traced: Mapping[str, Traced]) -> Section:
         "",
         "Everything is a multiple of the direct path with one machine. The paper names one elbow, at 1.2× for the "
         "Azure route, and states 4× there for a fifth more money (slides); the order of the three routes is the same. "
-        "Its curve shows plans sampled at rates; this one is exact, so it also shows the jumps where one more relay "
+        "Its curve samples plans at some rates. This curve is exact, so it also shows the jumps where one more relay "
         "becomes worth its machine.",
     ]
     return Section("Fig. 9c: throughput against cost", tuple(lines), {"figure-9c.svg": drawn})
@@ -161,7 +161,7 @@ def _along(frontier: Frontier) -> Iterator[tuple[float, float]]:
 
 
 def figure_10(grids: Grids, speedups: Mapping[str, Sequence[float]]) -> Section:
-    """Machines against overlay."""
+    """Return the section that compares more machines with an overlay."""
     rows: list[list[str]] = []
     series: dict[str, list[tuple[float, float]]] = {}
     for kind, ends in FIGURE_10.items():
@@ -192,18 +192,18 @@ def figure_10(grids: Grids, speedups: Mapping[str, Sequence[float]]) -> Section:
         "",
         f"Routes: {'; '.join(f'{kind} {a} → {b}' for kind, (a, b) in FIGURE_10.items())}; rates in Gbit/s. The paper, "
         "measured: 2.08× (geomean) between continents and 1.03× within one, on routes that it does not name.",
-        f"Over all pairs of January, with one machine per region, it is: {found}.",
+        f"The speed-up over all pairs of January, with one machine per region: {found}.",
         "",
-        "The two lines within a continent coincide. In the model all caps grow with machines, so the speed-up stays; "
-        "measured, more machines bring less each time. In the last column the relays' machines stand at the two ends "
-        "of the direct path instead (an odd one is left over), which takes larger quotas there. This "
-        "also gives most of the overlay's gain, without paying twice for egress.",
+        "The two lines within a continent coincide. In the model all caps grow with the machines, so the speed-up is "
+        "constant; in the paper's measurements each further machine gains less. The last column uses the relays' "
+        "machines at the two ends of the direct path instead (an odd one is left over), which needs larger quotas "
+        "there. This also gives most of the overlay's gain, without paying twice for egress.",
     ]
     return Section("Fig. 10: machines against overlay", tuple(lines), {"figure-10.svg": drawn})
 
 
 def table_2(grids: Grids) -> Section:
-    """16 GB from Azure East US to AWS ap-northeast-1."""
+    """Return the section on 16 GB from Azure East US to AWS ap-northeast-1."""
     names = ["GridFTP, 1 machine", "direct, 1 machine", "RON, 4 machines"]
     names += [f"cheapest at ≥ {TABLE_2_RATE:.2f}× direct, 4 machines"]
     names += [f"fastest within {TABLE_2_CEILING:.3f}× of direct's cost, 4 machines"]
@@ -222,13 +222,13 @@ def table_2(grids: Grids) -> Section:
         columns.append([_row(plan.throughput_gbps, plan.cost.total_usd, gbps, usd) for plan in plans])
     rows = [list(row) for row in zip(names, *columns, strict=True)]
     lines = [
-        *table(["way", "paper, measured", "ours, January sent", "ours, November received"], rows),
-        "Each cell: Gbit/s, USD (× direct: rate, cost). The paper's rows are measured transfers; ours are plans, and "
-        "a plan moves what the grid promises. Both grids promise nearly three times the 1.71 Gbit/s that the paper's "
-        "direct path gave, so rates are to be compared by their multiples. GridFTP is slower than direct for its "
-        "software, which a planner does not model. Ours keeps to the direct link with more machines where the "
-        "paper's takes a relay: here machines are cheap and egress is not, and the cheapest plan at a rate wastes no "
-        "egress. RON takes the fastest relay whatever it costs; the paper has it at 1.62×.",
+        *table(["method", "paper, measured", "ours, January sent", "ours, November received"], rows),
+        "Each cell: Gbit/s, USD (× direct: rate, cost). The paper's figures are measured transfers. Ours are plans, "
+        "whose rates are those of the grid. Both grids promise nearly three times the 1.71 Gbit/s that the paper "
+        "measured on the direct path, so only the multiples can be compared. GridFTP is slower than direct because "
+        "of its software, which a planner does not model. Our planner uses the direct link with more machines where "
+        "the paper's uses a relay: machines are cheap here and egress is not, and the cheapest plan at a rate wastes "
+        "no egress. RON uses the fastest relay whatever it costs; in the paper it costs 1.62×.",
     ]
     return Section(f"Table 2: 16 GB, {TABLE_2[0]} → {TABLE_2[1]}", tuple(lines))
 

@@ -1,4 +1,4 @@
-"""The whole planner benchmark: measures, and writes one page with its pictures."""
+"""The whole planner benchmark: measure, and write one page with its pictures."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ GRID_WORDS = {"january": "January sent", "november": "November received"}
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """The extent of the measurement."""
 
     all_pairs: Mapping[str, int | None]
-    """By grid; ``None`` for all there are."""
+    """Maximum number of pairs by grid; ``None`` for all."""
     exactly_pairs: int
     speed_pairs: int
     frontiers: int
     regret_pairs: int
     sets: int | None = None
-    """Of destinations; ``None`` for all."""
+    """Maximum number of sets of destinations; ``None`` for all."""
 
 
 FULL = Size({"january": None, "november": None}, exactly_pairs=40, speed_pairs=20, frontiers=8, regret_pairs=20)
@@ -52,8 +52,8 @@ def run_planner(grid_folder: Path, out: Path, *, quick: bool, pairs_from: Path |
 
     Args:
         grid_folder: the measured grids.
-        out: where page and pictures go; `docs/concepts` is where the page in the documentation comes from.
-        quick: little of everything.
+        out: folder for page and pictures; `docs/concepts` for the page in the documentation.
+        quick: measure only a little of everything.
         pairs_from: folder with the plans of all pairs of an earlier run, instead of planning them again.
     """
     grids = Grids(grid_folder)
@@ -77,7 +77,7 @@ def run_planner(grid_folder: Path, out: Path, *, quick: bool, pairs_from: Path |
 
 
 def _all_pairs(grids: Grids, pairs_max: Mapping[str, int | None], pairs_from: Path | None) -> dict[str, AllPairs]:
-    """By grid; kept in a file, which a later run can take instead."""
+    """Return the plans of all pairs by grid. They are also written to a file for `pairs_from` of a later run."""
     every = {}
     for grid in GRID_WORDS:
         name = PAIRS_FILE.format(grid=grid)
@@ -91,7 +91,7 @@ def _all_pairs(grids: Grids, pairs_max: Mapping[str, int | None], pairs_from: Pa
 
 
 def _sections(grids: Grids, every: Mapping[str, AllPairs], size: Size) -> Iterator[Section]:
-    """In the order of the page."""
+    """Yield the sections in the order of the page."""
     places = load_catalog().places
     yield figure_1(grids, places)
     for figure in (figure_7, figure_8):
@@ -113,7 +113,7 @@ def _page(sections: list[Section], load: float, wall_s: float, quick: bool) -> s
     measured = (
         f"{warning}Measured {today} on {about['cores']} cores of {about['cpu']}, Python {about['python']}, in "
         f"{wall_s / 60:.0f} min, at load {load:.1f} before and {os.getloadavg()[0]:.1f} after. Times are CPU-seconds "
-        "of one thread, which other work on the machine lengthens, too."
+        "of one thread. Other work on the machine lengthens them too."
     )
     head = f"""# The planner, measured
 
@@ -125,7 +125,7 @@ default `../shared/grid`), with the Skyplane paper's machines and the list price
 
 **Two grids.** *January 2022 as sent* is what the paper planned on; *November 2022 as received* is the grid
 that matters for planning, and on which speed is measured. Sent counts the bytes that a sender passed to its kernel, on
-average 1.34× those that arrived. In November Google's regions spoke over private addresses; their links then exceed
-the egress cap of 7 Gbit/s that is set here, so between them no overlay is faster.
+average 1.34× those that arrived. In November Google's regions used private addresses among themselves. Their links then
+exceed the egress cap of 7 Gbit/s that this page assumes, so no overlay between them is faster.
 """
     return "\n".join([head, *(section.text() for section in sections)])

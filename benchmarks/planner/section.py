@@ -1,4 +1,4 @@
-"""What a part of the benchmark hands back, and the few sums that all parts need."""
+"""A section of the benchmark's page, and the statistics that all sections need."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Section:
-    """One chapter of the page."""
+    """One section of the page."""
 
     title: str
     lines: tuple[str, ...]
     pictures: dict[str, str] = field(default_factory=dict)
-    """SVG by file name; `lines` refer to them through `picture`."""
+    """SVG by file name. `lines` refer to them with `picture`."""
 
     def text(self) -> str:
-        """Markdown, prose wrapped."""
+        """Return the section as Markdown, with prose wrapped."""
         return "\n".join([f"## {self.title}", "", *map(_wrapped, self.lines)]).rstrip("\n") + "\n"
 
 
@@ -37,21 +37,21 @@ PICTURE_FOLDER = "planner-benchmarks"
 
 
 def picture(name: str, words: str) -> str:
-    """The line that shows a picture; ``words`` say what it shows to those who do not see it."""
+    """Return the line that shows a picture, with ``words`` as its alternative text."""
     return f"![{words}]({PICTURE_FOLDER}/{name})"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table and the empty line after it."""
+    """Return a Markdown table and the empty line after it."""
     lines = [header, ["---"] * len(header), *rows]
     return [*("| " + " | ".join(line) + " |" for line in lines), ""]
 
 
 def geomean(values: Sequence[float]) -> float:
-    """Geometric mean."""
+    """Return the geometric mean."""
     return math.exp(statistics.fmean(math.log(value) for value in values))
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value that ``part`` of all do not exceed; an entry of the list, never between two."""
+    """Return the entry that the fraction ``part`` of all entries do not exceed, without interpolation."""
     return sorted(values)[round(part * (len(values) - 1))]

@@ -1,4 +1,4 @@
-"""Several destinations: one plan that shares links, against one plan per destination and against direct copies."""
+"""Several destinations: compare one plan that shares links with one plan per destination and with direct copies."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ SETS = {
         ("aws:eu-west-1", "aws:ap-northeast-1", "aws:sa-east-1", "aws:ap-southeast-2"),
     ),
 }
-"""Sets that people replicate to."""
+"""Typical sets of destinations for replication."""
 MACHINES = 4
 RATE_GBPS = 4.0
-"""To each destination; direct copies reach it with these machines in all sets but where the table says otherwise."""
+"""Rate to each destination. Direct copies reach it with these machines, except where the table says otherwise."""
 VOLUME_GB = 100.0
 
 
 def several(grids: Grids, sets_max: int | None) -> Section:
-    """A table on a handful of sets."""
+    """Return the section with a table of a few sets."""
     rows: list[list[str]] = []
     for name, (source, destinations) in list(SETS.items())[:sets_max]:
         rows += _compared(grids, name, source, destinations)
-    header = ["set", "way", "rate to each", "USD", "× shared", "machines", "done after", "gap", "CPU-s"]
+    header = ["set", "plan", "rate to each", "USD", "× shared", "machines", "done after", "gap", "CPU-s"]
     lines = [
         *table(header, rows),
         f"{VOLUME_GB:g} GB to each at {RATE_GBPS:g} Gbit/s or more, at most {MACHINES} machines per region, November "
-        "received. The shared plan pays a link once however many destinations it serves; relays and destinations "
-        "duplicate. Its gap is what no plan can be better by. Separate plans have all machines each; where the sum is "
-        "more than is allowed they can only run one after another, which `done after` counts.",
+        "received. The shared plan pays for a link once, however many destinations it serves; relays and destinations "
+        "duplicate the bytes. No plan is better by more than its gap. Each separate plan may use all machines. If "
+        "together they need more than is allowed, they run one after another, and `done after` counts that.",
         "",
         "The sets: "
         + "; ".join(f"*{name}* {source} → {', '.join(ends)}" for name, (source, ends) in SETS.items())

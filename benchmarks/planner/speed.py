@@ -1,4 +1,4 @@
-"""How long planning takes: cold and warm, with more regions, and what importing the planner costs."""
+"""Measure the time of planning: cold and warm, with more regions, and the cost of importing the planner."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tradewind.planner.plan import Transfer, solve_overlay, trace_transfer
 
 REGIONS = (20, 71, 200)
 RATE_PART = 0.6
-"""Of the fastest rate, asked for by goals that need one."""
+"""Minimum rate of goals that need one, as a fraction of the fastest rate."""
 CEILING = 1.25
-"""Of the cheapest plan's cost."""
+"""Budget of goals that need one, as a multiple of the cheapest plan's cost."""
 FOOTPRINT = """
 import time
 start = time.process_time()
@@ -29,7 +29,7 @@ spent = time.process_time() - start
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(spent, int(peak.split()[1]) / 1024)
 """
-"""VmHWM, because `ru_maxrss` of a child begins with its parent's."""
+"""It reads VmHWM, because a child's `ru_maxrss` starts with its parent's."""
 WORKS = {
     "Python alone": "",
     "`import highspy, numpy`": "import highspy, numpy",
@@ -41,14 +41,15 @@ WORKS = {
 
 
 def speed(grids: Grids, every: AllPairs, pairs: int, frontiers: int) -> Section:
-    """The section."""
+    """Return the section."""
     lines = [
         "All pairs (Fig. 7 and 8):",
         "",
         *effort(every),
         "",
-        f"Goals on the November grid, one machine per region, {pairs} random pairs. *Cold* makes the network out of "
-        "the catalog anew, *warm* has it; both check the plan and say what binds it. CPU-seconds in one process:",
+        f"Goals on the November grid, one machine per region, {pairs} random pairs. *Cold* includes building the "
+        "network from the catalog, *warm* does not; both check the plan and find its limits. CPU-seconds in one "
+        "process:",
         "",
         *_goals(grids.november, pairs),
         *_frontiers(grids.november, frontiers),

@@ -1,1 +1,1 @@
-"""What an emulated WAN does to TCP, beside what theory says: `python -m benchmarks.sky` (root)."""
+"""Compare TCP over an emulated WAN with theory: `python -m benchmarks.sky` (root)."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.sky [SUITE…] [--quick]`: measures, prints Markdown, keeps it with the figures in a folder."""
+"""`python -m benchmarks.sky [SUITE…] [--quick]`: measure, print Markdown, write it and the figures to a folder."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ SUITES = {
     "skyplane": measure_skyplane,
 }
 
-#: Run on this machine's own network.
+#: Suites that run on this machine's own network.
 WITHOUT_SKY = {"skyplane"}
 
 
 def main() -> int:
-    """Runs the suites that were named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sky", description="Measures TCP over an emulated WAN.")
-    parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="which (default: all)")
-    parser.add_argument("--quick", action="store_true", help="few and short: shows that it runs, proves nothing")
+    """Run the given suites, by default all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sky", description="Measure TCP over an emulated WAN.")
+    parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="suites to run (default: all)")
+    parser.add_argument("--quick", action="store_true", help="few short runs, to check that the benchmark works")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks/sky"), help="folder for SUITE.md, .json")
     arguments = parser.parse_args()
     suites = arguments.suites or list(SUITES)

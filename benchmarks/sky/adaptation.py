@@ -1,4 +1,4 @@
-"""A link slows to a third in the middle of a transfer: what each route carries, as planned and planned anew."""
+"""Slow a link to a third during a transfer, and measure the rate of each route with and without replanning."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ WORLD: dict[str, Any] = {
 }
 DIRECT_MBPS = 50.0
 GOAL = MinThroughput(0.12)
-#: Seconds of transfer that the plan promises, and until the direct link slows to a third.
+#: Planned duration of the transfer, and time until the direct link slows to a third.
 SECONDS, SLOW_AFTER_S = 75.0, 20.0
-#: Rates are means over so many seconds.
+#: Interval over which rates are averaged.
 STEP_S = 2.0
 
 
 class Seen:
-    """What one transfer told."""
+    """The progress reports of one transfer."""
 
     def __init__(self) -> None:
         self.reports: list[Progress] = []
@@ -61,18 +61,18 @@ class Seen:
         self.slow_s: float | None = None
 
     def mbps(self, begin_s: float, end_s: float, way: str | None = None) -> float:
-        """Mean rate of a way, or of all."""
+        """Return the mean rate of the routes over the relays `way`, or of all routes."""
         first, last = self._bytes(begin_s, way), self._bytes(end_s, way)
         return (last - first) * 8e-6 / (end_s - begin_s)
 
     def over_time(self, way: str | None = None) -> list[tuple[float, float]]:
-        """Ends of steps of time, and the mean rate in each."""
+        """Return the end of each interval and the mean rate in it."""
         count = int(self.reports[-1].elapsed_s / STEP_S)
         ends = [STEP_S * step for step in range(1, count + 1)]
         return [(end_s, self.mbps(end_s - STEP_S, end_s, way)) for end_s in ends]
 
     def _bytes(self, at_s: float, way: str | None) -> float:
-        """Acked by then, straight lines between reports."""
+        """Return the bytes acknowledged by a time, interpolated between reports."""
         before = (0.0, 0)
         for report in self.reports:
             count = sum(hop.bytes for hop in report.hops if way in (None, _way(hop.name)))
@@ -84,7 +84,7 @@ class Seen:
 
 
 def measure_adaptation(quick: bool) -> Table:
-    """One row without and one with `--replan`; a plot of both over time, by route."""
+    """Return one row without and one with `--replan`, and a plot of both over time, by route."""
     table = Table(
         f"A link that slows to a third after {SLOW_AFTER_S:.0f} s: Mbit/s",
         ["transfer", "before", "5 to 10 s after", "15 to 25 s after", "seconds in all", "what was said"],
@@ -154,6 +154,6 @@ def _plot(title: str, seen: Seen, most_mbps: float) -> LinePlot:
 
 
 def _way(route: str) -> str:
-    """What routes over the same relays have in common."""
+    """Return the name that routes over the same relays share."""
     relays = route.split(" → ")[1:-1]
     return f"over {', '.join(relays)}" if relays else "direct"

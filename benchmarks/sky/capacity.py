@@ -1,4 +1,4 @@
-"""What the emulator carries before it is late itself: a few fat links, and a mesh of many slow ones."""
+"""Measure the rate that the emulator handles without being late, over a few fast links and a mesh of slow ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
 
 RTT_MS = 20
-#: Title, machines, rate of each link in Mbit/s, and whether every machine sends to every other or only to the next.
+#: Title, number of machines, rate of each link [Mbit/s], and whether each machine sends to all others or to the next.
 SHAPES = (
     ("1 link of 1 Gbit/s", 2, 1000, False),
     ("3 links of 1 Gbit/s", 6, 1000, False),
@@ -25,7 +25,7 @@ SHAPES = (
 
 
 def measure_capacity(quick: bool) -> Table:
-    """Each shape once, with the emulator's lateness and CPU: a row that is late says where this host ends."""
+    """Measure each shape once, with the emulator's lateness and CPU time. Late rows are beyond this host's capacity."""
     table = Table(
         f"What this host carries ({RTT_MS} ms, one connection per link)",
         ["shape", "set [Mbit/s]", "goodput / possible", "late, mean [ms]", "CPU-s/GB of the emulator", "valid"],
@@ -51,7 +51,7 @@ def _shape(machines: int, rate_mbps: int, mesh: bool, seconds: float) -> list[Fi
         cpu_before_s = _cpu_s(sky.pid)
         with ThreadPoolExecutor(len(pairs)) as pool:
             sent = [pool.submit(send, sky, f"{src}-1", sinks[dst], seconds=seconds, warmup_s=3.0) for src, dst in pairs]
-            # A sender is told what its sink received, from whomever.
+            # A sink reports to each sender the total that it received from all senders.
             goodput_mbps = sum(each.result() for each in sent) * len(sinks_used) / len(pairs)
         stats = sky.stats()
         carried_gb = sum(path.wire_bytes for path in stats.paths) / 1e9

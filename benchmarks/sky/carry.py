@@ -1,4 +1,4 @@
-"""Plans carried out by gateways in the machines of a sky, memory to memory, and what came of them."""
+"""Run plans with gateways in the machines of a sky, memory to memory, and measure rate and cost."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from tradewind.planner.gateways import assign_gateways
 from tradewind.sky.file import MTU_BYTES
 from tradewind.sky.running import Sky
 
-#: Each gateway of a destination keeps what it gets, so an object must be whole in one chunk.
+#: An object must be a single chunk, because each gateway of a destination stores what it receives.
 OBJECT_BYTES = MIN_FILE_CHUNK_BYTES
-#: A transfer is steady after so long, and until this part of its bytes has been acked.
+#: A transfer is steady after this time, and until this fraction of its bytes has been acknowledged.
 WARMUP_S = 2.0
 STEADY_PART = 0.8
 
 
 @dataclass(frozen=True)
 class Carried:
-    """What one transfer did. Rates are of data, and scaled as the sky's are."""
+    """The result of one transfer. Rates count data, and are scaled like the sky's."""
 
     mbps: float
-    """Over all of it, from the first connection to the last ack."""
+    """Mean rate of the whole transfer, from the first connection to the last acknowledgement."""
     steady_mbps: float
-    """What arrived on the wire between start and end, as data: what a long transfer would have."""
+    """Rate on the wire without start and end, converted to data: the rate of a long transfer."""
     egress_usd_per_gb: float | None
-    """None if nobody counted it."""
+    """None if it was not counted."""
 
 
 def carry(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> Carried:
-    """As many bytes as the plan moves in so long, through its gateways. Raises TradewindError if the transfer fails."""
+    """Move as many bytes as the plan predicts for `seconds`, through its gateways. Raises TradewindError."""
     plan = assign_gateways(overlay, lead_region=str(overlay.source))
     count = max(64, math.ceil(overlay.throughput_gbps * 1e9 / 8 * seconds / OBJECT_BYTES))
     chunk_bytes = chunk_bytes_for(plan, scale, OBJECT_BYTES)
@@ -64,7 +64,7 @@ def carry(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> Ca
 
 
 def _arrived_bytes(sky: Sky, region: str) -> int:
-    """What came over all links into a region so far, on the wire."""
+    """Return the bytes on the wire that all links have delivered to a region so far."""
     machines = {machine.name for machine in sky.machines_in(region)}
     return sum(path.wire_bytes for path in sky.stats().paths if path.dst in machines and path.src not in machines)
 
@@ -76,7 +76,7 @@ def carry_launch(
     limit_bytes_per_s: int | None,
     watch: Callable[[RunningJob, Progress], None] | None = None,
 ) -> Progress:
-    """Objects of OBJECT_BYTES from memory to memory; `watch` sees each report. Raises TradewindError."""
+    """Move objects of OBJECT_BYTES from memory to memory; `watch` gets each report. Raises TradewindError."""
     options = Options(recursive=True, chunk_bytes=chunk_bytes, limit_bytes_per_s=limit_bytes_per_s)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
         control = JobControl(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
@@ -90,7 +90,7 @@ def carry_launch(
 
 
 def carried(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> Carried | None:
-    """The same, made again while the emulator was late; None if it always was."""
+    """Call `carry`, repeatedly while the emulator is late; return None if it always is."""
     try:
         return valid(sky, lambda: carry(sky, scale, overlay, seconds))
     except SkyInvalid:
@@ -98,7 +98,7 @@ def carried(sky: Sky, scale: float, overlay: UnicastOverlay, seconds: float) -> 
 
 
 def rates(overlay: UnicastOverlay, done: Carried | None) -> list[Figure]:
-    """Predicted and steady Mbit/s, and the steady as a part of the predicted."""
+    """Return the predicted and the steady rate [Mbit/s], and the steady as a fraction of the predicted rate."""
     predicted_mbps = overlay.throughput_gbps * 1e3
     if done is None:
         return [predicted_mbps, INVALID, INVALID]

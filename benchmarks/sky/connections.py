@@ -1,4 +1,4 @@
-"""Parallel connections against goodput under random loss, cubic and bbr (Skyplane, Fig. 9a)."""
+"""Goodput by number of parallel connections under random loss, with cubic and bbr (Skyplane, Fig. 9a)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONNECTIONS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def measure_connections(quick: bool) -> Table:
-    """One row per number of connections, one column per congestion control and loss."""
+    """Return one row per number of connections, and one column per congestion control and loss."""
     counts = (1, 8) if quick else CONNECTIONS
     series = [(control, loss) for loss in (LOSSES[-1:] if quick else LOSSES) for control in CONTROLS]
     table = Table(

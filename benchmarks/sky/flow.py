@@ -1,4 +1,4 @@
-"""Hop-by-hop flow control: the sink becomes slow in the middle, and no gateway's memory grows (Skyplane, §6)."""
+"""Hop-by-hop flow control: the sink becomes slow during a transfer, and no gateway's memory grows (Skyplane, §6)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tradewind.model.event import Progress
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
 
-#: Of each hop, and what the sink's machine takes in once it is slow.
+#: Rate of each hop, and rate at which the slow sink's machine receives.
 RATE_MBPS, SLOW_MBPS = 200, 8
 RTT_MS = 40
 CONNECTIONS = 16
-#: Seconds until the sink is slow, and of slowness.
+#: Time until the sink becomes slow, and time for which it is slow.
 FAST_S, SLOW_S = 5.0, 25.0
 SAMPLES = 60
 GATEWAYS = ("source", "relay", "sink")
 
 
 def measure_flow(quick: bool) -> Table:
-    """One row per gateway: its resident memory before the sink is slow, and the most after. A plot over time."""
+    """Return each gateway's resident memory before the sink is slow and the maximum after, and a plot over time."""
     table = Table(
         f"A sink that takes {SLOW_MBPS} Mbit/s after {FAST_S:.0f} s of {RATE_MBPS} Mbit/s: resident memory in MiB",
         ["gateway", "while fast", "most while slow", "at the end"],
@@ -39,7 +39,7 @@ def measure_flow(quick: bool) -> Table:
         {"between": [f"site:{one}", f"site:{other}"], "rtt_ms": RTT_MS, "rate": f"{RATE_MBPS}Mbit/s"}
         for one, other in (("source", "relay"), ("relay", "sink"))
     ]
-    # The lead stands beside the source and talks to it alone.
+    # The lead runs beside the source and connects only to it.
     with Sky.up(network_from_document({"regions": regions, "links": links}, Path())) as sky:
         try:
             samples = valid(sky, partial(_run, sky, SLOW_S / 3 if quick else SLOW_S))
@@ -60,7 +60,7 @@ def measure_flow(quick: bool) -> Table:
 
 
 def _run(sky: Sky, slow_s: float) -> list[tuple[float, dict[str, float]]]:
-    """Seconds since the start, and the memory of each gateway then."""
+    """Return the memory of each gateway by seconds since the start."""
     sky.set_machine("sink-1", ingress_mbps=RATE_MBPS)
     document = {
         "lead": {"region": "site:source"},

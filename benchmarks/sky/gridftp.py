@@ -1,4 +1,4 @@
-"""GridFTP between two machines of a sky, memory to memory, in clear text (Debian's `globus-*` packages)."""
+"""Run GridFTP between two machines of a sky, memory to memory, in clear text (Debian's `globus-*` packages)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def fetch_s(
     patience_s: float,
     beside: Callable[[int, threading.Event], None] | None = None,
 ) -> float:
-    """Seconds from the client's start to its end; the client runs in the sink, the server in the source.
+    """Return the seconds from the client's start to its end. The client runs in the sink, the server in the source.
 
-    `beside` gets the server's process id and an event that the client's end sets, and runs in a thread meanwhile.
+    `beside` runs in a thread meanwhile. It gets the server's process id, and an event that is set at the client's end.
     Raises RuntimeError if the server does not start, and the errors of `subprocess` if the client fails or takes longer
     than `patience_s`.
     """
@@ -46,7 +46,7 @@ def fetch_s(
     ]  # fmt: skip
     quiet = subprocess.DEVNULL
     with tempfile.NamedTemporaryFile("w", suffix=".hosts") as hosts:
-        # GridFTP asks for the names of addresses, and in a sky nobody answers.
+        # GridFTP looks up the names of addresses, but a sky has no name server.
         hosts.write(f"127.0.0.1 localhost\n{source.address} {source.name}\n{sink.address} {sink.name}\n")
         hosts.flush()
         named = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts.name]
@@ -80,7 +80,7 @@ def _environment(machine: SkyMachine) -> dict[str, str]:
 
 
 def _wait_listening(machine: str, process: subprocess.Popen[bytes]) -> None:
-    """Until the server's port is open in its namespace, whose sockets any of its processes shows."""
+    """Wait until the server's port is open, as /proc shows it for any process of its namespace."""
     deadline_s = time.monotonic() + START_S
     wanted = f":{PORT:04X}"
     while time.monotonic() < deadline_s and process.poll() is None:

@@ -1,4 +1,4 @@
-"""More machines on the direct path (Skyplane, Fig. 9b), and beside them overlays with as many (Fig. 10)."""
+"""More machines on the direct path (Skyplane, Fig. 9b), compared with overlays of as many machines (Fig. 10)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tradewind.planner.plan import Transfer, prepare, solve_overlay
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky
 
-#: 2 Gbit/s become 6 Mbit/s, so that eight machines and overlays over a mesh stay within what a small host emulates.
+#: 2 Gbit/s become 6 Mbit/s, so that a small host can emulate eight machines and overlays over a mesh.
 SCALE = 0.003
 SECONDS = 9.0
 COUNTS = (1, 2, 4, 8)
 OVERLAY_COUNTS = (1, 2, 4)
-#: Source, sink and the regions between, for a route between continents and one within.
+#: Source, sink and possible relays, for a route between continents and one within a continent.
 BETWEEN = ("azure:eastus", "aws:ap-northeast-1", "azure:japaneast", "azure:westus2")
 WITHIN = ("aws:us-east-1", "gcp:us-west1", "aws:us-west-2", "gcp:us-central1")
 
 
 def measure_machines(quick: bool) -> Table:
-    """Fig. 9b: the direct path with more and more machines at both ends."""
+    """Return Fig. 9b: the direct path with an increasing number of machines at both ends."""
     table = Table(
         f"Machines against rate, direct {BETWEEN[0]} → {BETWEEN[1]}, rates × {SCALE:g}",
         ["machines per region", "predicted [Mbit/s]", "measured [Mbit/s]", "measured / predicted"],
@@ -49,7 +49,7 @@ def measure_machines(quick: bool) -> Table:
 
 
 def measure_relays(quick: bool) -> Table:
-    """Fig. 10: the same machines on the direct path, and as an overlay."""
+    """Return Fig. 10: the same number of machines on the direct path and in an overlay."""
     table = Table(
         f"Overlay against more machines on the direct path, rates × {SCALE:g}, Mbit/s",
         ["route", "machines per region", "direct: predicted", "measured", "overlay: predicted", "measured", "gain"],
@@ -70,10 +70,10 @@ def measure_relays(quick: bool) -> Table:
 
 
 class World:
-    """A running sky of some regions, the first of them the source, the second the sink, and plans for it."""
+    """A running sky with plans for it. Of its regions the first is the source, the second the sink."""
 
     def __init__(self, names: Sequence[str], machines: int, scale: float, base: Catalog | None = None) -> None:
-        """Links, machines and prices are those of `base`, or of the packaged catalog."""
+        """Start the sky. Links, machines and prices are from `base`, by default the packaged catalog."""
         base = load_catalog() if base is None else base
         self._ends = Region.parse(names[0]), Region.parse(names[1])
         regions = [Region.parse(name) for name in names]
@@ -83,11 +83,11 @@ class World:
         self.sky = Sky.up(network)
 
     def transfer(self, machines: int) -> Transfer:
-        """To be planned for with so many machines in each region; 16 GB, scaled."""
+        """Return a transfer of 16 GB, scaled, with at most `machines` in each region."""
         return prepare(self._catalog, *self._ends, 16 * self._scale, PlanningLimits(machines_per_region=machines))
 
     def straight(self, machines: int) -> UnicastOverlay:
-        """The direct path."""
+        """Return the plan of the direct path."""
         plan = direct(self.transfer(machines))
         assert plan is not None, "the catalog has a link between all these regions"
         return plan

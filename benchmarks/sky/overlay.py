@@ -1,4 +1,4 @@
-"""Planned overlays executed: rate, shares and cost beside what the planner said, and beside the direct way."""
+"""Run planned overlays: compare rate, shares and cost with the plan, and with the direct path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tradewind.sky.network import EmulatedNetwork
 from tradewind.sky.running import Sky
 
 SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
-#: The example of Skyplane's Fig. 1, a hundredth of its rates; round trips as measured.
+#: The example of Skyplane's Fig. 1, with a hundredth of its rates and the measured round trips.
 WORLD: dict[str, Any] = {
     "scale": 0.01,
     "regions": {
@@ -36,13 +36,13 @@ WORLD: dict[str, Any] = {
         {"between": ["azure:westus2", "gcp:asia-northeast1"], "rtt_ms": 95, "rate": "8Gbit/s"},
     ],
 }
-#: One object is one chunk: 16 MiB, scaled as the rates are.
+#: One object is one chunk: 16 MiB, scaled like the rates.
 OBJECT_BYTES = 164 << 10
 SECONDS = 60.0
 
 
 def measure_overlay(quick: bool) -> Table:
-    """The cheapest plan (direct), the fastest, and one that mixes both under a ceiling; each for a minute."""
+    """Run the cheapest plan (direct), the fastest, and one that mixes both under a ceiling, for a minute each."""
     network = network_from_document(WORLD, Path())
     goals: list[tuple[str, Goal, int]] = [
         ("cheapest, one machine", Cheapest(), 1),

@@ -1,9 +1,9 @@
-"""Beside Skyplane's own gateways (package `skyplane` 0.3.2): CPU per gigabyte, and small objects per second.
+"""Compare with Skyplane's gateways (package `skyplane` 0.3.2): CPU time per gigabyte, and small objects per second.
 
 Both move the same files from tmpfs to tmpfs through two gateways of this machine that are connected over loopback.
-Of Skyplane runs what it installs on its machines: the gateway daemon with its operators `read_object_store`, `send`,
-`receive` and `write_object_store`, the stores being its own `local` ones. What its client does, to hand over the list
-of chunks and to ask for the state of each, is done here, through the daemons' API.
+Skyplane's part is the software that it installs on its machines: the gateway daemon with its operators
+`read_object_store`, `send`, `receive` and `write_object_store`, with its own `local` stores. This file replaces its
+client: it submits the list of chunks and polls the state of each through the daemons' API.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from testbed.servers.install import InstallError, python_environment
 from testbed.servers.process import spawn, temporary_folder
 
 VERSION = "0.3.2"
-#: Loopback addresses that nobody else has bound these ports of.
+#: Loopback addresses on which the ports are free.
 ADDRESSES = {"source": "127.83.0.1", "sink": "127.83.0.2"}
 API_PORT = 8081
 CONNECTIONS = 8
 ROUNDS = 3
 START_S, RUN_S = 60.0, 300.0
-#: Skyplane's client asks as often when nothing is new.
+#: Poll interval, as in Skyplane's client.
 POLL_S = 0.5
-#: Where files are kept in memory.
+#: A folder in memory.
 TMPFS = Path("/dev/shm")
 
 
@@ -55,26 +55,26 @@ class Load:
 
     @property
     def gigabytes(self) -> float:
-        """All together."""
+        """Total size."""
         return self.objects * self.object_bytes / 1e9
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one transfer took; CPU of all its processes."""
+    """Time of one transfer, and CPU time of all its processes."""
 
     wall_s: float
     cpu_s: float
 
 
 def measure_skyplane(quick: bool) -> Table:
-    """One row per way to run, in turn; medians. A row gives the reason if Skyplane is not available."""
+    """Return one row per variant, with medians of runs in turn. If Skyplane is unavailable, its row has the reason."""
     table = Table(
         f"Beside Skyplane {VERSION}'s gateways: two of each on one machine, {CONNECTIONS} connections",
         ["gateways", "CPU-s/GB", "Gbit/s", "64 KiB objects/s", "CPU-s per 1,000 of them"],
     )
     bulk = Load(4, 64 << 20) if quick else Load(16, 64 << 20)
-    # A gateway of Skyplane's takes ten chunks a second at most.
+    # Skyplane's gateway processes at most ten chunks a second.
     few, many = Load(30, 64 << 10) if quick else Load(300, 64 << 10), Load(2_000 if quick else 20_000, 64 << 10)
     try:
         python, stunnel = _skyplane(), debian_program("stunnel")
@@ -103,14 +103,14 @@ def _figures(runs: list[tuple[Run, Run, int]], bulk: Load) -> list[Figure]:
 
 
 def _skyplane() -> Path:
-    """The Python that Skyplane is installed for. Raises InstallError."""
-    # It was published for pyarrow 10, which numpy 2 cannot load.
+    """Return the Python interpreter of Skyplane's environment. Raises InstallError."""
+    # Skyplane needs pyarrow 10, which does not work with numpy 2.
     return python_environment(f"skyplane-{VERSION}", [f"skyplane[gateway]=={VERSION}", "numpy<2"]) / "bin" / "python"
 
 
 @contextmanager
 def _files(load: Load) -> Iterator[tuple[Path, Path, Path]]:
-    """A source with the files, an empty sink, and a folder for what else there is, all on tmpfs."""
+    """Yield a source with the files, an empty sink, and a folder for other files, all on tmpfs. Then check the copy."""
     folder = temporary_folder("skyplane", TMPFS if TMPFS.is_dir() else None)
     source, sink = folder / "from", folder / "to"
     source.mkdir()
@@ -128,7 +128,7 @@ def _files(load: Load) -> Iterator[tuple[Path, Path, Path]]:
 
 
 def _ours(load: Load, seal: bool) -> Run:
-    """The whole command, from its start to its end, with the start of its gateways."""
+    """Measure the whole command, including the start of its gateways."""
     with _files(load) as (source, sink, folder):
         topology = write(chain(connections=CONNECTIONS), folder / "topology.json")
         command: list[str | Path] = [find_binary("tradewind"), "cp", "-r", source, sink, "--topology", topology]
@@ -141,7 +141,7 @@ def _ours(load: Load, seal: bool) -> Run:
 
 
 def _theirs(python: Path, stunnel: str, load: Load, seal: bool) -> Run:
-    """From the first chunk handed to the source's gateway until the sink's says that the last one is written."""
+    """Measure from the first chunk submitted to the source until the sink reports the last one as written."""
     with _files(load) as (source, sink, folder), _gateways(python, stunnel, source, sink, folder, seal) as groups:
         chunks = [
             {
@@ -167,7 +167,7 @@ def _theirs(python: Path, stunnel: str, load: Load, seal: bool) -> Run:
 
 
 def _written() -> int:
-    """Chunks that the sink is done with, as Skyplane's tracker counts them."""
+    """Return the number of chunks that the sink has completed, counted like Skyplane's tracker."""
     for gateway in ADDRESSES:
         if errors := _ask(gateway, "errors")["errors"]:
             raise RuntimeError(f"Skyplane's {gateway}: {errors[0]}")
@@ -177,7 +177,7 @@ def _written() -> int:
 
 @contextmanager
 def _gateways(python: Path, stunnel: str, source: Path, sink: Path, folder: Path, seal: bool) -> Iterator[list[int]]:
-    """Both daemons, ready; gives their process groups."""
+    """Start both daemons, and yield their process groups once they are ready."""
     connections = {"num_connections": CONNECTIONS}
     write_out = _operator("write_object_store", bucket_name=str(sink), **_LOCAL, key_prefix="", **connections)
     send = _operator("send", target_gateway_id="sink", region="local", private_ip=False, compress=seal, **connections)
@@ -206,14 +206,14 @@ def _gateways(python: Path, stunnel: str, source: Path, sink: Path, folder: Path
             }
             script = str(Path(__file__).with_name("skyplane_gateway.py"))
             words = [address, str(API_PORT), "local:here", str(home / "chunks"), "sealed" if seal else "plain"]
-            # Isolated, or the script's folder would be searched for the package before all others.
+            # -I: otherwise Python would search the script's folder first for the package.
             processes.append(spawn([str(python), "-I", "-u", script, *words], home, environment))
         for name, process in zip(ADDRESSES, processes, strict=True):
             _wait_ready(name, process, folder / name / "log")
         yield [process.pid for process in processes]
     finally:
         for process in processes:
-            # Each worker is a process of its own, and none of them ends when the daemon does.
+            # Each worker is a separate process, and does not end with the daemon.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -227,7 +227,7 @@ def _operator(kind: str, *children: dict[str, Any], **settings: Any) -> dict[str
 
 def _wait_ready(name: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline_s = time.monotonic() + START_S
-    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT  # It stays a zombie, so that its group keeps its id.
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT  # Leave it a zombie, so that its group's id is not reused.
     while time.monotonic() < deadline_s and os.waitid(os.P_PID, process.pid, ended) is None:
         try:
             _ask(name, "status")
@@ -248,13 +248,13 @@ def _ask(gateway: str, what: str, document: Any = None) -> Any:
 
 
 def _cpu_s(groups: list[int]) -> float:
-    """What all processes of these groups have used, and those of their children that have ended."""
+    """Return the CPU time of all processes of these groups, and of their children that have ended."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # It ended between two readings.
+            continue  # The process has ended meanwhile.
         if int(fields[2]) in groups:
             ticks += sum(map(int, fields[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")

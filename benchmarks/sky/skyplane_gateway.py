@@ -1,8 +1,8 @@
-"""Starts Skyplane's own gateway daemon at one address: `skyplane_gateway.py ADDRESS PORT REGION CHUNKS plain|sealed`.
+"""Start Skyplane's gateway daemon at one address: `skyplane_gateway.py ADDRESS PORT REGION CHUNKS plain|sealed`.
 
-Run with the Python that Skyplane is installed for, in a folder of its own, which gets a certificate. As in Skyplane's
-container, stunnel stands before the daemon's API, because gateways ask each other by HTTPS. Skyplane has a gateway per
-machine and binds its API to every address of it; two on one machine need one each, and that is all that is changed.
+Run it with the Python interpreter of Skyplane's environment, in its own folder, into which a certificate is written.
+As in Skyplane's container, stunnel accepts HTTPS for the daemon's API, which gateways use among each other. The only
+change to Skyplane: its API binds to one address instead of all, so that two gateways can run on one machine.
 """
 
 import subprocess
@@ -12,12 +12,12 @@ from functools import partial
 from skyplane.gateway import gateway_daemon
 from skyplane.gateway.cert import generate_self_signed_certificate
 
-#: Where gateways ask each other.
+#: Port of the API among gateways.
 HTTPS_PORT = 8080
 
 
 def main() -> None:
-    """Runs until it is killed. What daemon and stunnel say goes to standard output."""
+    """Run until killed. The output of daemon and stunnel goes to standard output."""
     address, port, region, chunks, security = sys.argv[1:]
     generate_self_signed_certificate("api.cert", "api.key")
     with open("stunnel.conf", "w") as file:

@@ -1,9 +1,10 @@
-"""One slow connection among several: chunks taken by whoever is ready, against equal parts (Skyplane, §6).
+"""One slow connection among several: compare dynamic assignment of chunks with equal parts (Skyplane, §6).
 
-The straggler is one of the sender's own TCP connections, paced by the kernel (`testbed.sockets`). Dynamic is one
-transfer of ours over a hop of CONNECTIONS. Round robin gives every connection an equal part beforehand: as many
-transfers of ours at the same time, with one connection and one part each, done when the last of them is. GridFTP runs
-beside them, because the paper names it as one that deals out blocks to its streams by turns.
+The straggler is one of the sender's own TCP connections, paced by the kernel (`testbed.sockets`). *Dynamic* is one
+transfer of ours over a hop of CONNECTIONS: each connection takes the next chunk when it is ready. *Round robin* assigns
+an equal part to each connection beforehand: it is as many concurrent transfers of ours, with one connection and one
+part each, and is done when the last one is. GridFTP is included because the paper cites it as assigning blocks by
+turns.
 """
 
 from __future__ import annotations
@@ -32,30 +33,30 @@ from tradewind.sky.running import Sky
 RATE_MBPS = 100
 RTT_MS = 40
 CONNECTIONS = 8
-#: 16 MiB, scaled as the rate is.
+#: 16 MiB, scaled like the rate.
 CHUNK_BYTES = 5 * OBJECT_BYTES
-#: What the straggler may send, as a part of an equal share of the link.
+#: Rate of the straggler, as a fraction of an equal share of the link.
 PARTS = (1.0, 1 / 2, 1 / 4, 1 / 8)
-#: A transfer without a straggler takes about so long.
+#: Approximate duration of a transfer without a straggler.
 SECONDS = 8.0
-#: What the slowest way with the slowest straggler may take, in times of SECONDS.
+#: Timeout of a transfer, as a multiple of SECONDS.
 PATIENCE = 60
 POLL_S = 0.05
 FAIR_MBPS = RATE_MBPS * GOODPUT_PER_WIRE / CONNECTIONS
 
 
 class Straggler:
-    """Slows one connection of the processes that it is shown, once all of them are there."""
+    """Slows one connection of the given processes, once all connections exist."""
 
     def __init__(self, address: str, connections: int, part: float) -> None:
         self._address, self._connections, self._part = address, connections, part
         self.found = False
 
     def look(self, pids: Sequence[int]) -> None:
-        """Slows one if that has not been done."""
+        """Slow one connection, if that has not been done yet."""
         if self.found:
             return
-        # But for the one that GridFTP's client sends its commands over.
+        # Exclude the connection for the commands of GridFTP's client.
         there = connections_to(pids, self._address, but_port=PORT)
         if len(there) >= self._connections:
             self.found = True
@@ -64,7 +65,7 @@ class Straggler:
 
 
 def measure_straggler(quick: bool) -> Table:
-    """One row per slowness of the straggler; goodput of all connections together."""
+    """Return one row per rate of the straggler, with the total goodput of all connections."""
     table = Table(
         f"One straggler among {CONNECTIONS} connections (link of {RATE_MBPS} Mbit/s, {RTT_MS} ms): Mbit/s",
         ["the straggler sends", "Tradewind, dynamic", "Tradewind, round robin", "GridFTP", "equal parts, in theory"],
@@ -88,13 +89,13 @@ def measure_straggler(quick: bool) -> Table:
 
 
 def _dynamic(sky: Sky, part: float, objects: int) -> float:
-    """One transfer whose connections take chunks when they are ready."""
+    """Return the rate of one transfer whose connections take chunks when they are ready."""
     straggler = Straggler(sky.machines["sink-1"].address, CONNECTIONS, part)
     return _rate_mbps([_carry(sky, CONNECTIONS, objects, straggler)])
 
 
 def _round_robin(sky: Sky, part: float, objects: int) -> float:
-    """Equal parts, each over its own connection."""
+    """Return the rate of equal parts, each over its own connection."""
     address = sky.machines["sink-1"].address
     stragglers = [Straggler(address, 1, part if index == 0 else 1.0) for index in range(CONNECTIONS)]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -113,7 +114,7 @@ def _carry(sky: Sky, connections: int, objects: int, straggler: Straggler) -> Pr
 
 
 def _rate_mbps(parts: Sequence[Progress]) -> float:
-    """All bytes over the time of the last to be done."""
+    """Return all bytes divided by the time of the slowest part."""
     return sum(each.bytes_done for each in parts) * 8e-6 / max(each.elapsed_s for each in parts)
 
 

@@ -1,4 +1,4 @@
-"""Table 2 of the Skyplane paper, executed: GridFTP, the direct path, RON's route, and two plans, memory to memory."""
+"""Run Table 2 of the Skyplane paper: GridFTP, the direct path, RON's route, and two plans, memory to memory."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tradewind.planner.plan import solve_overlay
 from tradewind.sky.running import Sky
 
 SCALE = 0.003
-#: The world that the paper measured.
+#: The grid that the paper measured.
 RTTS = "rtt_2022-04.csv"
 MEASURED = ("throughput_2022-01.csv", "egress_price_2022.csv", RTTS)
-#: Connecting takes the first one or two.
+#: Duration of a run. Connecting takes the first one or two seconds.
 SECONDS = 66.0
 MACHINES = 4
 VOLUME_GB = 16
-#: The paper's cost-optimised plan has so many times the rate of the direct path of one machine.
+#: Rate of the paper's cost-optimised plan, as a multiple of the direct path's with one machine.
 TIMES_DIRECT = 2.27
-#: The paper's throughput-optimised plan costs so many times as much as the direct path.
+#: Cost of the paper's throughput-optimised plan, as a multiple of the direct path's.
 TIMES_COST = 1.14
-#: As many streams as our gateways have connections.
+#: GridFTP's streams: as many as our gateways have connections.
 STREAMS = 64
-#: A run of GridFTP that takes so many times as long as planned is given up, and is a failure.
+#: Timeout of a GridFTP run, as a multiple of the planned time.
 PATIENCE = 8
 COLUMNS = (
     "method",
@@ -48,12 +48,12 @@ COLUMNS = (
 
 
 def measure_systems(quick: bool) -> Table:
-    """In the world of the packaged model."""
+    """Measure with the links of the packaged model."""
     return _measure(load_catalog(), "by the packaged model", quick)
 
 
 def measure_systems_2022(quick: bool) -> Table:
-    """In the world that the paper measured, January 2022, as received; an empty table where its grid is not at hand."""
+    """Measure with the paper's grid, January 2022 as received. Return an empty table if the grid is missing."""
     absent = [name for name in MEASURED if not (GRID_FOLDER / name).is_file()]
     if absent:
         reason = (
@@ -64,7 +64,7 @@ def measure_systems_2022(quick: bool) -> Table:
 
 
 def _january() -> Catalog:
-    """What arrived, not what was sent; round trips are of April, the earliest there are."""
+    """Return the catalog with January's received rates and April's round trips, the earliest available."""
     catalog = measured_catalog(GRID_FOLDER, "2022-01", "received_gbps")
     with (GRID_FOLDER / RTTS).open() as table:
         rtt_ms = {(row["src"], row["dst"]): float(row["avg_rtt_ms"]) for row in csv.DictReader(table)}
@@ -76,7 +76,7 @@ def _january() -> Catalog:
 
 
 def _measure(base: Catalog, where: str, quick: bool) -> Table:
-    """One row per method. Time and cost are those of 16 GB at full scale, from the rate that was measured."""
+    """Return one row per method. Time and cost are computed for 16 GB at full scale from the measured rate."""
     table = Table(
         f"Table 2 of the Skyplane paper {where}: {VOLUME_GB} GB, {BETWEEN[0]} → {BETWEEN[1]}, rates × {SCALE:g} undone",
         COLUMNS,
@@ -116,7 +116,7 @@ def _row(name: str, plan: UnicastOverlay, done: Carried | None) -> list[Figure]:
 
 
 def _gridftp(sky: Sky, plan: UnicastOverlay, seconds: float) -> Carried | None:
-    """Memory to memory in clear text, over as many streams as a gateway has connections."""
+    """Run GridFTP memory to memory in clear text, with as many streams as a gateway has connections."""
     source, sink = (sky.machines_in(region)[0] for region in BETWEEN[:2])
     size_bytes = round(plan.throughput_gbps * 1e9 / 8 * seconds)
     patience_s = seconds * PATIENCE + START_S

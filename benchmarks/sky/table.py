@@ -1,4 +1,4 @@
-"""A table of one suite, and how a run that does not count is written into it."""
+"""A table of one suite, in which an invalid run is marked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.sky import valid
 from tradewind.errors import SkyInvalid
 from tradewind.sky.running import Sky
 
-#: In place of a figure, where the emulator was too late in every attempt.
+#: Shown in place of a figure if the emulator was too late in every attempt.
 INVALID = "invalid"
 Figure = float | int | str
 
@@ -24,14 +24,14 @@ class Table:
     picture: str = ""
 
     def markdown(self) -> str:
-        """With figures to three digits."""
+        """Return the table as Markdown, with figures to three digits."""
         lines = ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(_shown(figure) for figure in row) + " |" for row in self.rows]
         return "\n".join(lines)
 
 
 def counted(sky: Sky, measure: Callable[[], float]) -> Figure:
-    """What was measured, or INVALID."""
+    """Return the measured figure, or INVALID."""
     try:
         return valid(sky, measure)
     except SkyInvalid:

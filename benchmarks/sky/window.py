@@ -1,4 +1,4 @@
-"""A single flow moves one window per round trip, whatever the link could carry."""
+"""A single flow moves one window per round trip, however fast the link is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOWS_BYTES = (256 << 10, 1 << 20)
 
 
 def measure_window(quick: bool) -> Table:
-    """Windows held by the receiver, which advertises no more."""
+    """Measure flows whose receiver limits the window that it advertises."""
     table = Table(
         f"Single flow = window / RTT (link of {RATE_MBPS} Mbit/s, no loss)",
         ["window [KiB]", "RTT [ms]", "window / RTT [Mbit/s]", "measured [Mbit/s]", "measured / theory"],
