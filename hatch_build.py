@@ -1,4 +1,4 @@
-"""Builds the programs with Cargo and ships them beside the Python package, in wheels and in editable installs alike."""
+"""Build the programs with Cargo and ship them with the Python package, in wheels and in editable installs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BINARIES = ("tradewind-gateway", "tradewind-wan")
 
 
 class ProgramsBuildHook(BuildHookInterface[Any]):
-    """Runs `cargo build --release --locked`; Cargo's `target/` is kept, so that the next run is incremental."""
+    """Runs `cargo build --release --locked`. Cargo's `target/` is kept, so that the next build is incremental."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Adds the binaries to the wheel's scripts and gives the wheel this platform's tag."""
+        """Add the binaries to the wheel's scripts, and set the wheel's tag to this platform."""
         if self.target_name != "wheel":
             return
         build_data["shared_scripts"] = {str(path): path.name for path in build_programs(Path(self.root))}
@@ -28,7 +28,7 @@ class ProgramsBuildHook(BuildHookInterface[Any]):
 
 
 def build_programs(root: Path) -> list[Path]:
-    """Builds the release binaries below `root` and returns their paths. Says in one line if a tool is missing."""
+    """Build the release binaries below `root` and return their paths. Exits with an error line if a tool is missing."""
     for tool, advice in (
         ("cargo", "install Rust 1.89 or newer: https://rustup.rs"),
         ("cc", "install a C compiler, e.g. gcc"),

@@ -1,4 +1,4 @@
-"""Writes the reference pages that are made from the code: `make docs`. With --check: fails if one is out of date."""
+"""Generate the reference pages from the code: `make docs`. With --check, fail if a page is out of date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTE = "<!-- Made by docs/generate.py from the code; `make docs` writes it anew.
 
 
 def cli_page() -> str:
-    """Every verb's help, as it is printed at 100 columns."""
+    """Return every verb's help, formatted for 100 columns."""
     from tradewind.cli import EXIT_CODES, VERBS
     from tradewind.cli.arguments import build_parser
 
@@ -31,7 +31,7 @@ def cli_page() -> str:
 
 
 def settings_page() -> str:
-    """The table of settings."""
+    """Return the table of settings."""
     from tradewind.cli.config import SETTINGS
 
     rows = [
@@ -55,7 +55,7 @@ def settings_page() -> str:
 
 
 def python_page() -> str:
-    """The public names with their signatures and docstrings."""
+    """Return the public names with their signatures and docstrings."""
     import tradewind
 
     parts = [NOTE, "# Python\n", inspect.getdoc(tradewind) or "", ""]
@@ -72,7 +72,7 @@ def python_page() -> str:
 
 
 def _members(thing: type) -> list[str]:
-    # What is inherited from classes that are not public belongs to the page of the public one.
+    # Members that are inherited from private classes belong to the public class.
     shown = [base for base in reversed(thing.__mro__) if base is thing or base.__name__.startswith("_")]
     members = {name: member for base in shown for name, member in vars(base).items()}
     lines = []
@@ -94,7 +94,7 @@ PAGES = {"cli.md": cli_page, "settings.md": settings_page, "python.md": python_p
 
 
 def main() -> int:
-    """Writes or checks all pages."""
+    """Write or check all pages."""
     os.environ["COLUMNS"] = "100"
     os.environ["NO_COLOR"] = "1"
     stale = []

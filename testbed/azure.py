@@ -1,6 +1,6 @@
-"""The smallest Azure Blob client that a test needs: containers, blobs, and which blocks are still uncommitted.
+"""A minimal Azure Blob client for tests: containers, blobs and uncommitted blocks.
 
-Shared-key signatures as in the REST reference, one connection per request, no retries: a test wants to see errors.
+Shared-key signatures as in the REST reference, one connection per request. No retries: tests want to see errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REQUEST_TIMEOUT_S = 120
 
 
 class AzureError(RuntimeError):
-    """An answer other than the expected one."""
+    """An unexpected answer."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"{status}: {body[:500]!r}")
@@ -33,23 +33,23 @@ class Azure:
         self._host = urlsplit(endpoint).netloc
 
     def create_container(self, container: str) -> None:
-        """Creates a container."""
+        """Create a container."""
         self._call("PUT", container, {"restype": "container"})
 
     def put(self, container: str, name: str, body: bytes) -> None:
-        """Writes a block blob in one request."""
+        """Write a block blob in one request."""
         self._call("PUT", f"{container}/{name}", {}, body, {"x-ms-blob-type": "BlockBlob"})
 
     def snapshot(self, container: str, name: str) -> None:
-        """Takes a snapshot of a blob."""
+        """Take a snapshot of a blob."""
         self._call("PUT", f"{container}/{name}", {"comp": "snapshot"})
 
     def get(self, container: str, name: str) -> bytes:
-        """The whole blob."""
+        """Return the whole blob."""
         return self._call("GET", f"{container}/{name}", {})
 
     def sizes(self, container: str, include_uncommitted: bool = False) -> dict[str, int]:
-        """Size by name of the blobs (the first 5,000); uncommitted ones have no length."""
+        """Return the size of each blob by name (the first 5,000). Uncommitted blobs have size 0."""
         query = {"restype": "container", "comp": "list"}
         if include_uncommitted:
             query["include"] = "uncommittedblobs"

@@ -26,10 +26,10 @@ from testbed.processes import gateway_name
 from testbed.servers.process import guarded, process_cpu_s
 
 MARK = "LC_TESTBED_TRADEWIND_RUN"
-"""Environment variable that marks a process and all that it starts. Relays inherit little, but all of LC_*."""
+"""Environment variable that marks a process and its descendants. Gateways inherit few variables, but all of LC_*."""
 _SETPRIV = ["setpriv", "--pdeathsig", "KILL", "--"]
 RUN_TIMEOUT_S = 240.0
-"""A command that runs longer is killed, and the test fails."""
+"""Timeout of a command. After it the command is killed and the test fails."""
 
 Event = dict[str, Any]
 
@@ -62,7 +62,7 @@ class Finished:
 
     @property
     def summary(self) -> Event:
-        """The last event, which must be ``done``."""
+        """The last event. Fails unless it is ``done``."""
         assert self.events, f"no events; stderr: {self.stderr}"
         assert self.events[-1]["event"] == "done", self.events[-1]
         return self.events[-1]
@@ -73,7 +73,7 @@ class Finished:
         return [event for event in self.events if event["event"] == "object_failed"]
 
     def expect(self, code: int) -> Finished:
-        """Itself, if it ended with ``code``; otherwise the test fails and shows what was said."""
+        """Fail with the command's output unless the exit code is ``code``. Return self."""
         assert self.code == code, (
             f"exit {self.code}, expected {code}\nstderr: {self.stderr}\nstdout: {self.stdout[-3000:]}"
         )
@@ -94,21 +94,21 @@ class Command:
 
     @property
     def state(self) -> Path:
-        """Where Tradewind keeps its jobs."""
+        """Tradewind's state folder."""
         return self.home / "state" / "tradewind"
 
     def run(self, *arguments: str | Path, stdin: bytes | None = None, timeout_s: float = RUN_TIMEOUT_S) -> Finished:
-        """Runs to the end. Output is text; for object bytes use :meth:`run_bytes`."""
+        """Run the command to its end. Output is text; for object bytes use :meth:`run_bytes`."""
         code, stdout, stderr = self._run(arguments, stdin, timeout_s)
         text = stdout.decode(errors="replace")
         return Finished(code, text, stderr, parse_events(text) if "--json" in arguments else [])
 
     def run_bytes(self, *arguments: str | Path, timeout_s: float = RUN_TIMEOUT_S) -> tuple[int, bytes, str]:
-        """Exit code, stdout as bytes, stderr."""
+        """Run the command; return its exit code, stdout as bytes, and stderr."""
         return self._run(arguments, None, timeout_s)
 
     def start(self, *arguments: str | Path) -> Running:
-        """Starts with ``--json`` and returns at once."""
+        """Start the command with ``--json``, and return at once."""
         process = subprocess.Popen(
             _dying_with_us([str(self.binary), *map(str, arguments), "--json"]),
             env=self.full_environment(),
@@ -121,13 +121,13 @@ class Command:
         return Running(process, self)
 
     def jobs(self) -> list[dict[str, Any]]:
-        """What ``jobs list --json`` says."""
+        """Return the output of ``jobs list --json``."""
         listed = self.run("jobs", "list", "--json")
         assert listed.code == 0, listed.stderr
         return [json.loads(line) for line in listed.stdout.splitlines()]
 
     def full_environment(self) -> dict[str, str]:
-        """What the command runs in: nothing of the user's own clouds or settings."""
+        """Return the command's environment, without the user's own cloud settings."""
         clouds = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR", "TRADEWIND_", "XDG_")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(clouds)}
         return {
@@ -143,12 +143,12 @@ class Command:
         }
 
     def processes(self) -> list[int]:
-        """Live processes that this command started, directly or not."""
+        """Return the living processes that this command started, directly or indirectly."""
         wanted = f"{MARK}={self.mark}".encode()
         return [pid for pid in _live_pids() if wanted in _read(Path(f"/proc/{pid}/environ")).split(b"\0")]
 
     def wait_until_alone(self, timeout_s: float = 30.0) -> None:
-        """Returns when nothing that this command started lives any more: gateways end with their client."""
+        """Wait until all processes that this command started have ended: gateways end with their client."""
         for pid in self.processes():
             try:
                 descriptor = os.pidfd_open(pid)
@@ -172,7 +172,7 @@ class Command:
 
 
 class Running:
-    """A command that is under way, its events read by a thread."""
+    """A running command, whose events are read by a thread."""
 
     def __init__(self, process: subprocess.Popen[bytes], command: Command) -> None:
         self.process, self._command = process, command
@@ -186,7 +186,7 @@ class Running:
             reader.start()
 
     def wait_for(self, condition: Callable[[Event], bool], timeout_s: float = RUN_TIMEOUT_S) -> Event:
-        """The first event, past or future, that fulfils ``condition``."""
+        """Wait for the first event, past or future, that meets ``condition``, and return it."""
         with self._changed:
             found: list[Event] = []
 
@@ -201,15 +201,15 @@ class Running:
         raise AssertionError(f"no such event; the last of {len(self.events)}: {self.events[-1:]}\nstderr: {said}")
 
     def wait_for_bytes(self, count: int) -> Event:
-        """Progress with at least so many bytes acked."""
+        """Wait for a progress event with at least this many acknowledged bytes."""
         return self.wait_for(lambda event: event["event"] == "progress" and event["bytes_done"] >= count)
 
     def wait_for_objects(self, count: int) -> Event:
-        """Progress with at least so many objects done."""
+        """Wait for a progress event with at least this many objects done."""
         return self.wait_for(lambda event: event["event"] == "progress" and event["objects_done"] >= count)
 
     def gateways(self) -> dict[str, int]:
-        """Process id by gateway name."""
+        """Return the process id of each gateway, by name."""
         found = {}
         for pid in self._command.processes():
             with suppress(OSError):
@@ -218,11 +218,11 @@ class Running:
         return found
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to the command itself, not to its gateways."""
+        """Send a signal to the command itself, not to its gateways."""
         self.process.send_signal(number)
 
     def finish(self, timeout_s: float = RUN_TIMEOUT_S) -> Finished:
-        """Waits for the end."""
+        """Wait for the command's end."""
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -257,13 +257,13 @@ class Running:
 
 
 def _dying_with_us(command: list[str]) -> list[str]:
-    """``command``, killed with this process: by util-linux's ``setpriv`` if it is here, which starts faster."""
+    """Wrap ``command`` so that it is killed with this process: by ``setpriv`` of util-linux if present (faster)."""
     return [*_SETPRIV, *command] if _setpriv_works() else guarded(command)
 
 
 @cache
 def _setpriv_works() -> bool:
-    """That of BusyBox does not know the option."""
+    """Return whether ``setpriv`` has the option, which BusyBox's does not."""
     return (
         shutil.which(_SETPRIV[0]) is not None
         and subprocess.run([*_SETPRIV, "true"], capture_output=True).returncode == 0
@@ -271,12 +271,12 @@ def _setpriv_works() -> bool:
 
 
 def parse_events(text: str) -> list[Event]:
-    """NDJSON to objects; a line that is no JSON object fails the test, for stdout is data."""
+    """Parse NDJSON. A line that is not a JSON object fails the test: stdout must contain only data."""
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
 def peak_rss_bytes(pid: int) -> int:
-    """The most resident memory that a live process has had (``VmHWM``)."""
+    """Return the peak resident memory of a living process (``VmHWM``)."""
     for line in _read(Path(f"/proc/{pid}/status")).decode().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
@@ -284,7 +284,7 @@ def peak_rss_bytes(pid: int) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that a live process has used."""
+    """Return the CPU seconds that a living process has used."""
     return process_cpu_s(pid)
 
 
@@ -293,7 +293,7 @@ def _live_pids() -> list[int]:
 
 
 def _read(path: Path) -> bytes:
-    """The file of a process, or nothing if the process has just gone or is not ours."""
+    """Return the content of a process's file; empty if the process has just ended or is not ours."""
     try:
         return path.read_bytes()
     except OSError:

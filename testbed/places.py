@@ -1,4 +1,4 @@
-"""One empty place per kind of store: its URL, the flags that reach it, and our own eyes on it."""
+"""One empty place per kind of store: its URL, the flags to reach it, and independent access to its objects."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from testbed.trees import tree_hashes
 
 
 class Place(Protocol):
-    """What stories need of a place."""
+    """The interface of a place for tests."""
 
     url: str
 
     def flags(self, side: str) -> list[str]:
-        """What to add to the command when this is the ``src`` or the ``dst``."""
+        """Return the command's flags for this place as ``src`` or ``dst``."""
 
     def put(self, key: str, content: bytes) -> None:
-        """Writes one object."""
+        """Write one object."""
 
     def get(self, key: str) -> bytes:
-        """Reads one object."""
+        """Read one object."""
 
     def sizes(self) -> dict[str, int]:
-        """Everything that is visible there: size by key."""
+        """Return the size of every visible object, by key."""
 
     def unfinished(self) -> list[str]:
-        """Uploads and temporary files that somebody left behind."""
+        """Return the uploads and temporary files that were left behind."""
 
 
 class S3Place:
-    """A bucket. The command reaches it with a profile of its own."""
+    """A bucket, for which the command has its own profile."""
 
     scheme = "s3"
 
@@ -49,7 +49,7 @@ class S3Place:
         self._configure(command)
 
     def _configure(self, command: Command) -> None:
-        """One profile per server, so that two servers can be the two sides of one command."""
+        """Write a profile per server, so that two servers can be the two sides of one command."""
         credentials = command.home / "aws-credentials"
         command.environment["AWS_SHARED_CREDENTIALS_FILE"] = str(credentials)
         command.environment["AWS_CONFIG_FILE"] = str(command.home / "aws-config")
@@ -62,7 +62,7 @@ class S3Place:
             credentials.write_text(f"{known}{section}\n{keys}")
 
     def flags(self, side: str) -> list[str]:
-        """Endpoint (which a test may have replaced by a proxy's), profile and region."""
+        """Return endpoint (which a test may have replaced by a proxy's), profile and region."""
         made = [
             f"--{side}-endpoint",
             self.endpoint,
@@ -76,24 +76,24 @@ class S3Place:
         return made
 
     def put(self, key: str, content: bytes) -> None:
-        """Writes one object."""
+        """Write one object."""
         self.client.put(self.bucket, key, content)
 
     def get(self, key: str) -> bytes:
-        """Reads one object."""
+        """Read one object."""
         return self.client.get(self.bucket, key)
 
     def sizes(self) -> dict[str, int]:
-        """Size by key."""
+        """Return sizes by key."""
         return self.client.sizes(self.bucket)
 
     def unfinished(self) -> list[str]:
-        """Keys of multipart uploads that are neither completed nor aborted."""
+        """Return the keys of multipart uploads that are neither completed nor aborted."""
         return [upload.key for upload in self.client.uploads(self.bucket)]
 
 
 class GcsPlace(S3Place):
-    """A bucket of Google's XML API, whose requests our S3 client can make as well."""
+    """A bucket of Google's XML API, with which our S3 client works as well."""
 
     scheme = "gs"
 
@@ -101,7 +101,7 @@ class GcsPlace(S3Place):
         command.environment.update(self._server.environment)
 
     def flags(self, side: str) -> list[str]:
-        """The endpoint; the service account is in the environment."""
+        """Return the endpoint. The service account is in the environment."""
         return [f"--{side}-endpoint", self.endpoint]
 
 
@@ -117,23 +117,23 @@ class AzurePlace:
         command.environment["AZURE_STORAGE_ACCOUNT_KEY"] = server.secret_key
 
     def flags(self, side: str) -> list[str]:
-        """The endpoint; the account's key is in the environment."""
+        """Return the endpoint. The account's key is in the environment."""
         return [f"--{side}-endpoint", self.endpoint]
 
     def put(self, key: str, content: bytes) -> None:
-        """Writes one blob."""
+        """Write one blob."""
         self.client.put(self.container, key, content)
 
     def get(self, key: str) -> bytes:
-        """Reads one blob."""
+        """Read one blob."""
         return self.client.get(self.container, key)
 
     def sizes(self) -> dict[str, int]:
-        """Size by name."""
+        """Return sizes by name."""
         return self.client.sizes(self.container)
 
     def unfinished(self) -> list[str]:
-        """Blobs of which there are only uncommitted blocks."""
+        """Return the blobs that consist only of uncommitted blocks."""
         return sorted(set(self.client.sizes(self.container, include_uncommitted=True)) - set(self.sizes()))
 
 
@@ -151,19 +151,19 @@ class FilePlace:
         return []
 
     def put(self, key: str, content: bytes) -> None:
-        """Writes one file."""
+        """Write one file."""
         path = self.folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
     def get(self, key: str) -> bytes:
-        """Reads one file."""
+        """Read one file."""
         return (self.folder / key).read_bytes()
 
     def sizes(self) -> dict[str, int]:
-        """Size by relative name; temporary files would show here too."""
+        """Return sizes by relative name, including temporary files."""
         return {name: (self.folder / name).stat().st_size for name in tree_hashes(self.folder)}
 
     def unfinished(self) -> list[str]:
-        """Nothing: :meth:`sizes` shows temporary files, and no test expects one."""
+        """Return nothing: :meth:`sizes` includes temporary files, and no test expects one."""
         return []

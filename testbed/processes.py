@@ -1,19 +1,21 @@
-"""Gateways as processes of this host, seen from outside: for tests that stop, kill or measure them."""
+"""Find gateways among the processes of this host, for tests that stop, kill or measure them."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from tradewind.fleet.process_table import HOME_VARIABLE, MACHINE_VARIABLE
 from tradewind.fleet.provider import NAME_TAG
 
-__all__ = ["gateway_name", "gateways_of"]
+__all__ = ["gateway_name", "gateways_of", "owner_of"]
 
 
 def gateway_name(pid: int) -> str | None:
-    """Name of the gateway that a process is; None for any other process. Raises OSError if it has ended."""
+    """Return the name of the gateway that a process runs; None for other processes. Raises OSError if it has ended."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     if words[1:2] != ["serve"]:
         return None
@@ -32,18 +34,29 @@ def _environment(pid: int) -> list[str]:
 
 
 def gateways_of(client: int | None = None) -> dict[str, int]:
-    """Process id by gateway name, of the gateways that a process started; of this one without `client`."""
-    parent = os.getpid() if client is None else client
+    """Return the process ids of the gateways that `client` started, by name; by default those of this process."""
     found = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) != parent:
-                continue
-            name = gateway_name(int(entry.name))
-        except OSError:
-            continue
-        if name is not None:
-            found[name] = int(entry.name)
+    for pid in _children(os.getpid() if client is None else client):
+        with suppress(OSError):
+            name = gateway_name(pid)
+            if name is not None:
+                found[name] = pid
     return found
+
+
+def owner_of(client: int) -> int:
+    """Return the process id of the owner of the fleet that `client` started. Raises ValueError unless there is one."""
+    found = []
+    for pid in _children(client):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [b"owner"]:
+                found.append(pid)
+    (pid,) = found
+    return pid
+
+
+def _children(parent: int) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                yield int(entry.name)

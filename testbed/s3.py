@@ -1,7 +1,7 @@
-"""The smallest S3 client that a test needs to prepare a bucket, and to look at it with other eyes than Tradewind's.
+"""A minimal S3 client with which tests prepare and inspect a bucket, independently of Tradewind's code.
 
-Signature version 4 with an unsigned payload, path-style addresses, one connection per request, no retries: a test
-wants to see errors.
+Signature version 4 with an unsigned payload, path-style addresses, one connection per request. No retries: tests want
+to see errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNSIGNED = "UNSIGNED-PAYLOAD"
 
 
 class S3Error(RuntimeError):
-    """An answer other than the expected one."""
+    """An unexpected answer."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"{status}: {body[:500]!r}")
@@ -58,32 +58,32 @@ class S3:
             self._tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
 
     def create_bucket(self, bucket: str, region: str | None = None) -> None:
-        """Creates a bucket, in ``region`` where the server knows several."""
+        """Create a bucket, in ``region`` if the server has several."""
         body = (
             f"<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
         )
         self._call("PUT", bucket, body=body.encode() if region else b"")
 
     def set_versioning(self, bucket: str, enabled: bool) -> None:
-        """Turns versions on or off."""
+        """Turn versioning on or off."""
         status = "Enabled" if enabled else "Suspended"
         body = f"<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>".encode()
         self._call("PUT", bucket, query={"versioning": ""}, body=body)
 
     def put(self, bucket: str, key: str, body: bytes, headers: dict[str, str] | None = None) -> None:
-        """Writes an object; ``headers`` such as ``Content-Type`` or ``x-amz-meta-*``."""
+        """Write an object; ``headers`` such as ``Content-Type`` or ``x-amz-meta-*``."""
         self._call("PUT", bucket, key, body=body, headers=headers)
 
     def get(self, bucket: str, key: str) -> bytes:
-        """The whole object."""
+        """Return the whole object."""
         return self._call("GET", bucket, key)[1]
 
     def head(self, bucket: str, key: str) -> dict[str, str]:
-        """The object's headers, names in lower case."""
+        """Return the object's headers, with names in lower case."""
         return self._call("HEAD", bucket, key)[0]
 
     def sha256(self, bucket: str, key: str) -> str:
-        """SHA-256 of the object, read in pieces."""
+        """Return the SHA-256 of the object, read in pieces."""
         digest = hashlib.sha256()
         with self._request("GET", bucket, key, {}, b"", {}) as answer:
             while piece := answer.read(READ_BYTES):
@@ -91,11 +91,11 @@ class S3:
         return digest.hexdigest()
 
     def delete(self, bucket: str, key: str) -> None:
-        """Deletes an object."""
+        """Delete an object."""
         self._call("DELETE", bucket, key)
 
     def sizes(self, bucket: str, prefix: str = "") -> dict[str, int]:
-        """Size by key of everything below ``prefix``."""
+        """Return the size of everything below ``prefix``, by key."""
         found: dict[str, int] = {}
         query = {"list-type": "2", "prefix": prefix}
         for page in self._pages(bucket, query, "NextContinuationToken", "continuation-token"):
@@ -104,7 +104,7 @@ class S3:
         return found
 
     def uploads(self, bucket: str) -> list[Upload]:
-        """Unfinished multipart uploads (the first 1,000)."""
+        """Return the unfinished multipart uploads (the first 1,000)."""
         page = ElementTree.fromstring(self._call("GET", bucket, query={"uploads": ""})[1])
         return [Upload(_text(entry, "Key"), _text(entry, "UploadId")) for entry in page.iterfind("{*}Upload")]
 
@@ -132,7 +132,7 @@ class S3:
     def _request(
         self, method: str, bucket: str, key: str, query: dict[str, str], body: bytes, headers: dict[str, str]
     ) -> Iterator[http.client.HTTPResponse]:
-        """An answer that is a success."""
+        """Send a request; yield the answer if it is a success. Raises S3Error."""
         path = "/" + quote(bucket) + ("/" + quote(key, safe="/~") if key else "")
         query_string = "&".join(f"{quote(name, safe='~')}={quote(query[name], safe='~')}" for name in sorted(query))
         signed = self._sign(method, path, query_string, {name.lower(): value for name, value in headers.items()})
@@ -150,7 +150,7 @@ class S3:
         return http.client.HTTPConnection(self._host, timeout=self._timeout_s)
 
     def _sign(self, method: str, path: str, query_string: str, headers: dict[str, str]) -> dict[str, str]:
-        """All headers to send, signed (version 4)."""
+        """Return all headers to send, signed (version 4)."""
         now = datetime.datetime.now(datetime.timezone.utc)
         stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         own = {"host": self._host, "x-amz-content-sha256": _UNSIGNED, "x-amz-date": stamp}
@@ -169,7 +169,7 @@ class S3:
 
 
 def _text(element: ElementTree.Element, name: str) -> str:
-    """Text of a child that must be there; an empty one is the empty string."""
+    """Return the text of a required child; an empty child is the empty string."""
     found = element.find(f"{{*}}{name}")
     if found is None:
         raise S3Error(200, f"no {name} in {element.tag}".encode())

@@ -1,4 +1,4 @@
-"""Traffic over a sky: sinks, goodput and round trips, and runs that only count if the emulator was not late."""
+"""Measure traffic over a sky: goodput and round trips. A measurement during which the emulator was late is repeated."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tradewind.sky.running import Sky, find_emulator
 #: timestamps, 38 Ethernet with preamble and gap).
 GOODPUT_PER_WIRE = 1448 / 1538
 PORT = 5000
-#: A measurement that the emulator was too late for is made again so often.
+#: Maximum attempts of a measurement during which the emulator was late.
 ATTEMPTS = 3
-#: A traffic command ends so long after its own time, even on a busy machine.
+#: Time that a traffic command may take beyond its measurement, on a busy machine.
 PATIENCE_S = 60.0
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def unavailable() -> str | None:
 
 @contextmanager
 def sink(sky: Sky, machine: str, *, window_bytes: int | None = None, port: int = PORT) -> Iterator[str]:
-    """A sink of traffic in a machine; gives its address as others dial it."""
+    """Run a traffic sink in a machine, and yield the address at which others reach it."""
     words = [find_emulator(), "traffic", "sink", "--listen", f"0.0.0.0:{port}"]
     if window_bytes is not None:
         words += ["--window", str(window_bytes)]
@@ -52,7 +52,7 @@ def sink(sky: Sky, machine: str, *, window_bytes: int | None = None, port: int =
 def send(
     sky: Sky, machine: str, to: str, *, connections: int = 1, seconds: float = 5.0, warmup_s: float = 3.0, cc: str = ""
 ) -> float:
-    """Goodput in Mbit/s from a machine to a sink: what arrived in `seconds`, after a warm-up."""
+    """Return the goodput from a machine to a sink [Mbit/s]: the payload that arrived in `seconds`, after a warm-up."""
     words = [
         "send",
         "--to",
@@ -69,13 +69,13 @@ def send(
 
 
 def ping(sky: Sky, machine: str, to: str, *, count: int = 20, interval_s: float = 0.05) -> dict[str, float]:
-    """Round trips to a sink over one TCP connection: min_ms, median_ms, max_ms."""
+    """Return the round trips to a sink over one TCP connection: min_ms, median_ms, max_ms."""
     words = ["ping", "--to", to, "--count", str(count), "--interval", str(interval_s)]
     return _traffic(sky, machine, words, count * (interval_s + 1.0))
 
 
 def valid(sky: Sky, measure: Callable[[], T]) -> T:
-    """What `measure` returns, made again while the emulator was late. Raises SkyInvalid after ATTEMPTS."""
+    """Return the result of `measure`, repeated while the emulator is late. Raises SkyInvalid after ATTEMPTS."""
     for attempt in range(1, ATTEMPTS + 1):
         sky.reset_stats()
         measured = measure()

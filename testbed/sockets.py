@@ -1,7 +1,7 @@
-"""TCP connections of running processes, from outside: finds them, slows one down, or breaks it.
+"""TCP connections of running processes, from outside: find them, slow one down, or break it.
 
-A socket is borrowed from its process (`pidfd_getfd`), set, and given back; program and network know nothing of it.
-Linux 5.6 or newer, and root or the right to trace the process.
+The socket is duplicated from its process (`pidfd_getfd`), changed and closed again; the program does not notice. Needs
+Linux 5.6 or newer, and root or permission to trace the process.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from pathlib import Path
 SYS_PIDFD_GETFD = 438
 SO_MAX_PACING_RATE = 47
 ESTABLISHED = "01"
-#: A pacing rate that means none.
+#: Pacing rate that means unlimited.
 UNLIMITED = 0xFFFF_FFFF
 
 
 def process_tree(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     tree = [pid]
     for each in tree:
         try:
             for task in Path(f"/proc/{each}/task").iterdir():
                 tree += map(int, (task / "children").read_text().split())
         except OSError:
-            continue  # It ended between two readings.
+            continue  # It ended meanwhile.
     return tree
 
 
 def connections_to(pids: Sequence[int], address: str, *, but_port: int | None = None) -> list[tuple[int, int]]:
-    """Process and descriptor of each established IPv4 connection that one of these processes has to this address.
+    """Return process and descriptor of each established IPv4 connection from these processes to an address.
 
-    Those from the local port `but_port` are left out.
+    Connections from the local port `but_port` are left out.
     """
     left_out = f":{but_port or 0:04X}"
     wanted = f"{int.from_bytes(socket.inet_aton(address), 'little'):08X}"
@@ -51,16 +51,16 @@ def connections_to(pids: Sequence[int], address: str, *, but_port: int | None = 
         except OSError:
             continue  # It has ended.
         for entry in descriptors:
-            with suppress(OSError):  # It may have been closed since the listing, as that of the listing itself is.
+            with suppress(OSError):  # The descriptor may be closed by now; that of the listing itself always is.
                 if (target := os.readlink(entry)).startswith("socket:[") and target[8:-1] in inodes:
                     found.append((pid, int(entry.name)))
     return found
 
 
 def pace(pid: int, descriptor: int, rate_mbps: float | None) -> None:
-    """Lets this connection send so much [Mbit/s of TCP payload] at most; None ends that. Raises OSError.
+    """Limit the rate at which a connection sends [Mbit/s of TCP payload]; None removes the limit. Raises OSError.
 
-    The kernel paces it, as if its way were slow, and no other.
+    The kernel paces only this connection, as if its path were slow.
     """
     rate_bytes_per_s = UNLIMITED if rate_mbps is None else round(rate_mbps * 1e6 / 8)
     with _borrowed(pid, descriptor) as connection:
@@ -68,9 +68,9 @@ def pace(pid: int, descriptor: int, rate_mbps: float | None) -> None:
 
 
 def cut(pid: int, descriptor: int) -> None:
-    """Ends this connection for both sides, at once and without the program's doing. Raises OSError.
+    """End a connection for both sides at once, without involving the program. Raises OSError.
 
-    A connection that the program has closed meanwhile is left alone.
+    No effect on a connection that the program has closed meanwhile.
     """
     try:
         connection = _borrowed(pid, descriptor)

@@ -24,7 +24,7 @@ ODD_NAMES = [
     "tab\there",
     "deep/" * 20 + "end",
 ]
-"""Names that both a file system and an object store can hold."""
+"""Names that are valid both in a file system and in an object store."""
 ODD_KEYS = [
     *ODD_NAMES,
     "double//slash",
@@ -38,16 +38,16 @@ ODD_KEYS = [
     "k" * 1024,
     "ü" * 512,
 ]
-"""Those, and keys that only an object store holds: a file system has names of 255 bytes and knows what ``..`` is."""
+"""ODD_NAMES, and keys that are valid only in an object store: longer than 255 bytes, or with ``..``."""
 
 
 def payload(name: str, size: int) -> bytes:
-    """Bytes that depend on ``name``, so that mixed-up objects show."""
+    """Return bytes that depend on ``name``, so that mixed-up objects are detected."""
     return random.Random(name).randbytes(size)
 
 
 def write_tree(folder: Path, sizes: dict[str, int]) -> None:
-    """Files with :func:`payload` as content."""
+    """Write files with :func:`payload` as content."""
     for name, size in sizes.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def write_tree(folder: Path, sizes: dict[str, int]) -> None:
 
 
 def write_large(path: Path, size: int, seed: int = 1) -> str:
-    """A file of pseudo-random bytes, written in pieces; its SHA-256."""
+    """Write a file of pseudo-random bytes, in pieces; return its SHA-256."""
     path.parent.mkdir(parents=True, exist_ok=True)
     generator, digest = random.Random(seed), hashlib.sha256()
     with path.open("wb") as file:
@@ -67,12 +67,12 @@ def write_large(path: Path, size: int, seed: int = 1) -> str:
 
 
 def sha256(content: bytes) -> str:
-    """SHA-256 in hex."""
+    """Return the SHA-256 in hex."""
     return hashlib.sha256(content).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, read in pieces."""
+    """Return the SHA-256 of a file, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(MIB):
@@ -81,7 +81,7 @@ def file_sha256(path: Path) -> str:
 
 
 def tree_hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 by relative name of every file, hidden and temporary ones too."""
+    """Return the SHA-256 of every file by relative name, including hidden and temporary files."""
     found = {}
     for where, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""What all tests rely on."""
+"""Configuration of all tests."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import signal
 import pytest
 
 LONG_BEGUN_SHARE = 0.75
-"""The longest tests are spread over so much of a run: no worker is left with one at the end, and few run at once."""
+"""Share of a run over which the longest tests are spread, so that few run at once and none is left for the end."""
 
 
 def pytest_configure() -> None:
-    """Signals as at a terminal: a background job starts with some ignored, and children inherit that."""
+    """Reset signal handlers as at a terminal: a background job starts with some ignored, and children inherit that."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin tests of skies early. They wait for links, and take longest; the longest of them are in the last files."""
+    """Start tests of skies early. They wait for links and take longest; the longest of them are in the last files."""
     long = [item for item in items if item.path.parent.name == "sky" or item.path.name == "test_docs.py"][::-1]
     others = [item for item in items if item not in set(long)]
     apart = max(1, int(len(others) * LONG_BEGUN_SHARE) // max(1, len(long)))

@@ -1,4 +1,4 @@
-"""Both sides speak one contract: its schema is the gateway's, its examples are read by our types without loss."""
+"""Python and Rust share one contract: its schema is the gateway's, and our types read its examples without loss."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ SCHEMA = json.loads((CONTRACT / "gateway-v1.schema.json").read_text(encoding="ut
 EXAMPLES = sorted((CONTRACT / "examples").glob("*.json"))
 
 
-#: Examples are named after the type they show: `job-status-…`, `program-…`.
+#: Type of each example by the beginning of its name: `job-status-…`, `program-…`.
 TYPES = {
     "event": "Event",
     "gateway-entry": "GatewayEntry",
@@ -63,7 +63,7 @@ def load(path: Path) -> Any:
 
 
 def only_given(ours: Any, given: Any) -> Any:
-    """Our document without the defaults that the example leaves out."""
+    """Return our document without defaults that the example omits."""
     if isinstance(given, dict):
         return {key: only_given(ours[key], value) for key, value in given.items() if value is not None}
     if isinstance(given, list):
@@ -106,7 +106,7 @@ def without_nulls(document: Any) -> Any:
     return document
 
 
-def test_what_we_write_with_every_field_set_is_in_the_schema() -> None:
+def test_documents_with_every_field_set_match_the_schema() -> None:
     store = StoreSpec("s3://b", "http://e", "r", "p", True, True, True, "/ca", True, True, {"objects": "1"})
     job = JobSpec(
         store,

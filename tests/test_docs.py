@@ -1,4 +1,4 @@
-"""Commands in the documentation work: `console` blocks are run, `sh` blocks are parsed, links lead somewhere."""
+"""Commands in the documentation work: `console` blocks are run, `sh` blocks are parsed, links are checked."""
 
 import contextlib
 import doctest
@@ -30,7 +30,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def normal(text: str) -> list[str]:
-    """Numbers, sizes and job ids differ from run to run; everything else must be as printed."""
+    """Normalize numbers, sizes and job ids, which differ from run to run. Everything else must match."""
     text = re.sub(r"(/[\w.-]+)+/(photos|slow.raw)", r"DIR/\2", text)
     text = re.sub(r"\d{8}-\d{6}-[a-z0-9]{4,8}", "JOB", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.]+Z?", "TIME", text)
@@ -40,7 +40,7 @@ def normal(text: str) -> list[str]:
 
 
 def exact(text: str) -> list[str]:
-    """What is planned has the same figures wherever it is planned; only the time that it took to plan differs."""
+    """Normalize only the time of planning. Figures of plans are the same everywhere."""
     return [line.rstrip() for line in re.sub(r"(, in )\d+\.\d\d s\b", r"\1N s", text).splitlines() if line.strip()]
 
 
@@ -66,7 +66,7 @@ def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path, request
         "COLUMNS": "80",
     }
     if path.name == "sky.md":
-        # A page that fails half-way must not leave its sky up.
+        # A page that fails must not leave its sky running.
         down = ["tradewind", "sky", "down", "sky.json"]
         request.addfinalizer(lambda: subprocess.run(down, cwd=tmp_path / "work", env=environment, capture_output=True))
     for block in blocks(path, "console"):
@@ -142,7 +142,7 @@ def test_every_verb_has_a_file_and_a_line_in_the_help() -> None:
 
 
 @pytest.mark.parametrize("page", ["cli.md", "settings.md", "python.md"])
-def test_generated_pages_name_all_that_there_is(page: str) -> None:
+def test_generated_pages_are_complete(page: str) -> None:
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
     import tradewind
     from tradewind.cli.config import SETTINGS
@@ -152,7 +152,7 @@ def test_generated_pages_name_all_that_there_is(page: str) -> None:
     assert not missing, "run make docs"
 
 
-def test_the_tests_that_promises_name_are_there() -> None:
+def test_the_tests_that_promises_name_exist() -> None:
     text = (ROOT / "docs" / "concepts" / "integrity.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:tests|crates)/[\w/.]+?)(?:::(\w+))?`", text)
     assert len(named) > 20

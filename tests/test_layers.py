@@ -1,6 +1,6 @@
-"""The layer table of ARCHITECTURE.md is law: imports go downwards only, and packages of one layer never meet.
+"""Check the layer table of ARCHITECTURE.md: imports go only downwards, and not between packages of one layer.
 
-Of Rust, Cargo enforces the layers of the crates; within the gateway and the stores no two parts import each other.
+For Rust, Cargo enforces the layers of the crates. Within the gateway and the stores no two parts import each other.
 """
 
 import ast
@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "tradewind"
 
-#: Lower numbers know nothing of higher ones.
+#: Layer by package. A package may import only from lower layers.
 LAYERS = {
     "_version": 0,
     "errors": 1,
@@ -34,7 +34,7 @@ LAYERS = {
     "cli": 8,
     "service": 8,
 }
-#: The nouns and the errors are one layer with two names.
+#: These two packages form one layer, and may import each other.
 NOUNS = {"errors", "model"}
 
 
@@ -49,7 +49,7 @@ def imports_of(path: Path) -> Iterator[str]:
 
 
 def modules_of(path: Path) -> Iterator[str]:
-    """Yield the modules below tradewind that a file imports, also within functions, but not for types alone."""
+    """Yield the modules below tradewind that a file imports, including those in functions, but not for types only."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
         inner
@@ -84,9 +84,9 @@ def test_imports_go_downwards_only(path: Path) -> None:
         assert LAYERS[there] < LAYERS[here], f"{here} (layer {LAYERS[here]}) imports {there} (layer {LAYERS[there]})"
 
 
-#: What the command line may import: the engine, what it takes and returns, and how to show that.
+#: Packages that the command line may import: the engine, its types, and their rendering.
 ONE_DOOR = {"_version", "cli", "engine", "errors", "model", "render"}
-#: Inside the engine: whoever imports one of these decides how a job is run.
+#: Modules of the engine that decide how jobs run. The command line must not import them.
 ENGINE_INTERNALS = {
     "adapt",
     "compile",
@@ -108,12 +108,12 @@ ENGINE_INTERNALS = {
 CLI_FILES = sorted((PACKAGE / "cli").glob("*.py"))
 
 
-def test_the_internals_of_the_engine_are_named_as_they_are() -> None:
+def test_the_internals_of_the_engine_have_their_real_names() -> None:
     assert {path.stem for path in (PACKAGE / "engine").glob("*.py")} >= ENGINE_INTERNALS
 
 
 @pytest.mark.parametrize("path", CLI_FILES, ids=lambda path: path.name)
-def test_the_command_line_goes_through_the_engine_alone(path: Path) -> None:
+def test_the_command_line_uses_only_the_engine(path: Path) -> None:
     modules = set(modules_of(path))
     assert {name.split(".")[0] for name in modules} <= ONE_DOOR
     assert not modules & {f"engine.{name}" for name in ENGINE_INTERNALS}
@@ -128,12 +128,12 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert not {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
-def test_no_drawers() -> None:
+def test_no_catch_all_modules() -> None:
     for path in PACKAGE.rglob("*"):
         assert path.stem not in {"utils", "util", "common", "helpers", "core", "manager"}, path
 
 
-def test_errors_at_large_are_caught_in_main_alone() -> None:
+def test_only_main_catches_all_errors() -> None:
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             caught = node.type if isinstance(node, ast.ExceptHandler) else None
@@ -142,7 +142,7 @@ def test_errors_at_large_are_caught_in_main_alone() -> None:
 
 
 CRATES = PACKAGE.parents[1] / "crates"
-#: Each kind of store of `crates/store`, in one folder or file.
+#: The kinds of stores in `crates/store`, one folder or file each.
 BACKENDS = {"azure", "file", "mem", "s3"}
 
 
@@ -153,7 +153,7 @@ def rust_code(path: Path) -> str:
 
 
 def parts_of(crate: str) -> dict[str, set[str]]:
-    """Return each folder of a crate, and each file beside them, with the others that it imports.
+    """Return the parts that each part of a crate imports. A part is a folder, or a file beside the folders.
 
     A name that `lib.rs` exports counts as the part that defines it.
     """
@@ -205,5 +205,5 @@ def test_no_kind_of_store_imports_another(backend: str) -> None:
     assert not parts_of("store")[backend] & BACKENDS
 
 
-def test_a_circle_is_found() -> None:
+def test_a_circle_is_detected() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}).keys() == {"a", "b", "c"}

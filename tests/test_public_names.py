@@ -1,4 +1,4 @@
-"""The public surface is small, exists, is documented, and costs nothing to import."""
+"""The public names are few, exist, are documented, and are fast to import."""
 
 import inspect
 import subprocess
@@ -25,7 +25,7 @@ from tradewind.planner.frontier import Segment
 from tradewind.planner.multicast import MulticastAlternative
 from tradewind.planner.whatif import Improvement
 
-#: What public types hand out.
+#: Types that public names return.
 HELD = (
     Alternative,
     Cost,
@@ -86,10 +86,10 @@ def test_each_exists_and_is_documented() -> None:
             assert inspect.getdoc(thing), name
 
 
-def test_frozen_types_say_that_they_are_frozen() -> None:
-    """Of frozen classes with slots, Python 3.10 and 3.11 raise a TypeError about `super` for names that are no fields.
+def test_frozen_types_are_documented_as_frozen() -> None:
+    """For frozen classes with slots, Python 3.10 and 3.11 raise a TypeError about `super` for unknown names.
 
-    Figures are mostly properties; so nothing that a user holds has slots.
+    Figures are mostly properties, so no public type has slots.
     """
     public: list[Any] = [getattr(tradewind, name) for name in tradewind.__all__]
     frozen: list[Any] = [cls for cls in [*public, *HELD] if is_dataclass(cls)]
@@ -99,12 +99,12 @@ def test_frozen_types_say_that_they_are_frozen() -> None:
             object.__new__(cls).no_such_field = 1
 
 
-def test_dir_shows_them_and_nothing_else_is_there() -> None:
+def test_dir_shows_only_them() -> None:
     assert dir(tradewind) == sorted(tradewind.__all__)
     assert not hasattr(tradewind, "no_such_name")
 
 
-def test_importing_the_package_loads_nothing_else() -> None:
+def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, tradewind; print([m for m in sys.modules if m.startswith('tradewind.') or m == 'argparse'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['tradewind._version']"

@@ -1,6 +1,6 @@
 """Tradewind moves bulk data between object stores and proves that every byte arrived.
 
-`__all__` lists the public names. They are loaded on first use, so importing the package costs almost nothing.
+`__all__` lists the public names. They are loaded on first use, so importing the package is fast.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""The version, alone in its file so that `tradewind --version` need import nothing else."""
+"""The version, in its own file so that `tradewind --version` imports nothing else."""
 
 __version__ = "0.1.0"

@@ -14,15 +14,15 @@
     │   └── InvalidPlan            1    the check refused a plan: a bug
     ├── JobNotFound                1    no such job in the state folder
     ├── JobUnreadable              1    a job's record in the state folder is damaged
-    ├── JobBusy                    1    another process works on this job
+    ├── JobBusy                    1    another process is working on this job
     ├── StateError                 1    the state folder's database is damaged, blocked, full, or of a newer version
     ├── PriceApiError              1    a cloud's price API sent an answer that cannot be parsed
     │   ├── PriceApiUnavailable    5    it does not answer, or not in time
     │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
-    │   ├── GatewayLost            5    a gateway that was needed died
+    │   ├── GatewayLost            5    a required gateway died
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
-    ├── SkyError                   1    the emulated WAN is not up, or refused a request
+    ├── SkyError                   1    the emulated WAN is not running, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
     │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
     └── TransferError                   a job did not succeed; has `.summary` and `.job_id`
@@ -30,7 +30,7 @@
         ├── JobRefused             2    it would lose or overwrite data; nothing was started
         ├── SourceNotFound         3    the source does not exist, or nothing is below it
         ├── SomeObjectsFailed      4    the other objects are done and proven
-        ├── Unavailable            5    only errors that may go away with a retry
+        ├── Unavailable            5    only temporary errors: a retry may succeed
         ├── VerificationMismatch   6    bytes did not match
         ├── Unauthorised           7    credentials missing or refused
         ├── CeilingReached         8    stopped by the cost or size ceiling
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class TradewindError(Exception):
-    """Root of all errors that Tradewind raises on purpose.
+    """Base class of all errors that Tradewind raises on purpose.
 
     `hint` is one line of advice or None; `exit_code` is what the command line returns for it.
     """
@@ -91,7 +91,7 @@ class PlanError(TradewindError):
 
 
 class InfeasibleGoal(PlanError):
-    """No plan meets the goal. `because` names the limit; `nearest` is the plan that comes closest, if there is any."""
+    """No plan meets the goal. `because` names the limit; `nearest` is the plan that comes closest, if one exists."""
 
     def __init__(self, because: str, *, hint: str | None, nearest: UnicastOverlay | MulticastOverlay | None) -> None:
         super().__init__(because, hint=hint)
@@ -104,7 +104,7 @@ class SolverLimitReached(PlanError):
 
 
 class InvalidPlan(PlanError):
-    """The check found a plan to violate a constraint: a bug, or figures beyond the solver's precision."""
+    """The check found that a plan violates a constraint: a bug, or figures beyond the solver's precision."""
 
 
 class JobNotFound(TradewindError):
@@ -120,9 +120,7 @@ class JobBusy(TradewindError):
 
 
 class StateError(TradewindError):
-    """The database of the state folder is damaged, blocked by another process, cannot be written, or is of a newer
-    version.
-    """
+    """The state folder's database is damaged, locked by another process, not writable, or of a newer version."""
 
 
 class PriceApiError(TradewindError):
@@ -146,7 +144,7 @@ class GatewayError(TradewindError):
 
 
 class GatewayLost(GatewayError):
-    """A gateway that was needed died. The journal is safe; the job can be resumed."""
+    """A gateway that the transfer needed died. The journal is safe; the job can be resumed."""
 
     exit_code = 5
 
@@ -154,7 +152,7 @@ class GatewayLost(GatewayError):
 class ProviderRefused(GatewayError):
     """A provider refused to launch machines, and further attempts would not help.
 
-    `kind` is that of the refusal (`capacity`, `quota`, `permission`, …), `regions` are those of the machines, by name.
+    `kind` is the kind of refusal (`capacity`, `quota`, `permission`, …); `regions` has the machines' regions, by name.
     """
 
     def __init__(self, message: str, *, hint: str | None, kind: str, regions: Mapping[str, str]) -> None:
@@ -164,7 +162,7 @@ class ProviderRefused(GatewayError):
 
 
 class SkyError(TradewindError):
-    """The emulated WAN is not up, or refused a request."""
+    """The emulated WAN is not running, or refused a request."""
 
 
 class SkyUnavailable(SkyError):
@@ -201,7 +199,7 @@ class JobRefused(TransferError):
 
 
 class SourceNotFound(TransferError):
-    """The source, or everything under it, is not there."""
+    """The source does not exist, or nothing is below it."""
 
     exit_code = 3
 
@@ -213,13 +211,13 @@ class SomeObjectsFailed(TransferError):
 
 
 class Unavailable(TransferError):
-    """Only errors that may go away with a retry."""
+    """Only temporary errors: a retry may succeed."""
 
     exit_code = 5
 
 
 class VerificationMismatch(TransferError):
-    """Bytes did not match; no wrong object was left visible as good."""
+    """Bytes did not match; no wrong object is visible at the destination."""
 
     exit_code = 6
 
@@ -237,12 +235,12 @@ class CeilingReached(TransferError):
 
 
 class Interrupted(TransferError):
-    """Stopped by a signal or by `drain`; `jobs resume` resumes the job."""
+    """Stopped by a signal or by `drain`. Resume the job with `jobs resume`."""
 
     exit_code = 130
 
 
-#: The error for each way a job can end that is not `done`.
+#: Errors by outcome of a job, for all outcomes except `done`.
 ERROR_BY_OUTCOME: dict[Outcome, type[TransferError]] = {
     "failed": JobFailed,
     "refused": JobRefused,

@@ -11,9 +11,9 @@ __all__ = ["find_program"]
 
 
 def find_program(binary: str, variable: str, error: type[TradewindError]) -> str:
-    """Path of `binary`: the environment's `variable`, else beside this Python's scripts, else on PATH.
+    """Return the path of `binary`: the environment's `variable`, then beside this Python's scripts, then on PATH.
 
-    Raises `error` if it is nowhere.
+    Raises `error` if it is missing.
     """
     named = os.environ.get(variable)
     if named:

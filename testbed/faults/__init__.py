@@ -1,8 +1,8 @@
-"""Proxies that misbehave on command, for fault drills against real servers and real gateways.
+"""Proxies that misbehave on command, for fault tests with real servers and real gateways.
 
-``HttpProxy`` stands before an object store and gets a :class:`Rule` for each fault. ``TcpProxy``
-stands between two gateways and knows nothing of what it carries. Both run in threads of the test's own process, so that
-a test programs them with plain calls while the transfer runs, and both keep a record that tests can wait on.
+``HttpProxy`` is placed in front of an object store and has a :class:`Rule` for each fault. ``TcpProxy`` is placed
+between two gateways and forwards bytes without interpreting them. Both run in threads of the test's own process, so
+that a test controls them with plain calls while the transfer runs. Both keep a record that tests can wait on.
 """
 
 from testbed.faults.http import HttpProxy

@@ -1,6 +1,6 @@
-"""An HTTP/1.1 proxy before an object store that breaks what its rules say.
+"""An HTTP/1.1 proxy in front of an object store that injects the faults of its rules.
 
-One thread per connection with blocking sockets: simple to follow, and fast enough (hundreds of MB/s), because the
+It uses one thread with blocking sockets per connection: simple, and fast enough (hundreds of MB/s), because the
 interpreter lock is released in every read and write.
 """
 
@@ -37,7 +37,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpProxy:
-    """Listens on a free loopback port and passes requests on to ``target`` (``http://127.0.0.1:PORT``)."""
+    """Listens on a free loopback port and forwards requests to ``target`` (``http://127.0.0.1:PORT``)."""
 
     def __init__(self, target: str) -> None:
         parts = urlsplit(target)
@@ -63,30 +63,30 @@ class HttpProxy:
         self.stop()
 
     def add(self, rule: Rule) -> Rule:
-        """Puts a rule behind those that are there; the first that strikes is the one that counts."""
+        """Append a rule. Of the rules that match a request, the first acts."""
         with self._changed:
             self._rules.append(rule)
         return rule
 
     def clear(self) -> None:
-        """Takes all rules away and forgets the record."""
+        """Remove all rules and clear the record."""
         with self._changed:
             self._rules.clear()
             self.exchanges.clear()
 
     def requests(self, when: Callable[[Request], bool]) -> list[Exchange]:
-        """The exchanges so far whose request fits."""
+        """Return the exchanges so far whose request matches."""
         with self._changed:
             return [exchange for exchange in self.exchanges if when(exchange.request)]
 
     def wait_for(self, condition: Callable[[list[Exchange]], bool], timeout_s: float = 60.0) -> None:
-        """Returns as soon as the record fulfils ``condition``; raises :class:`TimeoutError` otherwise."""
+        """Wait until the record meets ``condition``. Raises :class:`TimeoutError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: condition(self.exchanges), timeout_s):
                 raise TimeoutError(f"not within {timeout_s:.0f} s; {len(self.exchanges)} requests so far")
 
     def cut(self) -> None:
-        """Ends every connection that is open now, hanging ones too; new ones are welcome."""
+        """End every open connection, including hanging ones. New ones are accepted."""
         with self._changed:
             sockets = list(self._sockets)
         for each in sockets:
@@ -94,7 +94,7 @@ class HttpProxy:
                 each.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
-        """Closes the port and every connection."""
+        """Close the port and every connection."""
         self._stopped = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -117,7 +117,7 @@ class HttpProxy:
                 if not self._exchange(client, server, head):
                     break
         except (OSError, StreamError, ValueError):
-            # The peer will see the connection end, which is all that an HTTP proxy can say here.
+            # The peer sees the connection end. An HTTP proxy can do no more here.
             pass
         finally:
             server.close()
@@ -179,7 +179,7 @@ class HttpProxy:
         stream.socket.sendall(head.without("expect"))
         flip_at = action.at_byte if isinstance(action, FlipRequest) else None
         for piece in _flipped(body, flip_at):
-            # A store that has refused already may have closed: its answer still says why.
+            # A store that has already refused may have closed the connection. Its answer still explains why.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 stream.socket.sendall(piece)
             exchange.request_bytes += len(piece)
@@ -240,7 +240,7 @@ def _parse(head: Head) -> Request:
     method, target, _ = head.first_line.split(" ", 2)
     parts = urlsplit(target)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    # SDKs name the operation in the query too; it selects nothing.
+    # SDKs also put the operation's name into the query, where it has no effect.
     query.pop("x-id", None)
     return Request(method, unquote(parts.path), query, head.headers)
 
@@ -250,7 +250,7 @@ def _status(head: Head) -> int:
 
 
 def _flipped(body: Iterable[memoryview], at_byte: int | None) -> Iterator[memoryview]:
-    """The pieces, with the lowest bit of byte ``at_byte`` of the whole inverted."""
+    """Yield the pieces with the lowest bit of the body's byte ``at_byte`` inverted."""
     offset = 0
     for piece in body:
         if at_byte is not None and offset <= at_byte < offset + len(piece):
@@ -263,7 +263,7 @@ def _flipped(body: Iterable[memoryview], at_byte: int | None) -> Iterator[memory
 
 
 def _stops(client: socket.socket, piece: memoryview, exchange: Exchange, action: Action | None) -> bool:
-    """Return whether the answer's body ends, or stands still for good, within ``piece``."""
+    """Return whether the answer's body ends, or hangs for good, within ``piece``."""
     if not isinstance(action, (Truncate, Hang)) or action.after_bytes is None:
         return False
     left = action.after_bytes - exchange.response_bytes
@@ -277,12 +277,12 @@ def _stops(client: socket.socket, piece: memoryview, exchange: Exchange, action:
 
 
 def _wait_for_close(client: socket.socket) -> None:
-    """Blocks until the client gives up or the proxy is stopped."""
+    """Block until the client closes the connection or the proxy is stopped."""
     with contextlib.suppress(OSError):
         while client.recv(64 << 10):
             pass
 
 
 def _reset(connection: socket.socket) -> None:
-    """Ends a connection with RST instead of FIN."""
+    """End a connection with RST instead of FIN."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

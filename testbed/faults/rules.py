@@ -1,4 +1,4 @@
-"""What a misbehaving store does (actions), to which requests (rules), and the record of it (exchanges)."""
+"""The faults of a misbehaving store (actions), the requests that they affect (rules), and their record (exchanges)."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ class Request:
 
     @property
     def is_write(self) -> bool:
-        """True if object bytes travel to the store: a part, a block or a whole object."""
+        """True if the request carries object bytes: a part, a block or a whole object."""
         return self.method == "PUT" and "x-amz-copy-source" not in self.headers and (self.is_part or not self.query)
 
     @property
     def is_read(self) -> bool:
-        """True if object bytes travel from the store."""
+        """True if the answer carries object bytes."""
         return self.method == "GET" and not self.query and self.path.strip("/").count("/") >= 1
 
 
 @dataclass
 class Exchange:
-    """One request and what became of it."""
+    """One request and its outcome."""
 
     request: Request
     request_bytes: int = 0
     """Body bytes passed to the store."""
     status: int | None = None
-    """``None`` while there is no answer, and for good if there never was one."""
+    """``None`` until there is an answer."""
     response_bytes: int = 0
     """Body bytes passed to the client."""
     fault: str | None = None
-    """The action that struck, if one did."""
+    """The action that affected it, if any."""
 
 
 class Action:
-    """Base of everything a rule may do."""
+    """Base class of all actions."""
 
 
 @dataclass(frozen=True)
 class Answer(Action):
-    """Answers with an error of the store's kind instead of asking the store."""
+    """Answers with an error in the store's format instead of forwarding the request."""
 
     status: int
     code: str
@@ -73,7 +73,7 @@ class Truncate(Action):
 
 @dataclass(frozen=True)
 class Hang(Action):
-    """Falls silent after ``after_bytes`` of the answer's body, or before its head if ``None``; keeps the connection."""
+    """Hangs after ``after_bytes`` of the answer's body, or before its head if ``None``. Keeps the connection open."""
 
     after_bytes: int | None = None
 
@@ -99,38 +99,38 @@ class Cut(Action):
 
 @dataclass(frozen=True)
 class Delay(Action):
-    """Passes the request on after a pause."""
+    """Forwards the request after a pause."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Call(Action):
-    """Runs a function of the test before the request is passed on: something happens to the object just then."""
+    """Calls a function of the test before the request is forwarded, for example to change the object at this moment."""
 
     function: Callable[[], object]
 
 
 @dataclass
 class Rule:
-    """Which requests meet which action. All given conditions must hold."""
+    """Applies an action to matching requests. All given conditions must hold."""
 
     action: Action
     when: Callable[[Request], bool] = lambda _: True
     skip: int = 0
-    """Lets so many matching requests pass first."""
+    """Number of matching requests to let pass first."""
     count: int | None = None
-    """Strikes so many times, then never again."""
+    """Maximum number of requests to affect."""
     seconds: float | None = None
-    """Strikes for so long after the first strike."""
+    """Time after the first affected request during which the rule applies."""
     share: float = 1.0
-    """Strikes this share of the matching requests, chosen by a generator seeded with ``seed``."""
+    """Share of the matching requests to affect, chosen by a generator seeded with ``seed``."""
     seed: int = 1
     strikes: int = 0
     struck: threading.Event = field(default_factory=threading.Event)
-    """Set at the first strike."""
+    """Set when the first request is affected."""
     expired: threading.Event = field(default_factory=threading.Event)
-    """Set when ``seconds`` are over and a request has passed because of it, or when ``count`` is used up."""
+    """Set when ``count`` is used up, or when a request was forwarded because ``seconds`` are over."""
     _matches: int = 0
     _first_strike_s: float = 0.0
     _generator: random.Random = field(init=False)
@@ -139,7 +139,7 @@ class Rule:
         self._generator = random.Random(self.seed)
 
     def strikes_at(self, request: Request) -> bool:
-        """Return whether the action is due for this request; counts it if so. The caller holds the proxy's lock."""
+        """Return whether the action applies to this request, and count it if so. The caller holds the proxy's lock."""
         if self.expired.is_set() or not self.when(request):
             return False
         self._matches += 1

@@ -1,4 +1,4 @@
-"""One side of a proxied HTTP/1.1 connection: heads parsed, bodies passed as raw pieces."""
+"""One side of a proxied HTTP/1.1 connection: parse heads, pass bodies on as raw pieces."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 HEAD_BYTES_MAX = 64 << 10
-"""A longer head ends the connection."""
+"""Maximum length of a head. A longer one ends the connection."""
 PIECE_BYTES = 1 << 20
-"""Most bytes handled at once; large, because each piece costs two system calls and a trip through the interpreter."""
+"""Maximum size of a piece. It is large, because each piece costs two system calls and a turn of the interpreter."""
 
 
 class StreamError(Exception):
-    """The peer closed in the middle of a message, or sent something that is no HTTP."""
+    """The peer closed in the middle of a message, or sent something that is not HTTP."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Head:
     first_line: str
     raw: bytes
     headers: dict[str, str]
-    """Names in lower case; of repeated headers the last."""
+    """By name in lower case. Of repeated headers the last one counts."""
 
     @property
     def is_chunked(self) -> bool:
@@ -32,7 +32,7 @@ class Head:
 
     @property
     def content_length(self) -> int | None:
-        """Length of the body, where announced."""
+        """The announced length of the body, if any."""
         length = self.headers.get("content-length")
         return int(length) if length is not None else None
 
@@ -42,13 +42,13 @@ class Head:
         return "close" in self.headers.get("connection", "").lower() or self.first_line.endswith("HTTP/1.0")
 
     def without(self, name: str) -> bytes:
-        """The raw head without one header."""
+        """Return the raw head without one header."""
         lines = self.raw.split(b"\r\n")
         return b"\r\n".join(line for line in lines if not line.lower().startswith(name.encode() + b":"))
 
 
 class Stream:
-    """A socket with the bytes that were read too far."""
+    """A socket with a buffer for bytes that were read ahead."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -57,7 +57,7 @@ class Stream:
         self._buffer = bytearray(PIECE_BYTES)
 
     def head(self) -> Head | None:
-        """The next head, or ``None`` when the peer has closed between messages."""
+        """Return the next head, or ``None`` if the peer has closed between messages."""
         while (end := self._ahead.find(b"\r\n\r\n")) < 0:
             if len(self._ahead) > HEAD_BYTES_MAX:
                 raise StreamError("head too long")
@@ -73,7 +73,9 @@ class Stream:
         return Head(first_line, raw, {name.strip().lower(): value.strip() for name, _, value in pairs})
 
     def body(self, head: Head, until_close: bool) -> Iterator[memoryview]:
-        """The raw body after ``head``, chunk framing included; ``until_close``: one without length runs to the end."""
+        """Yield the raw body after ``head``, including chunk framing. With ``until_close`` a body without a length
+        extends to the end of the connection.
+        """
         if head.is_chunked:
             yield from self._chunked()
         elif head.content_length is not None:

@@ -1,4 +1,4 @@
-"""A TCP proxy between two gateways: it cuts, freezes, corrupts or refuses, and knows nothing of what it carries."""
+"""A TCP proxy between two gateways that cuts, freezes, corrupts or refuses connections, whatever they carry."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ PIECE_BYTES = 256 << 10
 
 
 class TcpProxy:
-    """Listens on a free loopback port and carries every connection to ``target`` (``IP:PORT``)."""
+    """Listens on a free loopback port and forwards every connection to ``target`` (``IP:PORT``)."""
 
     def __init__(self, target: str = "") -> None:
         self.target = target
-        """May be set later, before the first connection: gateways often need each other's address first."""
+        """May be set later, before the first connection, because gateways often need each other's address first."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.bytes_forward = 0
-        """Carried from who connected to the target, over all connections."""
+        """Bytes forwarded to the target, over all connections."""
         self.bytes_back = 0
         self.connections_accepted = 0
         self._flip_at: int | None = None
@@ -42,7 +42,7 @@ class TcpProxy:
         self.stop()
 
     def cut(self, connections_max: int | None = None) -> int:
-        """Resets connections that are open now (all of them, or so many); returns how many pairs it was."""
+        """Reset open connections, all or at most `connections_max`; return the number of pairs reset."""
         with self._changed:
             clients = [each for each in self._open if each.getsockname()[1] == self._port()]
         for each in clients[:connections_max]:
@@ -52,45 +52,45 @@ class TcpProxy:
         return len(clients[:connections_max])
 
     def cut_each_after(self, forward_bytes: int, cuts_max: int) -> None:
-        """Ends every connection that has carried so many bytes to the target, until it has ended so many."""
+        """End each connection that has forwarded `forward_bytes` to the target, until `cuts_max` have been ended."""
         self._cut_after_bytes, self._cuts_left = forward_bytes, cuts_max
 
     def freeze(self) -> None:
-        """Carries nothing more, but keeps all connections."""
+        """Stop forwarding, but keep all connections."""
         self._flowing.clear()
 
     def thaw(self) -> None:
-        """Carries again."""
+        """Resume forwarding."""
         self._flowing.set()
 
     def refuse(self, refusing: bool = True) -> None:
-        """Ends every new connection at once."""
+        """End every new connection at once."""
         self._refusing = refusing
 
     def flip_forward(self, after_bytes: int) -> None:
-        """Inverts one bit of the byte that comes ``after_bytes`` later on the way to the target."""
+        """Invert one bit of the byte that is forwarded to the target ``after_bytes`` from now."""
         with self._changed:
             self._flip_at = self.bytes_forward + after_bytes
 
     def wait_forward(self, count: int, timeout_s: float = 60.0) -> None:
-        """Returns when so many bytes have gone to the target in all."""
+        """Wait until `count` bytes in total have been forwarded to the target."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.bytes_forward >= count, timeout_s):
                 raise TimeoutError(f"{self.bytes_forward} of {count} bytes within {timeout_s:.0f} s")
 
     def wait_connections(self, count: int, timeout_s: float = 60.0) -> None:
-        """Returns when so many connections have been made in all."""
+        """Wait until `count` connections in total have been made."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.connections_accepted >= count, timeout_s):
                 raise TimeoutError(f"{self.connections_accepted} of {count} connections within {timeout_s:.0f} s")
 
     @property
     def flip_pending(self) -> bool:
-        """True if a flip was asked for and has not happened yet."""
+        """True if a flip was requested and has not happened yet."""
         return self._flip_at is not None
 
     def stop(self) -> None:
-        """Closes the port and every connection."""
+        """Close the port and every connection."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -146,7 +146,7 @@ class TcpProxy:
                         self._cuts_left -= 1
                         return
         except OSError:
-            # A reset on one side becomes the end of both; the gateways must cope with either.
+            # A reset on one side ends both. The gateways must handle either.
             pass
         finally:
             for each in (source, sink):

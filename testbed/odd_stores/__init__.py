@@ -1,18 +1,18 @@
 """A small S3, GCS and Azure server that misbehaves on request.
 
-It keeps objects in memory, speaks the dialects as far as Tradewind uses them, checks no signature, and listens on a
-loopback port in a thread of the test's own process. A test scripts it in two ways, at any time:
+It keeps objects in memory, implements the parts of the dialects that Tradewind uses, checks no signature, and listens
+on a loopback port in a thread of the test's own process. A test controls it in two ways, at any time:
 
-*Habits* are standing faults, one field each (``habits.py`` lists them all)::
+*Habits* are permanent faults, one field each (``habits.py`` lists them all)::
 
     with OddStore("s3", Habits(page_keys=3, ignores_prefix=True)) as store:
-        place = OddPlace(store, command)            # a bucket; as any place of testbed.places
+        place = OddPlace(store, command)            # a bucket, with the interface of testbed.places
         place.put("a/1", b"one")                    # put, get and sizes bypass HTTP
         command.run("rm", "-r", f"{place.url}/a", *place.flags()).expect(1)
         store.habits.ignores_prefix = False
 
-*Rules* act on single requests. They are those of ``testbed.faults`` (``skip``, ``count``, ``share`` …), and their
-condition may ask for the operation and the key with :func:`during`; ``exchange.Asking.operation`` names them all::
+*Rules* act on single requests. They are those of ``testbed.faults`` (``skip``, ``count``, ``share`` …). Their condition
+may select operation and key with :func:`during`; ``exchange.Asking.operation`` lists the operations::
 
     store.add(Rule(Delay(35), when=during("complete upload")))               # slow work, then the answer
     store.add(Rule(Call(lambda: place.put("k", b"new")), when=during("get"), skip=1, count=1))
@@ -20,13 +20,13 @@ condition may ask for the operation and the key with :func:`during`; ``exchange.
     store.add(Rule(Answer(200, "InternalError"), when=during("copy")))       # an error with status 200
     store.add(Rule(Later(gate.wait, landed.set), when=during("put", "k"), count=1))
                                           # no answer; the write lands when the test sets `gate`, and then sets `landed`
-    store.add(Rule(Wait(gate.wait, keep_alive=True), when=during("copy")))   # done, answered late, spaces meanwhile
+    store.add(Rule(Wait(gate.wait, keep_alive=True), when=during("copy")))   # done; spaces until the late answer
     store.add(Rule(Edit(lambda reply: reply.headers.update(etag='"x"')), when=during("head")))   # a lie
 
 Actions: ``Answer`` (refuse), ``Call``, ``Cut`` (reset), ``Delay``, ``Drip``, ``Edit``, ``Endless``, ``FlipRequest``,
 ``FlipResponse``, ``Hang``, ``Instead`` (the page of a proxy), ``Later``, ``Truncate``, ``Wait``. ``store.exchanges`` is
-the record of all requests, ``store.requests(during("copy"))`` counts them, and ``store.wait_for`` waits for them.
-``store.objects`` is what the store really holds (``find``, ``newest``, ``uploads``, ``change``).
+the record of all requests, ``store.requests(during("copy"))`` selects some, and ``store.wait_for`` waits for them.
+``store.objects`` has the store's real content (``find``, ``newest``, ``uploads``, ``change``).
 """
 
 from testbed.faults.rules import (

@@ -26,14 +26,14 @@ class AzureDialect:
     habits: Habits
 
     def read(self, request: Request, body: bytes) -> Asking:
-        """Say what a request means."""
+        """Return the meaning of a request."""
         _, _, path = request.path.removeprefix("/").partition("/")
         container, _, key = path.partition("/")
         operation = self._operation(request, key)
         return Asking(request.method, request.path, request.query, request.headers, operation, container, key, body)
 
     def answer(self, asking: Asking) -> Reply:
-        """Carry a request out."""
+        """Carry out a request."""
         actions: dict[str, Callable[[Asking], Reply]] = {
             "create bucket": self._create_container,
             "list": self._list,
@@ -104,7 +104,7 @@ class AzureDialect:
         return f"<Name>{escape(name)}</Name>"
 
     def _of_prefix(self) -> str:
-        """What a hierarchical namespace says of a directory."""
+        """Return the attributes of a directory in a hierarchical namespace."""
         if not self.habits.lists_directories:
             return ""
         stated = "<Etag>0xD1</Etag><ResourceType>directory</ResourceType><Content-Length>0</Content-Length>"
@@ -120,12 +120,12 @@ class AzureDialect:
         meta = {
             name[len("x-ms-meta-") :]: value for name, value in found.headers.items() if name.startswith("x-ms-meta-")
         }
-        told = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in meta.items()) if with_metadata else ""
-        told = f"<Metadata>{told}</Metadata>" if told else ""
-        return f"<Blob>{self._name(found.key)}<Properties>{properties}</Properties>{told}</Blob>"
+        metadata = "".join(f"<{name}>{escape(value)}</{name}>" for name, value in meta.items()) if with_metadata else ""
+        metadata = f"<Metadata>{metadata}</Metadata>" if metadata else ""
+        return f"<Blob>{self._name(found.key)}<Properties>{properties}</Properties>{metadata}</Blob>"
 
     def _find(self, asking: Asking, version: str | None = None) -> Object:
-        """The blob, or where directories are listed the directory."""
+        """Return the blob, or the directory if directories are listed."""
         try:
             return self.objects.find(asking.bucket, asking.key, version)
         except Missing:
@@ -171,8 +171,8 @@ class AzureDialect:
 
     def _written(self, asking: Asking, found: Object) -> Reply:
         stated = self._stated(found)
-        told = ("etag", "last-modified", "x-ms-version-id")
-        return Reply(201, {name: value for name, value in stated.items() if name in told})
+        names = ("etag", "last-modified", "x-ms-version-id")
+        return Reply(201, {name: value for name, value in stated.items() if name in names})
 
     def _put_block(self, asking: Asking) -> Reply:
         blocks = self.objects.open_upload(asking.bucket, asking.key, {}, f"blocks of {asking.key}")
@@ -258,7 +258,7 @@ class AzureDialect:
 
 
 def _directories(objects: list[Object]) -> list[Object]:
-    """The directories that hold these blobs."""
+    """Return the directories that contain these blobs."""
     parents = {found.key[:at]: found for found in objects for at, each in enumerate(found.key) if each == "/"}
     stated = {"x-ms-resource-type": "directory", "x-ms-meta-hdi_isfolder": "true"}
     return [Object(name, b"", "0xD1", "0", found.modified_s, stated) for name, found in parents.items()]

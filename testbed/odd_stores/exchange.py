@@ -1,4 +1,4 @@
-"""A request to an odd store and its answer, free of HTTP's details."""
+"""A request to an odd store and its answer, without the details of HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.odd_stores.objects import Missing, Object
 
 @dataclass(frozen=True)
 class Asking(Request):
-    """A request with what it means in the store's dialect."""
+    """A request with its meaning in the store's dialect."""
 
     operation: str = ""
     """``list``, ``head``, ``get``, ``put``, ``open upload``, ``put part``, ``complete upload``, ``abort upload``,
@@ -43,26 +43,26 @@ class Refused(Exception):
 
     @classmethod
     def missing(cls, missing: Missing) -> Refused:
-        """The answer to a name that is not there."""
+        """Return the answer for a name that does not exist."""
         return cls(404, missing.code)
 
     def reply(self) -> Reply:
-        """The error in the form that S3, GCS and Azure share."""
+        """Return the error in the format that S3, GCS and Azure share."""
         body = f"<Error><Code>{self.code}</Code><Message>{escape(self.message)}</Message></Error>"
         return Reply(self.status, {"content-type": "application/xml", "x-ms-error-code": self.code}, body.encode())
 
 
 @dataclass(frozen=True)
 class Edit(Action):
-    """Changes the answer after the request was carried out: lying headers, another body, a redirect."""
+    """Changes the answer after the request was carried out: false headers, another body, a redirect."""
 
     function: Callable[[Reply], Reply | None]
-    """Gets the reply; edits it in place, or returns another."""
+    """A function of the reply that edits it in place or returns another one."""
 
 
 @dataclass(frozen=True)
 class Instead(Action):
-    """Answers in place of the store, which does not carry the request out: the page of a proxy, say."""
+    """Answers in place of the store, which does not carry out the request: the page of a proxy, for example."""
 
     function: Callable[[Asking], Reply]
 
@@ -78,7 +78,7 @@ class Wait(Action):
 
 @dataclass(frozen=True)
 class Later(Action):
-    """Reads the request and drops the connection; carries the request out when ``due`` returns: a late write."""
+    """Reads the request and drops the connection. Carries out the request when ``due`` returns: a late write."""
 
     due: Callable[[], object]
     done: Callable[[], object] = lambda: None
@@ -87,7 +87,7 @@ class Later(Action):
 
 @dataclass(frozen=True)
 class Drip(Action):
-    """Sends the body one byte at a time with this pause between them."""
+    """Sends the body one byte at a time, with this pause between two bytes."""
 
     pause_s: float
 
@@ -100,7 +100,7 @@ class Endless(Action):
 
 
 def during(operation: str, key: str | None = None) -> Callable[[Request], bool]:
-    """Matches requests of an operation, on one key if given: ``Rule(Delay(5), when=during("copy"))``."""
+    """Return a condition that matches an operation, on one key if given: ``Rule(Delay(5), when=during("copy"))``."""
     return lambda request: isinstance(request, Asking) and request.operation == operation and key in (None, request.key)
 
 
@@ -111,7 +111,7 @@ def etag_matches(condition: str, found: Object | None) -> bool:
 
 
 def check_write(asking: Asking, found: Object | None, habits: Habits, generation: str | None = None) -> None:
-    """Refuse a write whose condition on what it replaces does not hold. ``generation``: ``0`` for no object."""
+    """Refuse a write if its condition on the replaced object does not hold. ``generation``: ``0`` means no object."""
     conditions = [asking.headers.get(name) for name in ("if-match", "if-none-match", "x-ms-if-tags")]
     if habits.refuses_conditions and (any(conditions) or generation is not None):
         raise Refused(501, "NotImplemented")
@@ -126,18 +126,18 @@ def check_write(asking: Asking, found: Object | None, habits: Habits, generation
 
 
 def http_date(found: Object, habits: Habits) -> str:
-    """The time of an object in a header: whole seconds."""
+    """Return an object's time as in a header, in whole seconds."""
     return email.utils.formatdate(found.modified_s + habits.clock_ahead_s, usegmt=True)
 
 
 def iso_date(seconds: float, habits: Habits) -> str:
-    """A time in a listing."""
+    """Return a time as in a listing."""
     time = datetime.datetime.fromtimestamp(seconds + habits.clock_ahead_s, datetime.timezone.utc)
     return time.strftime("%Y-%m-%dT%H:%M:%S") + ("Z" if habits.whole_seconds else f".{time.microsecond // 1000:03}Z")
 
 
 def ranged(body: bytes, header: str | None, habits: Habits) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and bytes of a read."""
+    """Return status, headers and bytes of a read."""
     if not header or habits.ignores_range:
         return 200, {}, body
     first, _, last = header.removeprefix("bytes=").partition("-")

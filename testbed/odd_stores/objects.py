@@ -1,4 +1,4 @@
-"""What an odd store holds: buckets of objects in memory, with versions and unfinished uploads."""
+"""The content of an odd store: buckets of objects in memory, with versions and unfinished uploads."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Object:
     key: str
     body: bytes
     etag: str
-    """Without quotes; empty where the store states none."""
+    """Without quotes; empty if the store states none."""
     version: str
-    """Version id (S3) or generation (GCS); counts up over the whole store."""
+    """Version id (S3) or generation (GCS), increasing over the whole store."""
     modified_s: float
     """Seconds since the Unix epoch."""
     headers: dict[str, str] = field(default_factory=dict)
-    """Content type, metadata and such, names in lower case."""
+    """Content type, metadata and so on; names in lower case."""
     copy_polls: int = 0
-    """Times that this copy is still reported as pending."""
+    """Number of times that this copy will still be reported as pending."""
     copy_id: str = ""
-    """Of what a copy made (Azure)."""
+    """Id of the copy that made this object (Azure)."""
     copy_status: str = "success"
-    """How the copy ended, once it is not pending any more."""
+    """Outcome of the copy, once it is no longer pending."""
 
 
 @dataclass
@@ -45,11 +45,11 @@ class Upload:
     opened_s: float
     headers: dict[str, str]
     parts: dict[str, bytes] = field(default_factory=dict)
-    """By part number or block id."""
+    """Bytes by part number or block id."""
 
 
 class Missing(Exception):
-    """No such bucket, object or upload; the code says which."""
+    """No such bucket, object or upload, as stated by the code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -68,7 +68,7 @@ class Objects:
         self._numbers = itertools.count(1)
 
     def create_bucket(self, bucket: str) -> None:
-        """Creates a bucket; harmless when it exists."""
+        """Create a bucket. No effect if it exists."""
         with self.lock:
             self._buckets.setdefault(bucket, {})
             self._uploads.setdefault(bucket, {})
@@ -82,7 +82,7 @@ class Objects:
         etag: str | None = None,
         modified_s: float | None = None,
     ) -> Object:
-        """Writes an object as its newest version."""
+        """Write an object as its newest version."""
         with self.lock:
             made = Object(
                 key,
@@ -103,7 +103,7 @@ class Objects:
             return made
 
     def find(self, bucket: str, key: str, version: str | None = None) -> Object:
-        """The newest version, or the named one; raises :class:`Missing`."""
+        """Return the newest version, or the given one. Raises :class:`Missing`."""
         with self.lock:
             versions = self._bucket(bucket).get(self._stored(bucket, key), [])
             found = [each for each in versions if version in (None, each.version)]
@@ -112,7 +112,7 @@ class Objects:
             return found[-1]
 
     def delete(self, bucket: str, key: str, version: str | None = None) -> None:
-        """Deletes an object, or one version; harmless when it is missing. There are no delete markers."""
+        """Delete an object, or one version. No effect if it is missing. There are no delete markers."""
         with self.lock:
             key = self._stored(bucket, key)
             versions = self._bucket(bucket).get(key, [])
@@ -121,13 +121,13 @@ class Objects:
                 self._bucket(bucket).pop(key, None)
 
     def newest(self, bucket: str) -> list[Object]:
-        """The newest version of each object, in byte order of the keys."""
+        """Return the newest version of each object, in byte order of the keys."""
         with self.lock:
             objects = self._bucket(bucket)
             return [objects[key][-1] for key in sorted(objects, key=str.encode)]
 
     def open_upload(self, bucket: str, key: str, headers: dict[str, str], upload_id: str | None = None) -> Upload:
-        """Opens an upload, or returns the one of that id (Azure's blocks have no upload of their own)."""
+        """Open an upload, or return the one with this id (Azure's blocks have no upload of their own)."""
         with self.lock:
             self._bucket(bucket)
             upload_id = upload_id or f"upload-{next(self._numbers)}"
@@ -135,7 +135,7 @@ class Objects:
             return self._uploads[bucket].setdefault(upload_id, opened)
 
     def upload(self, bucket: str, upload_id: str) -> Upload:
-        """An unfinished upload; raises :class:`Missing`."""
+        """Return an unfinished upload. Raises :class:`Missing`."""
         with self.lock:
             self._bucket(bucket)
             if upload_id not in self._uploads[bucket]:
@@ -143,30 +143,30 @@ class Objects:
             return self._uploads[bucket][upload_id]
 
     def forget_upload(self, bucket: str, upload_id: str) -> None:
-        """Drops an upload and its parts; harmless when it is missing."""
+        """Drop an upload and its parts. No effect if it is missing."""
         with self.lock:
             self._bucket(bucket)
             self._uploads[bucket].pop(upload_id, None)
 
     def uploads(self, bucket: str) -> list[Upload]:
-        """Unfinished uploads by key and age."""
+        """Return the unfinished uploads by key and age."""
         with self.lock:
             self._bucket(bucket)
             return sorted(self._uploads[bucket].values(), key=lambda each: (each.key.encode(), each.opened_s))
 
     def multipart_etag(self, parts: Iterable[bytes]) -> str:
-        """The ETag of an object made of parts."""
+        """Return the ETag of an object made of parts."""
         digests = [hashlib.md5(part).digest() for part in parts]
         if self._habits.etags != "md5":
             return self._etag(b"")
         return f"{hashlib.md5(b''.join(digests)).hexdigest()}-{len(digests)}"
 
     def part_etag(self, part: bytes) -> str:
-        """The ETag of a part; clients must give one back, so there always is one."""
+        """Return the ETag of a part. It is never empty, because clients must send it back."""
         return self._etag(part) or hashlib.md5(part).hexdigest()
 
     def change(self, bucket: str, key: str, edit: Callable[[bytes], bytes]) -> None:
-        """Rewrites an object, keeping its headers: another writer at work."""
+        """Rewrite an object with its headers kept, like another writer."""
         with self.lock:
             found = self.find(bucket, key)
             self.put(bucket, key, edit(found.body), found.headers)
@@ -177,7 +177,7 @@ class Objects:
         return self._buckets[bucket]
 
     def _stored(self, bucket: str, key: str) -> str:
-        """The key under which an object of this name is kept."""
+        """Return the key under which an object of this name is stored."""
         if self._habits.merges_segments:
             key = _merged(key)
         if not self._habits.folds_names:

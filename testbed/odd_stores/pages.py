@@ -1,4 +1,4 @@
-"""Cuts a listing into pages, rightly or as the habits demand."""
+"""Divide a listing into pages, correctly or with the faults of the habits."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Page:
     prefixes: list[str] = field(default_factory=list)
     truncated: bool = False
     token: str | None = None
-    """Opaque: names the last entry and the number of empty pages so far. Deletions between pages skip nothing."""
+    """Opaque token with the last entry and the number of empty pages so far. Deletions between pages skip no entry."""
     last: str = ""
-    """Last entry of the page, key or folded prefix: the marker of version 1."""
+    """The page's last entry, a key or a folded prefix: the marker of version 1."""
 
 
 @dataclass
@@ -32,15 +32,15 @@ class Asked:
     prefix: str = ""
     delimiter: str = ""
     after: str = ""
-    """Only entries behind this (S3: ``start-after``, ``marker``)."""
+    """Only entries after this one (S3: ``start-after``, ``marker``)."""
     start: str = ""
-    """Only entries from this on (Azure: ``startFrom``)."""
+    """Only entries from this one on (Azure: ``startFrom``)."""
     token: str = ""
     page_keys: int = 1000
 
 
 def cut(objects: list[Object], asked: Asked, habits: Habits) -> Page:
-    """Return the page that this store gives."""
+    """Return the page that the store sends."""
     last, empty = ("", 0) if habits.repeats_page else _read(asked.token)
     if empty < habits.empty_pages or habits.empty_pages < 0:
         return Page(truncated=True, token=_token(last, empty + 1))
@@ -65,7 +65,7 @@ def cut(objects: list[Object], asked: Asked, habits: Habits) -> Page:
 
 
 def _entries(objects: list[Object], asked: Asked, habits: Habits) -> dict[str, Object | None]:
-    """Objects by key, and folded prefixes."""
+    """Return objects by key, and folded prefixes."""
     prefix = "" if habits.ignores_prefix else asked.prefix
     delimiter = "" if habits.ignores_delimiter else asked.delimiter or ("/" if habits.folds_unasked else "")
     after, start = ("", "") if habits.ignores_start_after else (asked.after, asked.start)
@@ -81,7 +81,7 @@ def _entries(objects: list[Object], asked: Asked, habits: Habits) -> dict[str, O
 
 
 def _rank(name: str, habits: Habits) -> bytes:
-    """Entries are listed in the order of this."""
+    """Return the sort key of an entry."""
     raw = name.encode()
     if habits.order == "reversed":
         return bytes(255 - byte for byte in raw) + b"\xff"

@@ -1,4 +1,4 @@
-"""An odd store as a place that stories copy from and to (see ``testbed.places``)."""
+"""An odd store as a place that tests copy from and to (see ``testbed.places``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testbed.odd_stores.server import OddStore
 
 
 class OddPlace:
-    """A fresh bucket of an odd store, and ``command`` with credentials that the store does not check."""
+    """A new bucket of an odd store. ``command`` gets credentials, which the store does not check."""
 
     def __init__(self, store: OddStore, command: Command) -> None:
         self.store = store
@@ -30,26 +30,26 @@ class OddPlace:
             command.environment["GOOGLE_SERVICE_ACCOUNT"] = str(account_file)
 
     def flags(self, side: str = "src") -> list[str]:
-        """Options that reach the store: as ``src`` (also of ls, du, rm and cat) or ``dst``."""
+        """Return the options to reach the store as ``src`` (also for ls, du, rm and cat) or ``dst``."""
         unsigned = [f"--{side}-no-sign"] if self.store.kind == "s3" else []
         return [f"--{side}-endpoint", self.endpoint, *unsigned]
 
     def put(self, key: str, content: bytes) -> None:
-        """Write one object, past HTTP."""
+        """Write one object, bypassing HTTP."""
         self.store.objects.put(self.bucket, key, content)
 
     def get(self, key: str) -> bytes:
-        """Read one object, past HTTP."""
+        """Read one object, bypassing HTTP."""
         return self.store.objects.find(self.bucket, key).body
 
     def contents(self) -> dict[str, bytes]:
-        """Return everything that is visible: content by key."""
+        """Return the content of every visible object, by key."""
         return {each.key: each.body for each in self.store.objects.newest(self.bucket)}
 
     def sizes(self) -> dict[str, int]:
-        """Size by key."""
+        """Return sizes by key."""
         return {key: len(body) for key, body in self.contents().items()}
 
     def unfinished(self) -> list[str]:
-        """Keys of uploads that are neither completed nor aborted (Azure: with uncommitted blocks)."""
+        """Return the keys of uploads that are neither completed nor aborted (Azure: with uncommitted blocks)."""
         return [upload.key for upload in self.store.objects.uploads(self.bucket)]

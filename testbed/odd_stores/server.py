@@ -70,13 +70,13 @@ class OddStore:
         self.stop()
 
     def add(self, rule: Rule) -> Rule:
-        """Append a rule; of the rules that match a request, the first acts."""
+        """Append a rule. Of the rules that match a request, the first acts."""
         with self._changed:
             self._rules.append(rule)
         return rule
 
     def clear(self) -> None:
-        """Remove all rules and forget the record. Habits stay."""
+        """Remove all rules and clear the record. Habits stay."""
         with self._changed:
             self._rules.clear()
             self.exchanges.clear()
@@ -87,7 +87,7 @@ class OddStore:
             return [exchange for exchange in self.exchanges if when(exchange.request)]
 
     def wait_for(self, condition: Callable[[list[Exchange]], bool], timeout_s: float = 60.0) -> None:
-        """Return as soon as the record fulfils ``condition``; raise :class:`TimeoutError` otherwise."""
+        """Wait until the record meets ``condition``. Raises :class:`TimeoutError`."""
         with self._changed:
             if not self._changed.wait_for(lambda: condition(self.exchanges), timeout_s):
                 raise TimeoutError(f"not within {timeout_s:.0f} s; {len(self.exchanges)} requests so far")
@@ -103,7 +103,7 @@ class OddStore:
                 each.shutdown(socket.SHUT_RDWR)
 
     def record(self, asking: Asking) -> tuple[Exchange, Action | None]:
-        """Note a request and return the action that is due."""
+        """Record a request and return the action that applies to it."""
         with self._changed:
             exchange = Exchange(asking, request_bytes=len(asking.body))
             self.exchanges.append(exchange)
@@ -113,20 +113,20 @@ class OddStore:
         return exchange, rule.action if rule else None
 
     def close(self, exchange: Exchange, status: int, body_bytes: int) -> None:
-        """Note how an exchange ended."""
+        """Record the end of an exchange."""
         with self._changed:
             exchange.status, exchange.response_bytes = status, body_bytes
             self._changed.notify_all()
 
     def carry_out(self, asking: Asking) -> Reply:
-        """Return the answer, of success or of refusal."""
+        """Carry out a request and return the answer, a success or a refusal."""
         try:
             return self.dialect.answer(asking)
         except Refused as refused:
             return refused.reply()
 
     def connected(self, connection: socket.socket, is_open: bool) -> None:
-        """Keep the list of open connections."""
+        """Update the list of open connections."""
         with self._changed:
             (self._sockets.add if is_open else self._sockets.discard)(connection)
 
@@ -136,7 +136,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that closes early is no news."""
+        """Ignore errors: a client may close early."""
 
 
 def _handler(store: OddStore) -> type[BaseHTTPRequestHandler]:
@@ -162,17 +162,17 @@ class _Handler(BaseHTTPRequestHandler):
     def finish(self) -> None:
         self.store.connected(self.connection, False)
         for each in (self.wfile, self.rfile):
-            # A client that has gone cannot be given the rest; both must be closed all the same.
+            # The rest cannot be sent to a client that is gone, but both files must be closed.
             with contextlib.suppress(OSError):
                 each.close()
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        """The time by the store's clock."""
+        """Return the time of the store's clock."""
         now = time.time() if timestamp is None else timestamp
         return super().date_time_string(now + self.store.habits.clock_ahead_s)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def parse_request(self) -> bool:
         """Route every method to :meth:`serve`."""
@@ -211,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _act(self, asking: Asking, action: Action | None) -> Reply | None:
-        """The answer, after what the action does; ``None`` when the connection ends without one."""
+        """Return the answer after applying the action; ``None`` if the connection ends without one."""
         if isinstance(action, Cut):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return None
@@ -308,7 +308,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _flipped(body: bytes, at_byte: int) -> bytes:
-    """The bytes with the lowest bit of one inverted."""
+    """Return the bytes with the lowest bit of one byte inverted."""
     if at_byte >= len(body):
         return body
     changed = bytearray(body)

@@ -29,13 +29,13 @@ class XmlDialect:
     prefix: str
 
     def read(self, request: Request, body: bytes) -> Asking:
-        """Say what a request means."""
+        """Return the meaning of a request."""
         bucket, _, key = request.path.removeprefix("/").partition("/")
         operation = self._operation(request, key)
         return Asking(request.method, request.path, request.query, request.headers, operation, bucket, key, body)
 
     def answer(self, asking: Asking) -> Reply:
-        """Carry a request out."""
+        """Carry out a request."""
         actions: dict[str, Callable[[Asking], Reply]] = {
             "create bucket": self._create_bucket,
             "location": self._location,
@@ -113,7 +113,7 @@ class XmlDialect:
         return f"<LastModified>{iso_date(found.modified_s, self.habits)}</LastModified>"
 
     def _paging(self, query: dict[str, str], asked: Asked, page: Page, is_v2: bool) -> str:
-        """Return the fields of a page about itself."""
+        """Return the fields that describe a page."""
         encode = _encoder(query)
         body = f"<Prefix>{encode(asked.prefix)}</Prefix>"
         body += "<EncodingType>url</EncodingType>" if "encoding-type" in query else ""
@@ -234,7 +234,7 @@ class XmlDialect:
         return _xml(f"<CopyObjectResult>{etag_element}</CopyObjectResult>")
 
     def _copy_source(self, asking: Asking) -> Object:
-        """The object to copy, if the conditions on it hold."""
+        """Return the object to copy, if the conditions on it hold."""
         named, _, query = asking.headers[f"{self.prefix}copy-source"].partition("?")
         bucket, _, key = unquote(named).removeprefix("/").partition("/")
         version = dict(parse_qsl(query)).get("versionId")
@@ -292,5 +292,5 @@ def _xml(body: str, headers: dict[str, str] | None = None) -> Reply:
 
 
 def _encoder(query: dict[str, str]) -> Callable[[str], str]:
-    """How keys are written in an answer."""
+    """Return the function that encodes keys in an answer."""
     return (lambda text: quote(text, safe="")) if query.get("encoding-type") == "url" else escape

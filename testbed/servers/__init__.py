@@ -1,7 +1,7 @@
-"""Object-store servers on loopback: installed by ordinary clients, started on free ports, gone with their parent.
+"""Object-store servers on loopback: installed by package clients, started on free ports, ended with their parent.
 
-Use ``with versitygw() as server:`` and give ``server.environment`` to the program under test. Each server lives in its
-own process group and dies with the process that started it, even when that one is killed.
+Use ``with versitygw() as server:`` and pass ``server.environment`` to the program under test. Each server has its own
+process group and dies with the process that started it, even if that is killed.
 """
 
 from testbed.servers.azurite import azurite

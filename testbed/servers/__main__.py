@@ -1,4 +1,4 @@
-"""``python -m testbed.servers up [NAME…]``: starts servers for a human or a benchmark and prints how to reach them.
+"""``python -m testbed.servers up [NAME…]``: start servers for manual use or a benchmark.
 
 Prints ``export`` lines for a shell on stdout, then keeps the servers until it is interrupted or its stdin ends.
 ``install`` starts each server once and stops it, so that tests find it installed.
@@ -27,12 +27,12 @@ DEFAULT = ["versitygw"]
 
 
 def main() -> int:
-    """Parses the command line and runs it."""
+    """Parse the command line and runs it."""
     parser = argparse.ArgumentParser(
         prog="python -m testbed.servers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
-    up = verbs.add_parser("up", help="install if need be, start, print exports, stay until interrupted")
+    up = verbs.add_parser("up", help="install if needed, start, print exports, run until interrupted")
     up.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STARTERS)} (default: {' '.join(DEFAULT)})")
     verbs.add_parser("install", help="install all, start each once, name the unavailable ones")
     verbs.add_parser("where", help="print the folder that holds the installed servers")
@@ -66,7 +66,7 @@ def _up(names: list[str]) -> int:
 
 
 def _install() -> int:
-    """One after the other: they share the processors and the network with whatever runs beside them."""
+    """Install the servers one after the other, so that they leave processors and network to other programs."""
     code = 0
     for name, start in STARTERS.items():
         try:

@@ -1,4 +1,4 @@
-"""Azurite: Azure Blob Storage. Slow (tens of MB/s): for function, not for speed."""
+"""Azurite: Azure Blob Storage. It is slow (tens of MB/s): use it for functional tests, not for speed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from testbed.servers.process import Server, free_port, spawn, temporary_folder, 
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
 PUBLISHED_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The emulator's well-known key, printed in its documentation; it opens nothing else."""
+"""The emulator's well-known key, which is in its documentation. It gives access to nothing else."""
 
 
 def azurite() -> Server:
-    """Starts Azurite's blob service."""
+    """Start Azurite's blob service."""
     package = npm_package("azurite", VERSION)
     folder, port = temporary_folder("azurite"), free_port()
     command = [

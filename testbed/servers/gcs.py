@@ -1,4 +1,4 @@
-"""Google's XML API, answered by moto (see ``gcs_dialect.py`` for what that covers and what not)."""
+"""Google's XML API, served by moto (``gcs_dialect.py`` describes what it covers)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _DIALECT = str(Path(__file__).with_name("gcs_dialect.py"))
 
 
 def gcs() -> Server:
-    """Starts moto behind Google's dialect. Clients get a service account that asks nobody for a token."""
+    """Start moto behind Google's dialect. Clients get a service account that needs no token request."""
     environment = python_environment(f"moto-{VERSION}", [f"moto[server]=={VERSION}"])
     folder, port = temporary_folder("gcs"), free_port()
     python = str(environment / "bin" / "python")
-    # -I: without it the folder of the script, which has a moto.py of its own, would come first on the path.
+    # -I: otherwise the script's folder, which has its own moto.py, would come first on the path.
     process = spawn([python, "-I", _DIALECT, str(port)], folder, {"S3_UPLOAD_PART_MIN_SIZE": PART_BYTES_MIN})
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, f"{endpoint}/moto-api/", folder)

@@ -1,8 +1,8 @@
-"""moto behind the dialect of Google's XML API: a program run by moto's own interpreter, ``gcs_dialect.py PORT``.
+"""moto behind the dialect of Google's XML API: a program that moto's own interpreter runs, ``gcs_dialect.py PORT``.
 
 Google's XML API is S3's with other names: a bearer token instead of a signature, ``x-goog-*`` headers instead of
 ``x-amz-*``. This file renames them on the way in and out; the storing, listing and multipart logic is moto's. There are
-no generations and no CRC32C, as moto has none; an ETag that is an MD5 is also told as ``x-goog-hash``, as Google does.
+no generations and no CRC32C, as moto has none. An ETag that is an MD5 is also sent as ``x-goog-hash``, as by Google.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import run_simple
 
 _SIGNED = "AWS4-HMAC-SHA256 Credential=gcs/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
-"""moto only reads the scope from it; without any it answers like a private bucket."""
+"""moto reads only the scope from it. Without this header it answers as for a private bucket."""
 _GOOGLE, _AMAZON = "HTTP_X_GOOG_", "HTTP_X_AMZ_"
 _MD5_ETAG = re.compile(r'^"?([0-9a-f]{32})"?$')
+
+TRIES_MAX = 5
+"""moto answers 500 to a listing while another request changes the bucket: Python's dictionaries refuse that."""
 
 Headers = list[tuple[str, str]]
 
 
 def to_amazon(environ: dict[str, Any]) -> None:
-    """Renames the request's headers in place."""
+    """Rename the request's headers in place."""
     for name in [name for name in environ if name.startswith(_GOOGLE)]:
         environ[_AMAZON + name.removeprefix(_GOOGLE)] = environ.pop(name)
     environ["HTTP_AUTHORIZATION"] = _SIGNED
 
 
 def to_google(headers: Headers) -> Headers:
-    """Renames the answer's headers and adds the MD5 that the ETag tells."""
+    """Return the answer's headers, renamed, with the MD5 from the ETag."""
     renamed = [(re.sub(r"^x-amz-", "x-goog-", name, flags=re.IGNORECASE), value) for name, value in headers]
     etag = next((value for name, value in headers if name.lower() == "etag"), "")
     if found := _MD5_ETAG.match(etag):
@@ -42,7 +45,7 @@ def to_google(headers: Headers) -> Headers:
 
 
 class GoogleDialect:
-    """WSGI middleware that speaks Google's dialect outwards."""
+    """WSGI middleware that speaks Google's dialect to clients."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self.application = application
@@ -51,14 +54,22 @@ class GoogleDialect:
         """Translates, calls moto, translates back."""
         to_amazon(environ)
 
-        def start(status: str, headers: Headers, failure: object = None) -> object:
-            return start_response(status, to_google(headers), failure)
+        begun: list[tuple[str, Headers, object]] = []
 
-        return self.application(environ, start)
+        def start(status: str, headers: Headers, failure: object = None) -> None:
+            begun[:] = [(status, headers, failure)]
+
+        for _ in range(TRIES_MAX):
+            body = self.application(environ, start)
+            if environ["REQUEST_METHOD"] != "GET" or not begun[0][0].startswith("500"):
+                break
+        status, headers, failure = begun[0]
+        start_response(status, to_google(headers), failure)
+        return body
 
 
 def main() -> None:
-    """Serves until SIGTERM."""
+    """Serve until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     application = GoogleDialect(DomainDispatcherApplication(create_backend_app))
     run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=MotoRequestHandler)

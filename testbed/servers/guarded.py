@@ -1,6 +1,6 @@
-"""Runs a command that dies with its parent: ``python -I -S guarded.py PARENT_PID COMMAND…``.
+"""Run a command that dies with its parent: ``python -I -S guarded.py PARENT_PID COMMAND…``.
 
-A small program of its own, because code between fork and exec (``preexec_fn``) may deadlock in a process with threads.
+This is a separate program because code between fork and exec (``preexec_fn``) may deadlock in a process with threads.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Asks the kernel for SIGKILL at the parent's death, then becomes the command."""
+    """Ask the kernel for SIGKILL at the parent's death, then become the command."""
     parent = int(sys.argv[1])
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         sys.exit(f"prctl: {os.strerror(ctypes.get_errno())}")

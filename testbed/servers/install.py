@@ -1,7 +1,7 @@
-"""Installs test servers once per machine, into the user's cache folder, with the ordinary package clients.
+"""Install test servers once per machine, into the user's cache folder, with the ordinary package clients.
 
-Each tool has a folder named after its version, so a new version never meets an old one. A marker file says that a
-folder is whole; a lock keeps parallel test runs from installing the same thing twice.
+Each tool has a folder named after its version, so versions do not mix. A marker file shows that a folder is complete. A
+lock keeps parallel test runs from installing the same tool twice.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 INSTALL_TIMEOUT_S = 1_800
-"""An install that takes longer is given up (the longest one, versitygw's build, takes 1 to 4 minutes on two cores)."""
+"""Timeout of an installation (the longest, versitygw's build, takes 1 to 4 minutes on two cores)."""
 
 
 class InstallError(RuntimeError):
-    """A tool could not be installed; the message ends with the last lines that its installer said."""
+    """A tool could not be installed. The message ends with the last lines of the installer's output."""
 
 
 def cache_folder() -> Path:
-    """Where installed tools live: ``$XDG_CACHE_HOME/tradewind-testbed``."""
+    """Return the folder of installed tools: ``$XDG_CACHE_HOME/tradewind-testbed``."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "tradewind-testbed"
 
 
 def go_program(name: str, module: str, version: str) -> Path:
-    """The program ``name`` built by ``go install module@version``."""
+    """Return the path of the program ``name``, built by ``go install module@version``."""
 
     def build(folder: Path) -> None:
         require("go")
@@ -40,7 +40,7 @@ def go_program(name: str, module: str, version: str) -> Path:
 
 
 def python_environment(name: str, requirements: list[str]) -> Path:
-    """A virtual environment that holds ``requirements``; ``name`` must carry their versions."""
+    """Return a virtual environment with ``requirements``, whose versions must be part of ``name``."""
 
     def build(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)])
@@ -50,7 +50,7 @@ def python_environment(name: str, requirements: list[str]) -> Path:
 
 
 def npm_package(name: str, version: str) -> Path:
-    """The folder of an npm package with its dependencies, without install scripts."""
+    """Return the folder of an npm package with its dependencies, installed without scripts."""
 
     def build(folder: Path) -> None:
         require("npm")
@@ -71,7 +71,7 @@ def npm_package(name: str, version: str) -> Path:
 
 
 def require(program: str) -> str:
-    """The path of a program that must be on ``PATH``."""
+    """Return the path of a program, which must be on ``PATH``."""
     found = shutil.which(program)
     if found is None:
         raise InstallError(f"{program} is not on PATH")
@@ -79,7 +79,7 @@ def require(program: str) -> str:
 
 
 def _once(name: str, build: Callable[[Path], None]) -> Path:
-    """The folder ``name`` of the cache, built first if it is not there yet."""
+    """Return the folder ``name`` of the cache; build it first if it is missing."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     folder, marker = cache / name, cache / f"{name}.complete"

@@ -1,7 +1,7 @@
-"""Deletes folders when this process is gone, however it went: a small child that outlives it by a moment.
+"""Delete folders after this process has ended in whatever way, in a small child process that outlives it briefly.
 
 Servers die with their parent by themselves (``guarded.py``), but a killed test run would leave their data behind. The
-janitor reads folder names from its stdin; at the end of the stream, which only this process can cause, it deletes them.
+janitor reads folder names from its stdin. At end of file, which means that this process has ended, it deletes them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import IO
 
 _GRACE_S = 0.5
-"""Servers get the same death notice at the same moment; until they are gone they may still write."""
+"""Time for the servers, which are killed at the same moment, to end: until then they may still write."""
 
 
 def delete_when_gone(folder: Path) -> None:
-    """Has ``folder`` deleted after the end of this process, if it is still there."""
+    """Register ``folder`` to be deleted after the end of this process, if it still exists."""
     stream = _start()
     stream.write(f"{folder}\n".encode())
     stream.flush()
@@ -39,14 +39,14 @@ def _start() -> IO[bytes]:
 
 
 def _end(janitor: subprocess.Popen[bytes]) -> None:
-    """An orderly end of this process waits for the janitor's work."""
+    """Wait for the janitor to finish, at an orderly end of this process."""
     if janitor.stdin is not None:
         janitor.stdin.close()
     janitor.wait()
 
 
 def main() -> None:
-    """Collects names until the end of the stream, then deletes."""
+    """Collect names until the end of the stream, then delete the folders."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     folders = [line.rstrip("\n") for line in sys.stdin]

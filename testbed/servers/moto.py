@@ -1,4 +1,4 @@
-"""moto: S3 in memory. The second S3 server: it holds every key, but checks neither signatures nor checksums."""
+"""moto: S3 in memory. The second S3 server: it accepts every key, but checks neither signatures nor checksums."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from testbed.servers.process import Server, free_port, spawn, temporary_folder, 
 VERSION = "5.2.5"
 REGION = "us-east-1"
 PART_BYTES_MIN = "1"
-"""moto refuses parts below 5 MiB unless told otherwise; tests want objects of many tiny parts."""
+"""Minimum part size. moto's default is 5 MiB, but tests need objects of many tiny parts."""
 
 
 def moto() -> Server:
-    """Starts moto's server."""
+    """Start moto's server."""
     environment = python_environment(f"moto-{VERSION}", [f"moto[server]=={VERSION}"])
     folder, port = temporary_folder("moto"), free_port()
     command = [str(environment / "bin" / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]

@@ -1,4 +1,4 @@
-"""One server process: free port, own process group, ready when it answers, stopped by its own id."""
+"""One server process: on a free port, in its own process group, ready when it answers, stopped by its id."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from types import TracebackType
 from testbed.servers.janitor import delete_when_gone
 
 START_TIMEOUT_S = 60.0
-"""A server that has not answered by then is stopped and reported with its log."""
+"""Timeout for a server's first answer. After it the server is stopped and reported with its log."""
 STOP_TIMEOUT_S = 10.0
-"""A server that has not ended by then after SIGTERM is killed."""
+"""Timeout for a server's end after SIGTERM. After it the server is killed."""
 POLL_S = 0.05
 
 _GUARD = str(Path(__file__).with_name("guarded.py"))
 
 
 class ServerError(RuntimeError):
-    """A server did not start; the message holds the end of its log."""
+    """A server did not start. The message contains the end of its log."""
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
+    """Return a loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def guarded(command: list[str]) -> list[str]:
-    """``command``, wrapped so that it dies with this process."""
+    """Return ``command``, wrapped so that it dies with this process."""
     return [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *command]
 
 
 @dataclass
 class Server:
-    """A running server and how to reach it."""
+    """A running server and its address."""
 
     name: str
     endpoint: str
     """``http(s)://127.0.0.1:PORT``."""
     environment: dict[str, str]
-    """What a client needs: credentials, region and, where a client reads it from there, the endpoint."""
+    """Variables that a client needs: credentials, region and, for clients that read it from there, the endpoint."""
     process: subprocess.Popen[bytes] | None
     """None in a process that only uses the server (``shared.py``)."""
     folder: Path
@@ -62,7 +62,7 @@ class Server:
     ca_file: Path | None = None
     """PEM of the private CA when the endpoint is HTTPS."""
     options: dict[str, str] = field(default_factory=dict)
-    """Anything else that a test must know of this server."""
+    """Other facts about this server for tests."""
 
     def __enter__(self) -> Server:
         return self
@@ -73,42 +73,42 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        """Ends the process group and deletes the folder. Harmless when repeated, and in a process that only uses it."""
+        """End the process group and delete the folder. No effect if repeated, or in a process that only uses it."""
         if self.process is not None:
             stop_group(self.process)
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
-        """The end of what the server said."""
+        """Return the end of the server's log."""
         return log_tail(self.folder)
 
     def cpu_s(self) -> float:
-        """User and system CPU seconds that the server's main process has used."""
+        """Return the user and system CPU seconds that the server's main process has used."""
         return process_cpu_s(self.pid)
 
     @property
     def pid(self) -> int:
-        """The server's process. Only the process that started it knows."""
+        """The id of the server's process. Only known in the process that started it."""
         if self.process is None:
             raise ServerError(f"{self.name} was started by another process")
         return self.process.pid
 
 
 def process_cpu_s(pid: int) -> float:
-    """User and system CPU seconds of a live process, all threads (``/proc/PID/stat`` fields 14 and 15)."""
+    """Return the CPU seconds, user and system, of a living process, all threads (``/proc/PID/stat``, 14 and 15)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def temporary_folder(name: str, parent: Path | None = None) -> Path:
-    """A fresh folder that is deleted with this process at the latest."""
+    """Return a new folder, which is deleted at the end of this process at the latest."""
     folder = Path(tempfile.mkdtemp(prefix=f"tradewind-{name}-", dir=parent))
     delete_when_gone(folder)
     return folder
 
 
 def spawn(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Starts a server in its own process group, its output going to ``folder/log``."""
+    """Start a server in its own process group. Its output goes to ``folder/log``."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             guarded(command),
@@ -122,7 +122,7 @@ def spawn(command: list[str], folder: Path, environment: dict[str, str] | None =
 
 
 def wait_until_answering(process: subprocess.Popen[bytes], url: str, folder: Path, ca_file: Path | None = None) -> None:
-    """Returns when ``url`` gives any HTTP answer; raises :class:`ServerError` when it never does."""
+    """Wait for any HTTP answer from ``url``. Raises :class:`ServerError` if there is none in time."""
     context = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
     end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end:
@@ -140,7 +140,7 @@ def wait_until_answering(process: subprocess.Popen[bytes], url: str, folder: Pat
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the process group, SIGKILL if it does not end. Harmless when repeated."""
+    """Send SIGTERM to the process group, then SIGKILL if it does not end. No effect if repeated."""
     if process.poll() is not None:
         return
     os.killpg(process.pid, signal.SIGTERM)
@@ -152,6 +152,6 @@ def stop_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def log_tail(folder: Path, lines: int = 20) -> str:
-    """The last lines of ``folder/log``."""
+    """Return the last lines of ``folder/log``."""
     log = folder / "log"
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""

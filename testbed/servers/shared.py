@@ -1,4 +1,4 @@
-"""One server for all workers of a test run: the first that asks starts it, and stops it when no other uses it."""
+"""One server for all workers of a test run: the first worker starts it, and stops it when no other one uses it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from testbed.servers.process import Server
 
 @contextmanager
 def shared(start: Callable[[], Server], folder: Path) -> Iterator[Server]:
-    """The server that ``start`` starts, for all processes that name the same ``folder`` while it runs.
+    """Yield the server that ``start`` starts. All processes with the same ``folder`` share it while it runs.
 
-    No two processes wait for each other, because each ends its servers in the opposite order of asking for them.
+    Processes cannot deadlock, because each ends its servers in the reverse order of acquiring them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     card = folder / f"{start.__name__}.json"
@@ -34,7 +34,7 @@ def shared(start: Callable[[], Server], folder: Path) -> Iterator[Server]:
             try:
                 yield server
             finally:
-                # Who asks from now on starts another one.
+                # From now on, a process that needs the server starts another one.
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 card.unlink()
                 fcntl.flock(lock, fcntl.LOCK_UN)

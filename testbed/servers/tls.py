@@ -25,7 +25,7 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """A CA in ``folder`` and a certificate for 127.0.0.1 and localhost signed by it, valid for two days."""
+    """Make a CA in ``folder``, and a certificate for 127.0.0.1 and localhost that it signs, valid for two days."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     ca, ca_key = folder / "ca.pem", folder / "ca-key.pem"

@@ -1,6 +1,6 @@
-"""versitygw: S3 over a folder. The first choice for S3: it checks signatures and checksums and costs little CPU.
+"""versitygw: S3 over a folder. The first choice for S3: it checks signatures and checksums and uses little CPU.
 
-It cannot hold ``a`` beside ``a/b``, nor ``a//b``; its bucket names need three letters or more.
+It cannot store ``a`` beside ``a/b``, nor ``a//b``. Its bucket names need three letters or more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REGION = "us-east-1"
 
 
 def versitygw(tls: bool = False, data_parent: Path | None = None, workers: int | None = None) -> Server:
-    """Starts versitygw; its data lies below ``data_parent`` (the temporary folder by default)."""
+    """Start versitygw. Its data is below ``data_parent``, by default the temporary folder."""
     program = go_program("versitygw", MODULE, VERSION)
     folder = temporary_folder("versitygw", data_parent)
     for name in ("data", "versions"):

@@ -1,4 +1,4 @@
-"""Imports refuse dates to come and count ages: here they have a day of their own, whatever the machine's clock says."""
+"""Imports refuse future dates and count ages, so these tests have a fixed date, independent of the machine's clock."""
 
 from __future__ import annotations
 

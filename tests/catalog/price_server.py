@@ -1,4 +1,4 @@
-"""A server that answers as the clouds' price APIs do, on a port of this machine."""
+"""A local server that answers like the clouds' price APIs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 @dataclass
 class Answer:
-    """One answer. With `cut_at` the connection ends after so many bytes of the body."""
+    """One answer. With `cut_at` the connection ends after this many bytes of the body."""
 
     body: bytes = b""
     status: int = 200
@@ -33,12 +33,12 @@ class Answer:
 
 
 Route = Callable[[Mapping[str, str], Mapping[str, str]], Answer]
-"""From the query and the request's headers."""
+"""Return an answer for the query and the request's headers."""
 
 
 @dataclass
 class PriceServer:
-    """Routes by path; `asked` counts requests."""
+    """The answers by path. `asked` counts requests."""
 
     url: str
     routes: dict[str, Route | Answer | list[Answer]]
@@ -48,7 +48,7 @@ class PriceServer:
 
 @contextlib.contextmanager
 def price_server() -> Iterator[PriceServer]:
-    """Until the block ends."""
+    """Run a server within the context."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -72,7 +72,7 @@ def price_server() -> Iterator[PriceServer]:
             self.close_connection = answer.cut_at is not None
 
         def log_message(self, *arguments: object) -> None:
-            """Says nothing."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Answers in the shape of the real price APIs: their field names, their units, and what must not be taken."""
+"""Answers in the format of the real price APIs: their field names, their units, and items that must be ignored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pre Installed S/W,Region Code,serviceName"""
 
 
 def ec2_row(name: str, usd: str, **changes: str) -> list[str]:
-    """One price of one instance type; on demand, Linux, shared, unless changed."""
+    """Return one price of one instance type; by default on demand, Linux, shared."""
     fields = {
         "SKU": "2223B6PCG6QAUYY6",
         "OfferTermCode": "JRTCKXETXF",
@@ -41,7 +41,7 @@ def ec2_row(name: str, usd: str, **changes: str) -> list[str]:
 
 
 def ec2_list(*rows: list[str]) -> str:
-    """A region's price list in its CSV form."""
+    """Return a region's price list as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerows(
@@ -59,7 +59,7 @@ def ec2_list(*rows: list[str]) -> str:
 
 
 def transfer_product(sku: str, usage: str, kind: str, to_code: str, **changes: str) -> dict[str, Any]:
-    """A product of AWSDataTransfer."""
+    """Return a product of AWSDataTransfer."""
     return {
         "sku": sku,
         "productFamily": "Data Transfer",
@@ -81,7 +81,7 @@ def transfer_product(sku: str, usage: str, kind: str, to_code: str, **changes: s
 
 
 def transfer_term(sku: str, *tiers: tuple[str, str, str]) -> dict[str, Any]:
-    """Its price: begin, end, USD."""
+    """Return a product's price, in tiers of begin, end, USD."""
     return {
         f"{sku}.JRTCKXETXF": {
             "offerTermCode": "JRTCKXETXF",
@@ -105,7 +105,7 @@ def transfer_term(sku: str, *tiers: tuple[str, str, str]) -> dict[str, Any]:
 
 
 def transfer_list() -> dict[str, Any]:
-    """`AWSDataTransfer` of us-east-1, with what looks alike and is not plain egress."""
+    """Return `AWSDataTransfer` of us-east-1, with similar products that are not plain egress."""
     kinds = {
         "OHIO": transfer_product("OHIO", "USE1-USE2-AWS-Out-Bytes", "InterRegion Outbound", "us-east-2"),
         "TOKYO": transfer_product("TOKYO", "USE1-APN1-AWS-Out-Bytes", "InterRegion Outbound", "ap-northeast-1"),
@@ -142,7 +142,7 @@ def transfer_list() -> dict[str, Any]:
 
 
 def region_index(offer: str, *regions: str) -> dict[str, Any]:
-    """Where each region's list is."""
+    """Return the addresses of the regions' lists."""
     return {
         "formatVersion": "v1.0",
         "disclaimer": "…",
@@ -158,7 +158,7 @@ def region_index(offer: str, *regions: str) -> dict[str, Any]:
 
 
 def serve_aws(server: PriceServer, machines: Answer | list[Answer] | None = None) -> None:
-    """us-east-1 of both offers."""
+    """Serve us-east-1 of both offers."""
     base = "/offers/v1.0/aws"
     rows = [
         ec2_row("m5.8xlarge", "0.968", TermType="Reserved"),
@@ -177,7 +177,7 @@ def serve_aws(server: PriceServer, machines: Answer | list[Answer] | None = None
 
 
 def azure_item(**changes: Any) -> dict[str, Any]:
-    """One item of the Retail Prices API: a Linux machine on demand, unless changed."""
+    """Return one item of the Retail Prices API, by default a Linux machine on demand."""
     item = {
         "currencyCode": "USD",
         "tierMinimumUnits": 0.0,
@@ -204,7 +204,7 @@ def azure_item(**changes: Any) -> dict[str, Any]:
 
 
 def bandwidth_item(usd: float, tier: float = 0.0, **changes: Any) -> dict[str, Any]:
-    """One tier of egress over Microsoft's network, unless changed."""
+    """Return one tier of egress, by default over Microsoft's network."""
     defaults = {
         "productName": "Rtn Preference: MGN",
         "skuName": "Standard",
@@ -219,7 +219,7 @@ def bandwidth_item(usd: float, tier: float = 0.0, **changes: Any) -> dict[str, A
 
 
 def azure_machines() -> list[dict[str, Any]]:
-    """Of Standard_D32_v5 in eastus."""
+    """Return items of Standard_D32_v5 in eastus."""
     return [
         azure_item(),
         azure_item(skuName="D32 v5 Spot", meterName="D32 v5 Spot", retailPrice=0.1914),
@@ -231,7 +231,7 @@ def azure_machines() -> list[dict[str, Any]]:
 
 
 def azure_bandwidth() -> list[dict[str, Any]]:
-    """Of eastus and southeastasia."""
+    """Return items of eastus and southeastasia."""
     ladder = [(0.0, 0.0), (100.0, 0.087), (10335.0, 0.083), (51295.0, 0.07), (153695.0, 0.05), (512095.0, 0.05)]
     between: dict[str, Any] = {"productName": "Bandwidth Inter-Region", "skuName": "Inter-Region"}
     asia: dict[str, Any] = {"armRegionName": "southeastasia"}
@@ -247,7 +247,7 @@ def azure_bandwidth() -> list[dict[str, Any]]:
 
 
 def azure_page(items: list[dict[str, Any]], following: str | None = None) -> Answer:
-    """One page."""
+    """Return one page."""
     return Answer.of(
         {
             "BillingCurrency": "USD",
@@ -263,7 +263,7 @@ def azure_page(items: list[dict[str, Any]], following: str | None = None) -> Ans
 def gcp_sku(
     description: str, unit: str, *rates: tuple[float, int], regions: tuple[str, ...], **category: str
 ) -> dict[str, Any]:
-    """One SKU; rates are the amount from which they hold, and billionths of a dollar."""
+    """Return one SKU. Each rate has the amount from which it applies, and the price in billionths of a dollar."""
     return {
         "name": "services/6F81-5844-456A/skus/0012-B7F2-DD14",
         "skuId": "0012-B7F2-DD14",
@@ -302,7 +302,7 @@ def gcp_sku(
 
 
 def gcp_skus() -> list[dict[str, Any]]:
-    """Cores, memory and egress of us-east4 (Virginia), and what must not be taken for them."""
+    """Return cores, memory and egress of us-east4 (Virginia), and similar SKUs that must be ignored."""
     return [*gcp_compute_skus(), *gcp_egress_skus(), gcp_sku("Licensing Fee for Debian", "h", (0, 1), **DEBIAN)]
 
 
@@ -315,7 +315,7 @@ DEBIAN: dict[str, Any] = {"regions": ("global",), "resourceFamily": "License"}
 
 
 def gcp_compute_skus() -> list[dict[str, Any]]:
-    """Cores and memory of N2, on demand and spot, among what is like them."""
+    """Return cores and memory of N2, on demand and spot, among similar SKUs."""
     americas = ("us-central1", "us-east1")
     return [
         gcp_sku("N2 Instance Core running in Virginia", "h", (0, 35_603_000), **VIRGINIA),
@@ -330,7 +330,7 @@ def gcp_compute_skus() -> list[dict[str, Any]]:
 
 
 def gcp_egress_skus() -> list[dict[str, Any]]:
-    """Egress to Google's other regions, one of them unknown, and to the internet, in tiers behind a free one."""
+    """Return egress to Google's other regions, one of them unknown, and to the internet, in tiers after a free one."""
     emea_tiers = ((0, 0), (1, 120_000_000), (1024, 110_000_000), (10240, 80_000_000))
     out, internet = "Network Inter Region Data Transfer Out", "Network Internet Data Transfer Out"
     return [

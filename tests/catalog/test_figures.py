@@ -1,4 +1,4 @@
-"""The packaged figures against others' figures: places against measured round trips and Azure's own coordinates."""
+"""Check the packaged figures with other data: locations with measured round trips and Azure's own coordinates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tradewind.model.region import Region, RegionInfo
 
 GRID = Path(__file__).parents[3] / "shared" / "grid"
 LIGHT_MS_PER_KM = 2 / 200.0
-"""There and back in fibre, where light makes 200,000 km/s."""
+"""Round-trip time per km in fibre, where light travels at 200,000 km/s."""
 CITY_KM = 60.0
-"""Data centres stand around a city, not in its middle."""
+"""Tolerance of a location: data centres are around a city, not in its centre."""
 
 AZURE_LIST_LOCATIONS = """\
 southafricanorth -25.73134 28.21837; australiaeast -33.86 151.2094; australiasoutheast -37.8136 144.9631
@@ -36,20 +36,20 @@ needs_grid = pytest.mark.skipif(not GRID.is_dir(), reason="needs the measured ro
 
 
 def rtts() -> dict[tuple[Region, Region], float]:
-    """Least round trip of each ordered pair [ms]."""
+    """The minimum round trip of each ordered pair [ms]."""
     with (GRID / "rtt_2022-04.csv").open() as table:
         rows = csv.DictReader(table)
         return {(Region.parse(row["src"]), Region.parse(row["dst"])): float(row["min_rtt_ms"]) for row in rows}
 
 
 def bound_ms(places: dict[Region, RegionInfo], a: Region, b: Region) -> float:
-    """What light needs at least between two places of which the city is known."""
+    """Return the minimum round trip of light between two places whose cities are known [ms]."""
     return max(0.0, distance_km(places[a], places[b]) - 2 * CITY_KM) * LIGHT_MS_PER_KM
 
 
 @needs_grid
-def test_no_place_is_further_than_light_gets_in_the_measured_time() -> None:
-    """Of AWS and Azure. Pings of Google's machines were answered by others at times: London to Sydney in 0.9 ms."""
+def test_no_round_trip_is_faster_than_light() -> None:
+    """Checks AWS and Azure. Pings to Google were sometimes answered by other machines: London to Sydney in 0.9 ms."""
     places = dict(load_catalog().places)
     measured = {pair: ms for pair, ms in rtts().items() if "gcp" not in (pair[0].provider, pair[1].provider)}
     assert len(measured) > 1500
@@ -58,13 +58,13 @@ def test_no_place_is_further_than_light_gets_in_the_measured_time() -> None:
 
 
 @needs_grid
-def test_googles_places_agree_with_nearly_all_round_trips() -> None:
+def test_google_locations_match_nearly_all_round_trips() -> None:
     places, measured = dict(load_catalog().places), rtts()
     by_region: dict[Region, list[bool]] = defaultdict(list)
     for (a, b), ms in measured.items():
         for region in {a, b}:
             if region.provider == "gcp":
-                # The slower of the two directions: an answer from elsewhere came in one of them only.
+                # Use the slower of the two directions: only one of them was answered by another machine.
                 slower = max(ms, measured.get((b, a), 0.0))
                 by_region[region].append(slower >= bound_ms(places, a, b))
     assert len(by_region) >= 25
@@ -73,8 +73,8 @@ def test_googles_places_agree_with_nearly_all_round_trips() -> None:
 
 
 @needs_grid
-def test_no_place_is_on_the_wrong_side_of_the_globe() -> None:
-    """A round trip takes 1.3 to 3 times what light needs; a sign mistaken would show in a region's median."""
+def test_no_location_is_on_the_wrong_side_of_the_globe() -> None:
+    """A round trip takes 1.3 to 3 times as long as light. A wrong sign would show in a region's median."""
     places = dict(load_catalog().places)
     ratios: dict[Region, list[float]] = defaultdict(list)
     for (a, b), ms in rtts().items():
@@ -86,8 +86,8 @@ def test_no_place_is_on_the_wrong_side_of_the_globe() -> None:
         assert 1.3 < statistics.median(of) < 3.0, region
 
 
-def test_azures_places_are_where_its_api_has_them() -> None:
-    """Or, where its API has the middle of a country or of a state, not far from there."""
+def test_azure_locations_match_its_api() -> None:
+    """If the API has only the centre of a country or state, the location is near it."""
     places = load_catalog().places
     listed = [entry.split() for line in AZURE_LIST_LOCATIONS.splitlines() for entry in line.split(";")]
     assert len(listed) == 33
@@ -98,8 +98,8 @@ def test_azures_places_are_where_its_api_has_them() -> None:
         assert km < (CITY_KM if places[region].origin.kind == "published" else 600), name
 
 
-def test_every_region_of_one_name_is_on_one_continent() -> None:
-    """Prices go by continent; a slip would price a region by another's list."""
+def test_regions_of_one_name_are_on_one_continent() -> None:
+    """Prices depend on the continent. A mistake would price a region by another continent's list."""
     bounds = {
         "africa": (-35, 38, -20, 52),
         "asia": (-11, 56, 60, 150),
@@ -115,7 +115,7 @@ def test_every_region_of_one_name_is_on_one_continent() -> None:
         assert west < place.longitude_deg < east, place
 
 
-def test_what_nobody_publishes_is_marked_as_assumed() -> None:
+def test_unpublished_figures_are_marked_as_assumed() -> None:
     catalog = load_catalog()
     for offers in catalog.offers.values():
         for offer in offers:
@@ -129,7 +129,7 @@ def test_what_nobody_publishes_is_marked_as_assumed() -> None:
 
 
 def test_network_caps_follow_the_providers_rules() -> None:
-    """AWS: 5 Gbit/s out of the region below 32 vCPUs, else half of the whole, 5 at least. Google: 7 in public."""
+    """AWS: 5 Gbit/s out of the region below 32 vCPUs, else half of the NIC's rate, at least 5. Google: 7 in public."""
     for provider, offers in load_catalog().offers.items():
         for machine in {offer.machine for offer in offers}:
             if provider == "aws":

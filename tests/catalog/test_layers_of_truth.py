@@ -1,4 +1,4 @@
-"""Measured, learned, imported, modelled: who holds, by layer and by age."""
+"""The figure that counts, by layer (measured, learned, imported, modelled) and by age."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def figure(kind: OriginKind, gbps: float, age_days: float = 0, *, at_least: bool
 MODEL = Figure(10.0, Origin("modelled", "a test", "2020-01-01"))
 
 
-def test_a_figure_is_worth_half_after_a_half_life_and_nothing_when_too_old() -> None:
+def test_the_weight_of_a_figure_halves_per_half_life_and_ends_at_zero() -> None:
     weights = [age_weight(figure("learned", 1, days).origin.date, TODAY) for days in (0, 180, 360, 597, 598, 5000)]
     assert weights == pytest.approx([1, 0.5, 0.25, 0.1, 0, 0], abs=1e-3)
     assert weights[3] >= WEIGHT_MIN
     assert weights[4] == 0
 
 
-def test_a_figure_without_a_date_or_of_tomorrow_does_not_age() -> None:
+def test_a_figure_without_a_date_or_from_the_future_does_not_age() -> None:
     assert age_weight("", TODAY) == 1
     assert age_weight("2027-01-01", TODAY) == 1
 
 
 @pytest.mark.parametrize("kind", ["measured", "learned", "imported", "published"])
-def test_fresh_figures_hold_alone_and_old_ones_share_with_the_model(kind: OriginKind) -> None:
+def test_fresh_figures_count_alone_and_old_ones_are_blended_with_the_model(kind: OriginKind) -> None:
     assert layered([MODEL, figure(kind, 4.0)], TODAY).gbps == 4.0
     assert layered([MODEL, figure(kind, 4.0, HALF_LIFE_DAYS)], TODAY).gbps == pytest.approx(7.0)
     link = layered([MODEL, figure(kind, 4.0, 600)], TODAY)
@@ -41,7 +41,7 @@ def test_fresh_figures_hold_alone_and_old_ones_share_with_the_model(kind: Origin
     assert [(part.origin.kind, part.weight) for part in link.parts] == [(kind, 0.0), ("modelled", 1.0)]
 
 
-def test_the_higher_layer_holds_whatever_the_order_they_come_in() -> None:
+def test_the_higher_layer_wins_in_any_order() -> None:
     figures = [figure("measured", 1.0), figure("learned", 2.0), figure("imported", 3.0), MODEL]
     for shuffled in (figures, figures[::-1]):
         link = layered(shuffled, TODAY)
@@ -49,19 +49,19 @@ def test_the_higher_layer_holds_whatever_the_order_they_come_in() -> None:
         assert [part.origin.kind for part in link.parts] == ["measured", "learned", "imported", "modelled"]
 
 
-def test_an_old_measurement_leaves_room_for_a_fresh_lesson_below_it() -> None:
+def test_an_old_measurement_is_blended_with_a_fresh_lesson_below_it() -> None:
     link = layered([MODEL, figure("learned", 4.0), figure("measured", 8.0, 360)], TODAY)
     assert link.gbps == pytest.approx(0.25 * 8 + 0.75 * 4)
     assert link.origin.kind == "learned"
     assert sum(part.weight for part in link.parts) == pytest.approx(1)
 
 
-def test_what_is_below_a_figure_that_is_too_old_comes_back() -> None:
+def test_the_layer_below_a_too_old_figure_counts_again() -> None:
     link = layered([MODEL, figure("imported", 6.0, 10), figure("learned", 1.0, 700)], TODAY)
     assert link.gbps == layered([MODEL, figure("imported", 6.0, 10)], TODAY).gbps
 
 
-def test_the_lowest_layer_holds_however_old() -> None:
+def test_the_lowest_layer_counts_at_any_age() -> None:
     link = layered([figure("imported", 6.0, 5000)], TODAY)
     assert (link.gbps, link.parts) == (6.0, ())
 
@@ -71,7 +71,7 @@ def test_a_lower_bound_raises_and_never_lowers() -> None:
     assert layered([MODEL, figure("learned", 14.0, at_least=True)], TODAY).gbps == 14.0
 
 
-def test_the_round_trip_is_of_the_highest_layer_that_timed_it() -> None:
+def test_the_round_trip_is_from_the_highest_layer_that_has_one() -> None:
     timed = Figure(5.0, Origin("imported", "ping", "2026-11-01"), 42.0)
     link = layered([MODEL, timed, figure("learned", 3.0)], TODAY)
     assert link.rtt_ms == 42.0

@@ -1,4 +1,4 @@
-"""The packaged catalog is whole, says where each figure is from, and agrees with what is known of the world."""
+"""The packaged catalog is complete, states the origin of each figure, and matches known facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRID = Path(__file__).parents[3] / "shared" / "grid"
 TODAY = datetime.date(2025, 6, 1)
 
 
-def test_every_pair_of_regions_can_be_planned_for() -> None:
+def test_every_pair_of_regions_can_be_planned() -> None:
     catalog = load_catalog()
     assert len(catalog.places) > 100
     for src in catalog.places:
@@ -36,7 +36,7 @@ def test_every_pair_of_regions_can_be_planned_for() -> None:
 
 
 @pytest.mark.skipif(not GRID.is_dir(), reason="needs the price table in ../shared/grid")
-def test_the_rules_give_the_providers_list_prices() -> None:
+def test_the_rules_match_the_providers_list_prices() -> None:
     catalog = load_catalog()
     with (GRID / "egress_price_2022.csv").open() as table:
         rows = list(csv.DictReader(table))
@@ -82,11 +82,11 @@ def test_an_imported_price_keeps_its_unit(tmp_path: Path) -> None:
     assert back is not None
     assert (back.unit, back.counted, back.usd_per_gb) == ("GB", "account", 0.02)
     table.write_text("src,dst,usd_per_gb,unit\ngcp:us-east1,aws:us-east-1,0.1,GigaByte\n")
-    with pytest.raises(ConfigError, match="column unit: 'GigaByte' is none of GB, GiB"):
+    with pytest.raises(ConfigError, match="column unit: 'GigaByte' is not one of GB, GiB"):
         import_table(table, folder, date="2025-06-03")
 
 
-def test_tiers_are_filled_by_the_traffic_that_the_provider_counts_together() -> None:
+def test_tiers_count_the_same_traffic_as_the_provider() -> None:
     catalog = load_catalog()
 
     def accounts(*pairs: tuple[str, str], used_gb: float = 0.0) -> dict[str, float]:
@@ -106,7 +106,7 @@ def test_tiers_are_filled_by_the_traffic_that_the_provider_counts_together() -> 
     assert accounts(("aws:us-east-1", sink), used_gb=200_000) == {"aws:us-east-1": pytest.approx(8000 * 0.05)}
 
 
-def test_distances_are_those_of_the_globe() -> None:
+def test_distances_match_the_globe() -> None:
     places = load_catalog().places
     tokyo, london = places[Region("aws", "ap-northeast-1")], places[Region("aws", "eu-west-2")]
     assert distance_km(tokyo, london) == pytest.approx(9560, rel=0.01)
@@ -128,7 +128,7 @@ def test_an_imported_link_replaces_the_model_and_ages(tmp_path: Path) -> None:
     assert old.gbps == pytest.approx((4.0 + model.gbps) / 2)
 
 
-def test_skyplane_profiles_are_understood(tmp_path: Path) -> None:
+def test_skyplane_profiles_can_be_imported(tmp_path: Path) -> None:
     table = tmp_path / "profile.csv"
     table.write_text(
         "src_region,dst_region,throughput_sent,throughput_received\naws:us-east-1,gcp:us-east1,5e9,4.5e9\n"
@@ -149,7 +149,7 @@ def test_skyplane_profiles_are_understood(tmp_path: Path) -> None:
         ("aws:us-east-1,gcp:us-east1,nan", "line 3, column gbps"),
     ],
 )
-def test_a_bad_figure_names_its_place_and_nothing_is_taken(tmp_path: Path, line: str, words: str) -> None:
+def test_a_bad_figure_is_located_and_nothing_is_imported(tmp_path: Path, line: str, words: str) -> None:
     table = tmp_path / "mine.csv"
     table.write_text(f"src,dst,gbps\naws:us-east-1,gcp:us-east4,4\n{line}\n")
     with pytest.raises(ConfigError, match=words):
@@ -157,7 +157,7 @@ def test_a_bad_figure_names_its_place_and_nothing_is_taken(tmp_path: Path, line:
     assert not (tmp_path / "c").exists()
 
 
-def test_show_says_every_figures_origin(
+def test_show_prints_the_origin_of_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

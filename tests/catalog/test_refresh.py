@@ -1,4 +1,4 @@
-"""The clouds' price APIs as they answer: what is taken, what is left, what becomes of the catalog when they fail."""
+"""Answers of the clouds' price APIs: what is imported, what is ignored, and the catalog after failures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fetch_prices(
 
 
 def serve_azure(server: PriceServer) -> None:
-    """Two pages of bandwidth, one of machines."""
+    """Serve two pages of bandwidth and one of machines."""
 
     def answer(query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
         bandwidth = recorded.azure_bandwidth()
@@ -60,7 +60,7 @@ def serve_azure(server: PriceServer) -> None:
 
 
 def serve_gcp(server: PriceServer) -> None:
-    """Two pages, for those with a key."""
+    """Serve two pages to clients with a key."""
     skus = recorded.gcp_skus()
 
     def answer(query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
@@ -78,7 +78,7 @@ def serve_gcp(server: PriceServer) -> None:
     server.routes[SKUS] = answer
 
 
-def test_aws_tells_egress_by_destination_and_by_volume(server: PriceServer, tmp_path: Path) -> None:
+def test_aws_egress_is_read_by_destination_and_volume(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
     (outcome,) = fetch_prices(server, tmp_path, "aws")
     assert (outcome.error, outcome.egress_prices, outcome.machine_prices) == (None, 3, 0)
@@ -98,7 +98,7 @@ def test_aws_tells_egress_by_destination_and_by_volume(server: PriceServer, tmp_
     assert unasked.origin.kind == "published"
 
 
-def test_aws_tells_machine_prices_of_named_regions(server: PriceServer, tmp_path: Path) -> None:
+def test_aws_machine_prices_are_read_for_named_regions(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
     (outcome,) = fetch_prices(server, tmp_path, regions=(VIRGINIA,))
     assert (outcome.provider, outcome.machine_prices) == ("aws", 2)
@@ -110,7 +110,7 @@ def test_aws_tells_machine_prices_of_named_regions(server: PriceServer, tmp_path
     assert offers["m5.8xlarge (spot)"].origin.kind == "assumed"
 
 
-def test_a_long_list_is_read_no_further_than_needed(server: PriceServer, tmp_path: Path) -> None:
+def test_a_long_list_is_only_read_as_far_as_needed(server: PriceServer, tmp_path: Path) -> None:
     types = ["c5n.18xlarge", "c5n.2xlarge", "c5n.9xlarge", "m5.8xlarge", "m5.xlarge", "m6in.2xlarge"]
     rows = [recorded.ec2_row(name, "1.25") for name in types]
     poison = recorded.ec2_row("m5.xlarge", "not a number")
@@ -119,7 +119,7 @@ def test_a_long_list_is_read_no_further_than_needed(server: PriceServer, tmp_pat
     assert (outcome.error, outcome.machine_prices) == (None, 6)
 
 
-def test_azure_tells_machines_spot_and_egress(server: PriceServer, tmp_path: Path) -> None:
+def test_azure_prices_of_machines_spot_and_egress_are_read(server: PriceServer, tmp_path: Path) -> None:
     serve_azure(server)
     (outcome,) = fetch_prices(server, tmp_path, "azure")
     assert (outcome.error, outcome.regions, outcome.machine_prices, outcome.egress_prices) == (None, 2, 2, 5)
@@ -142,7 +142,7 @@ def test_azure_tells_machines_spot_and_egress(server: PriceServer, tmp_path: Pat
     assert [tier.from_gb for tier in internet.tiers] == [0, 10335, 51295, 153695]
 
 
-def test_azure_is_asked_for_named_regions_alone(server: PriceServer, tmp_path: Path) -> None:
+def test_azure_is_only_queried_for_named_regions(server: PriceServer, tmp_path: Path) -> None:
     questions = []
 
     def answer(query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
@@ -155,7 +155,7 @@ def test_azure_is_asked_for_named_regions_alone(server: PriceServer, tmp_path: P
     assert all(question.endswith("and armRegionName eq 'eastus'") for question in questions)
 
 
-def test_gcp_tells_machines_from_cores_and_memory(
+def test_gcp_machine_prices_are_computed_from_cores_and_memory(
     server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve_gcp(server)
@@ -171,7 +171,9 @@ def test_gcp_tells_machines_from_cores_and_memory(
     assert "sesame" not in (tmp_path / "refreshed-gcp.csv").read_text()
 
 
-def test_gcp_prices_a_gb_not_a_gib(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gcp_egress_prices_are_per_gb_not_per_gib(
+    server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     serve_gcp(server)
     monkeypatch.setenv("TRADEWIND_GCP_API_KEY", "sesame")
     fetch_prices(server, tmp_path, "gcp", regions=(US_EAST4,))
@@ -209,7 +211,7 @@ def test_gcp_without_a_good_key_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_key_is_not_sent_on_by_a_redirect(server: PriceServer, tmp_path: Path) -> None:
+def test_an_api_key_does_not_follow_redirects(server: PriceServer, tmp_path: Path) -> None:
     with price_server() as elsewhere:
         elsewhere.routes["/there"] = Answer.of({"skus": []})
         server.routes["/here"] = Answer(status=302, headers={"Location": f"{elsewhere.url}/there"})
@@ -218,7 +220,7 @@ def test_a_key_is_not_sent_on_by_a_redirect(server: PriceServer, tmp_path: Path)
         assert "sesame" not in json.dumps([dict(headers) for headers in elsewhere.headers])
 
 
-def test_a_broken_download_is_begun_again(server: PriceServer, tmp_path: Path) -> None:
+def test_a_broken_download_is_restarted(server: PriceServer, tmp_path: Path) -> None:
     whole = recorded.ec2_list(*[recorded.ec2_row("m5.8xlarge", "1.536")] * 50).encode()
     recorded.serve_aws(server, [Answer(whole, cut_at=3000), Answer(status=503), Answer(whole)])
     (outcome,) = fetch_prices(server, tmp_path, regions=(VIRGINIA,))
@@ -226,7 +228,7 @@ def test_a_broken_download_is_begun_again(server: PriceServer, tmp_path: Path) -
     assert server.asked[EC2_LIST] == 3
 
 
-def test_tries_are_bounded_and_nothing_is_half_taken(server: PriceServer, tmp_path: Path) -> None:
+def test_attempts_are_limited_and_nothing_is_half_imported(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
     fetch_prices(server, tmp_path, "aws", regions=(VIRGINIA,))
     before = (tmp_path / "refreshed-aws.csv").read_bytes()
@@ -252,9 +254,7 @@ def test_tries_are_bounded_and_nothing_is_half_taken(server: PriceServer, tmp_pa
         (Answer.of({"Error": {"Code": "BadRequest", "Message": "Invalid OData"}}, status=400), "Invalid OData"),
     ],
 )
-def test_what_is_not_understood_changes_nothing(
-    server: PriceServer, tmp_path: Path, answer: Answer, words: str
-) -> None:
+def test_an_unparsable_answer_changes_nothing(server: PriceServer, tmp_path: Path, answer: Answer, words: str) -> None:
     server.routes["/api/retail/prices"] = answer
     (outcome,) = fetch_prices(server, tmp_path, "azure")
     assert words in str(outcome.error)
@@ -263,7 +263,9 @@ def test_what_is_not_understood_changes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_endless_list_of_pages_is_left(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_list_of_pages_is_abandoned(
+    server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tradewind.catalog.refresh.azure.PAGES_MAX", 5)
     server.routes["/api/retail/prices"] = recorded.azure_page([], f"{server.url}/api/retail/prices?$skip=1")
     (outcome,) = fetch_prices(server, tmp_path, "azure")
@@ -285,7 +287,7 @@ def test_a_server_that_asks_for_a_long_pause_is_not_waited_for(server: PriceServ
     assert server.asked["/busy"] == 1
 
 
-def test_progress_is_told_on_the_way(server: PriceServer) -> None:
+def test_progress_is_reported(server: PriceServer) -> None:
     overrides: list[tuple[str, int]] = []
     server.routes["/long"] = Answer.packed("line\n" * (1 << 20))
     fetcher = Fetcher(progress=lambda what, count: overrides.append((what, count)))
@@ -309,7 +311,7 @@ def test_refreshing_one_region_keeps_the_others(server: PriceServer, tmp_path: P
     } == {"refreshed"}
 
 
-def test_the_users_own_price_holds_over_the_apis(server: PriceServer, tmp_path: Path) -> None:
+def test_the_users_own_price_overrides_the_apis(server: PriceServer, tmp_path: Path) -> None:
     recorded.serve_aws(server)
     fetch_prices(server, tmp_path, "aws")
     (tmp_path / "prices.csv").write_text("src,dst,usd_per_gb,date\naws:us-east-1,aws:us-east-2,0.004,2024-01-01\n")
@@ -329,7 +331,7 @@ def test_a_price_in_an_unknown_unit_is_refused() -> None:
         Prices().add_rule(VIRGINIA, "internet", [(0.0, 0.09)], Origin("refreshed", "", ""), unit="Mbit")
 
 
-def test_links_stay_on_their_server() -> None:
+def test_links_to_other_servers_are_refused() -> None:
     base = "https://prices.azure.com/api/retail/prices"
     assert same_host(base, "https://prices.azure.com:443/api/retail/prices?$skip=100").endswith("$skip=100")
     assert same_host(base, "/other") == "https://prices.azure.com/other"
@@ -338,17 +340,17 @@ def test_links_stay_on_their_server() -> None:
             same_host(base, link)
 
 
-def test_unknown_regions_are_refused_before_anything_is_asked(server: PriceServer, tmp_path: Path) -> None:
+def test_unknown_regions_are_refused_before_any_request(server: PriceServer, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown region aws:us-eest-1"):
         fetch_prices(server, tmp_path, regions=(Region("aws", "us-eest-1"),))
-    with pytest.raises(UsageError, match="is not of gcp"):
+    with pytest.raises(UsageError, match="is not a region of gcp"):
         fetch_prices(server, tmp_path, "gcp", regions=(VIRGINIA,))
     assert not server.asked
 
 
 @pytest.fixture
 def at_home(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The command line asks the local server; its catalog is in a folder of the test's."""
+    """Redirect the command line to the local server and to a catalog in the test's folder."""
     monkeypatch.delenv("TRADEWIND_GCP_API_KEY", raising=False)
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
     endpoints = Endpoints(server.url, f"{server.url}/api/retail/prices", server.url)
@@ -357,7 +359,9 @@ def at_home(server: PriceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return tmp_path / "catalog"
 
 
-def test_the_command_says_what_it_took(server: PriceServer, at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_what_it_imported(
+    server: PriceServer, at_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded.serve_aws(server)
     serve_azure(server)
     assert main(["catalog", "refresh"]) == 0
@@ -383,7 +387,7 @@ def test_one_provider_that_fails_does_not_stop_the_others(
     assert (at_home / "refreshed-azure.csv").exists()
 
 
-def test_offline_it_says_so_in_one_line_and_keeps_what_it_has(
+def test_being_offline_is_reported_in_one_line_and_changes_nothing(
     at_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with price_server() as gone:
@@ -398,10 +402,10 @@ def test_offline_it_says_so_in_one_line_and_keeps_what_it_has(
     assert not at_home.exists()
 
 
-def test_a_proxy_is_asked_where_one_is_named(
+def test_a_configured_proxy_is_used(
     server: PriceServer, at_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A plain proxy is asked for the whole address; ours answers as the API would."""
+    """A plain proxy is asked for the full URL. Ours answers like the API."""
     server.routes["/prices"] = recorded.azure_page([recorded.bandwidth_item(0.25)])
     monkeypatch.setenv("http_proxy", server.url)
     monkeypatch.setenv("no_proxy", "")
@@ -410,7 +414,7 @@ def test_a_proxy_is_asked_where_one_is_named(
     assert server.asked["/prices"] == 4
 
 
-def test_options_go_with_their_action(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_are_refused_with_other_actions(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["catalog", "show", "--region", "aws:us-east-1"]) == 2
     assert main(["catalog", "refresh", "aws:us-east-1"]) == 2
     assert main(["catalog", "refresh", "--date", "2025-01-01"]) == 2

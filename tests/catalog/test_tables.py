@@ -1,4 +1,4 @@
-"""Quotas of the account and rates of object stores: imported, shown with their origin, and kept as prices are."""
+"""Quotas of the account and rates of object stores: imported, shown with their origin, and kept like prices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def imported(folder: Path, text: str, date: str = "2026-11-01", *, new_regions: 
     return import_table(table, folder / "catalog", date=date, source="the console", new_regions=new_regions)
 
 
-def test_quotas_are_taken_and_the_newer_one_stays(tmp_path: Path) -> None:
+def test_quotas_are_imported_and_the_newer_one_wins(tmp_path: Path) -> None:
     assert str(imported(tmp_path, "region,machines\naws:us-east-1,3\naws:us-east-2,1\n")) == "2 quotas"
     done = imported(tmp_path, "region,machines\naws:us-east-1,9\n", "2026-10-01")
     assert done.stayed == ("aws:us-east-1 stays 3 machines of 2026-11-01",)
@@ -34,7 +34,7 @@ def test_quotas_are_taken_and_the_newer_one_stays(tmp_path: Path) -> None:
     assert str(catalog.quota_origins[VIRGINIA]) == "imported, the console, 2026-11-01"
 
 
-def test_rates_of_a_store_stand_beside_the_packaged_prices(tmp_path: Path) -> None:
+def test_imported_rates_of_a_store_keep_its_packaged_prices(tmp_path: Path) -> None:
     assert str(imported(tmp_path, "provider,write_gbps\ngcp,2.5\n")) == "1 store"
     store, packaged = load_catalog(tmp_path / "catalog").stores["gcp"], load_catalog().stores["gcp"]
     assert (store.read_gbps, store.write_gbps) == (float("inf"), 2.5)
@@ -52,15 +52,18 @@ def test_rates_of_a_store_stand_beside_the_packaged_prices(tmp_path: Path) -> No
         ("region,machines\naws:us-east-1,2.5\n", "line 2, column machines: 2.5 is not a whole number"),
         ("region,machines\naws:us-east-1,-1\n", "line 2, column machines: -1 is not between 0"),
         ("region,machines\naws:us-eest-1,1\n", "line 2, column region: unknown region aws:us-eest-1"),
-        ("region,machines\naws:us-east-1,1\naws:us-east-1,2\n", "line 3, column region: aws:us-east-1 is there"),
+        (
+            "region,machines\naws:us-east-1,1\naws:us-east-1,2\n",
+            "line 3, column region: aws:us-east-1 is already in line",
+        ),
         ("provider,read_gbps\ngpc,2\n", "line 2, column provider: unknown provider gpc"),
         ("provider,read_gbps\ngcp,0\n", "line 2, column read_gbps: 0 is not between 0.001"),
         ("provider,read_gbps\ngcp,\n", "line 2, column read_gbps: is missing"),
         ("provider,get_usd_per_1000\ngcp,0.1\n", "line 2, column put_usd_per_1000: is missing"),
-        ("provider,read_gbps\ngcp,2\nGCP,3\n", "line 3, column provider: GCP is there already, in line 2"),
+        ("provider,read_gbps\ngcp,2\nGCP,3\n", "line 3, column provider: GCP is already in line 2"),
     ],
 )
-def test_a_bad_table_names_its_place_and_nothing_is_taken(tmp_path: Path, text: str, words: str) -> None:
+def test_an_error_in_a_table_is_located_and_nothing_is_imported(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as raised:
         imported(tmp_path, text)
     assert f"{tmp_path / 'table.csv'}: {words}" in str(raised.value)
@@ -74,7 +77,7 @@ def shown(capsys: pytest.CaptureFixture[str], region: str) -> dict[str, dict[str
     return {line["figure"]: line for line in lines}
 
 
-def test_show_names_limits_and_their_origin_or_says_that_none_is_known(
+def test_show_prints_limits_with_their_origin_or_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -94,7 +97,7 @@ def test_show_names_limits_and_their_origin_or_says_that_none_is_known(
     assert "read 2.5 Gbit/s" in text
 
 
-def test_show_of_all_says_how_old_prices_are_and_which_tables_are_the_users(
+def test_show_prints_the_age_of_prices_and_the_users_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -113,7 +116,7 @@ def test_show_of_all_says_how_old_prices_are_and_which_tables_are_the_users(
     ("days", "words"),
     [(0, "today"), (1, "1 day old"), (59, "59 days old"), (60, "2 months old"), (730, "2 years old")],
 )
-def test_show_says_how_old_a_figure_is(
+def test_show_prints_the_age_of_a_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], days: int, words: str
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What a user takes in and reads back: imports whole or not at all, and `show` that says where a figure is from."""
+"""The user's part of the catalog: atomic imports, and `show`, which states the origin of each figure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_prices_may_have_tiers(tmp_path: Path) -> None:
 
 
 def test_imports_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
-    """Each reads the table, changes it and writes it whole: without a lock the last one wins."""
+    """Each import reads the table, changes it and writes it as a whole. Without a lock the last one would win."""
     regions = ["us-east-2", "us-west-1", "us-west-2", "eu-west-1", "eu-west-2", "eu-west-3", "eu-north-1", "sa-east-1"]
     begin = threading.Barrier(len(regions))
     folder = tmp_path / "catalog"
@@ -83,7 +83,7 @@ def test_refreshes_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     assert len(list(read_refreshed(tmp_path / "catalog" / "refreshed-aws.csv"))) == 40
 
 
-def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_another_writer_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locked, "LOCK_S_MAX", 0.1)
     with locked.one_writer(tmp_path / "catalog"), pytest.raises(ConfigError, match="another process has been writing"):
         imported(tmp_path, "src,dst,gbps\naws:us-east-1,aws:us-west-2,4\n")
@@ -113,13 +113,16 @@ def test_lines_above_the_header_are_skipped_and_counted(tmp_path: Path) -> None:
         ("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,-0.01\n", "line 2, column usd_per_gb: -0.01 is not between"),
         ("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,0:0.1;0:0.2\n", "tiers begin at 0 and rise"),
         ("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,0:0.1;x:0.2\n", "column usd_per_gb: 'x' is not a number"),
-        ("region,type,usd_per_hour\naws:us-east-1,m99.huge,1\n", "column type: 'm99.huge' is no machine type"),
+        ("region,type,usd_per_hour\naws:us-east-1,m99.huge,1\n", "column type: 'm99.huge' is not a machine type"),
         ("region,type,usd_per_hour\naws:us-east-1,m5.xlarge,1_0\n", "column usd_per_hour: '1_0' is not a number"),
         ("region,type,usd_per_hour\naws:us-east-1,m5.xlarge,١\n", "column usd_per_hour: '١' is not a number"),
         ("region,type,usd_per_hour\naws:us-east-1,m5.xlarge,nan\n", "column usd_per_hour: nan is not between"),
         ("region,type,usd_per_hour\naws:us-east-1,m5.xlarge,1e9\n", "line 2, column usd_per_hour: 1e9 is not between"),
         ("region,type,usd_per_hour,spot\naws:us-east-1,m5.xlarge,1,maybe\n", "column spot: 'maybe' is neither"),
-        ("src,dst,gbps,kind\naws:us-east-1,gcp:us-east1,3,learned\n", "column kind: 'learned' is none of imported, "),
+        (
+            "src,dst,gbps,kind\naws:us-east-1,gcp:us-east1,3,learned\n",
+            "column kind: 'learned' is not one of imported, ",
+        ),
         ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,yesterday\n", "column date: 'yesterday' is not a date"),
         ("src,dst,gbps,rtt_ms\naws:us-east-1,gcp:us-east1,3,-5\n", "line 2, column rtt_ms: -5 is not between"),
         ("src,dst,gbps\naws:us-east-1,gcp:us-east1\n", "column gbps: is missing"),
@@ -138,17 +141,17 @@ def test_lines_above_the_header_are_skipped_and_counted(tmp_path: Path) -> None:
         ("src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2026-11-23\n", "column date: 2026-11-23 is in the future"),
         (
             "src,dst,gbps\naws:us-east-1,gcp:us-east1,3\naws:us-east-2,gcp:us-east1,3\naws:us-east-1,gcp:us-east1,4\n",
-            "line 4, column src: aws:us-east-1 → gcp:us-east1 is there already, in line 2",
+            "line 4, column src: aws:us-east-1 → gcp:us-east1 is already in line 2",
         ),
         (
             "region,type,usd_per_hour\naws:us-east-1,m5.xlarge,1\naws:us-east-1,m5.xlarge,2\n",
-            "line 3, column region: aws:us-east-1 is there already, in line 2",
+            "line 3, column region: aws:us-east-1 is already in line 2",
         ),
         ("src,dst,gbps\naws:us-east-1,gcp:us-east1,9999\n", "line 2, column gbps: 9999 is not between 0 and 400"),
         ("", "line 1: no column"),
     ],
 )
-def test_a_bad_figure_names_its_place_and_changes_nothing(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_figure_is_located_and_changes_nothing(tmp_path: Path, text: str, words: str) -> None:
     good = "src,dst,gbps\naws:us-east-1,gcp:us-east4,4\n"
     folder = imported(tmp_path, good)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -159,7 +162,7 @@ def test_a_bad_figure_names_its_place_and_changes_nothing(tmp_path: Path, text: 
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_measured_and_imported_links_stand_beside_each_other(tmp_path: Path) -> None:
+def test_measured_and_imported_links_are_both_kept(tmp_path: Path) -> None:
     imported(tmp_path, "src,dst,gbps,date\naws:us-east-1,gcp:europe-west4,3,2026-11-21\n")
     folder = imported(
         tmp_path, "src,dst,gbps,kind,date,method\naws:us-east-1,gcp:europe-west4,2,measured,2026-05-25,iperf3\n"
@@ -189,7 +192,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_show_says_layer_source_date_and_method_of_each_figure(
+def test_show_prints_layer_source_date_and_method_of_each_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -207,7 +210,7 @@ def test_show_says_layer_source_date_and_method_of_each_figure(
     assert [layer["origin"]["layer"] for layer in rate["layers"]] == ["learned", "modelled"]
 
 
-def test_a_pair_says_where_its_machines_are_shown(
+def test_show_of_a_pair_refers_to_its_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -224,7 +227,7 @@ def test_a_pair_says_where_its_machines_are_shown(
         assert {f["figure"].removesuffix(" caps") for f in shown(capsys, region) if "caps" in f["figure"]} == {*types}
 
 
-def test_every_figure_that_is_shown_has_an_origin(
+def test_every_shown_figure_has_an_origin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -232,23 +235,23 @@ def test_every_figure_that_is_shown_has_an_origin(
     for words in (["azure:uksouth"], ["azure:uksouth", "aws:sa-east-1"]):
         for figure in shown(capsys, *words):
             if figure["unit"] == "types":
-                continue  # Counted here; the figures are in what it points to.
+                continue  # Only a count: the figures are in the output that it refers to.
             if figure["figure"] in ("quota", "store, per machine"):
-                assert not figure["value"] and figure["origin"] is None, "nothing is packaged of these"
+                assert not figure["value"] and figure["origin"] is None, "no such figures are packaged"
                 continue
             assert figure["origin"]["layer"], figure
             assert figure["origin"]["source"], figure
             assert figure["origin"]["date"] or figure["origin"]["layer"] in ("assumed", "modelled"), figure
 
 
-def test_show_refuses_what_makes_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_refuses_invalid_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["catalog", "show", "aws:us-east-1", "aws:us-east-1"]) == 2
     assert main(["catalog", "show", "a:b", "c:d", "e:f"]) == 2
     assert main(["catalog", "import"]) == 2
     assert "both regions are the same" in capsys.readouterr().err
 
 
-def test_the_newer_figure_of_a_pair_stays_whichever_is_imported_last(
+def test_the_newer_figure_of_a_pair_wins_in_any_order_of_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -272,7 +275,7 @@ def test_the_newer_figure_of_a_pair_stays_whichever_is_imported_last(
     assert json.loads(capsys.readouterr().out) == {"figures": "link", "taken": 2, "stayed": [], "too_old": 0}
 
 
-def test_newer_prices_stay_too(tmp_path: Path) -> None:
+def test_newer_prices_win_too(tmp_path: Path) -> None:
     machine = "region,type,usd_per_hour,date\naws:us-east-1,m5.8xlarge,{},{}\n"
     price = "src,dst,usd_per_gb,date\naws:us-east-1,gcp:europe-west4,{},{}\n"
     for form in (machine, price):
@@ -285,7 +288,7 @@ def test_newer_prices_stay_too(tmp_path: Path) -> None:
     assert {o.name: o for o in catalog.machine_offers(VIRGINIA)}["m5.8xlarge"].usd_per_hour == 0.9
 
 
-def test_new_regions_are_taken_where_they_are_meant(
+def test_new_regions_are_imported_only_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
@@ -302,8 +305,8 @@ def test_new_regions_are_taken_where_they_are_meant(
     assert main(["catalog", "show", "--new-regions"]) == 2
 
 
-def test_what_a_measurement_wrote_can_be_imported(tmp_path: Path) -> None:
-    """The table of `tradewind measure --out`: also of a sky, whose regions may be of no cloud."""
+def test_the_results_of_a_measurement_can_be_imported(tmp_path: Path) -> None:
+    """The table is from `tradewind measure --out`, also of a sky, whose regions need not belong to a cloud."""
     origin = Origin("measured", "tradewind measure, world.json", "2026-11-21", "64 connections")
     pairs = [(VIRGINIA, EEMSHAVEN), (Region("emulated", "north"), Region("emulated", "south"))]
     table = tmp_path / "measured.csv"
@@ -318,7 +321,7 @@ def test_what_a_measurement_wrote_can_be_imported(tmp_path: Path) -> None:
         assert (link.gbps, link.rtt_ms, link.origin) == (2.25, 12.5, origin)
 
 
-def test_a_figure_in_another_unit_is_told_so(tmp_path: Path) -> None:
+def test_a_figure_in_a_wrong_unit_gets_a_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="9999 is not between 0 and 400") as raised:
         imported(tmp_path, "src,dst,gbps\naws:us-east-1,gcp:us-east1,9999\n")
     assert raised.value.hint is not None
@@ -332,12 +335,12 @@ def test_a_figure_in_another_unit_is_told_so(tmp_path: Path) -> None:
     assert "its first line names its columns" in empty.value.hint
 
 
-def test_a_day_that_has_begun_in_the_east_has_come(tmp_path: Path) -> None:
-    """At noon in London it is two in the morning of the next day on Kiritimati."""
+def test_a_date_that_has_begun_in_the_east_is_accepted(tmp_path: Path) -> None:
+    """At noon in London it is 2 a.m. of the next day on Kiritimati."""
     imported(tmp_path, "src,dst,gbps,date\naws:us-east-1,gcp:us-east1,3,2026-11-22\n")
 
 
-def test_of_skyplanes_network_tiers_the_premium_one_counts(tmp_path: Path) -> None:
+def test_the_premium_network_tier_of_skyplanes_file_counts(tmp_path: Path) -> None:
     head = "src_region,dst_region,src_tier,dst_tier,throughput_received\n"
     lines = ["PREMIUM,PREMIUM,5e9", "STANDARD,PREMIUM,1e9"]
     text = head + "".join(f"aws:us-east-1,gcp:europe-west4,{line}\n" for line in lines)
@@ -346,8 +349,8 @@ def test_of_skyplanes_network_tiers_the_premium_one_counts(tmp_path: Path) -> No
     assert link.gbps == 5
 
 
-def test_skyplanes_own_file_is_understood_with_googles_zones_and_probes_that_failed(tmp_path: Path) -> None:
-    """Its columns, as Skyplane publishes them; Google's places are zones there, and prices are of regions."""
+def test_skyplanes_file_is_imported_with_google_zones_and_failed_probes(tmp_path: Path) -> None:
+    """Uses the columns that Skyplane publishes. Google's places are zones there, while prices are for regions."""
     head = "src_region,src_tier,dst_region,dst_tier,throughput_sent,throughput_recieved,success\n"
     text = (
         head
@@ -360,14 +363,14 @@ def test_skyplanes_own_file_is_understood_with_googles_zones_and_probes_that_fai
     assert rates == {(VIRGINIA, EEMSHAVEN): 4.7, (Region("gcp", "europe-west1"), EEMSHAVEN): 6.9}
 
 
-def test_two_zones_of_one_region_are_one_place(tmp_path: Path) -> None:
+def test_two_zones_of_a_region_are_one_place(tmp_path: Path) -> None:
     text = "src,dst,gbps\naws:us-east-1,gcp:europe-west4-a,5\naws:us-east-1,gcp:europe-west4-b,6\n"
-    with pytest.raises(ConfigError, match="aws:us-east-1 → gcp:europe-west4 is there already, in line 2"):
+    with pytest.raises(ConfigError, match="aws:us-east-1 → gcp:europe-west4 is already in line 2"):
         imported(tmp_path, text)
 
 
 @pytest.mark.parametrize("text", ["src,dst,gbps\n", "src,dst,gbps\naws:us-east-1,aws:us-east-1,5\n"])
-def test_a_table_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_empty_table_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="no usable row in it") as raised:
         imported(tmp_path, text)
     assert raised.value.hint is not None
@@ -375,7 +378,7 @@ def test_a_table_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None
 
 
 @pytest.mark.parametrize("line", ["aws:us-east-1,gcp:europe-west4,-5", "aws:us-east-1,gcp:europe-west4", "a,b,5"])
-def test_each_refused_line_says_that_nothing_was_taken(tmp_path: Path, line: str) -> None:
+def test_each_refused_line_states_that_nothing_was_imported(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match="line 2") as raised:
         imported(tmp_path, f"src,dst,gbps\n{line}\n")
     assert raised.value.hint == "nothing was imported; fix the line and import the file again"

@@ -74,7 +74,7 @@ def test_mistakes_in_a_profile_that_is_not_chosen(text: str) -> None:
         Configuration()
 
 
-def test_a_variable_that_is_no_setting_is_told_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_variable_is_reported_with_the_nearest_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("TRADEWIND_")]:
         monkeypatch.delenv(name)
     assert unknown_variables() == []

@@ -1,4 +1,4 @@
-"""Documents that are nested deeper than a parser can follow are refused like any other mistake in them."""
+"""Documents that are nested too deeply for a parser are refused like any other mistake."""
 
 from pathlib import Path
 

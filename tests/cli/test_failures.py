@@ -12,7 +12,7 @@ def failed(number: int, kind: str = "no_space", words: str = "disk full, request
     return ObjectFailed(f"/from/{number}", key, kind, f"put {key}: {words.format(number)}", "free some space")
 
 
-def test_the_first_of_a_pattern_are_named_at_once_and_the_rest_counted_at_the_end() -> None:
+def test_first_failures_of_a_pattern_are_named_at_once_and_others_counted_at_the_end() -> None:
     waiter = Failures()
     now = [line for number in range(5_000) for line in waiter.add(failed(number)) if line.startswith("error:")]
     assert now == [f"error: /from/{n}: put s3://b/{n}: disk full, request A{n}" for n in range(NAMED_OF_A_PATTERN_MAX)]
@@ -20,14 +20,14 @@ def test_the_first_of_a_pattern_are_named_at_once_and_the_rest_counted_at_the_en
     assert waiter.end(None) == []
 
 
-def test_different_patterns_are_told_apart() -> None:
+def test_different_patterns_are_distinguished() -> None:
     waiter = Failures()
     words = ["disk full", "disk on fire"]
     assert [len(waiter.add(failed(1, words=each))) for each in words] == [2, 2]
     assert waiter.end(None) == []
 
 
-def test_what_may_be_about_a_whole_store_waits_and_is_left_to_the_last_words() -> None:
+def test_failures_of_a_whole_store_wait_for_the_final_message() -> None:
     waiter = Failures()
     assert [waiter.add(failed(number, "forbidden", "denied")) for number in range(5)] == [[]] * 5
     assert waiter.end("5 objects: not authorised to write s3://b: put s3://b/0: denied") == []
@@ -38,15 +38,15 @@ def test_what_may_be_about_a_whole_store_waits_and_is_left_to_the_last_words() -
     assert lines[-1] == "error: 2 objects more: put …: denied"
 
 
-def test_a_held_failure_is_told_at_the_end() -> None:
+def test_a_held_failure_is_shown_at_the_end() -> None:
     waiter = Failures(hold=True)
     assert waiter.add(failed(1)) == []
     assert waiter.end(None)[0].startswith("error: /from/1: put s3://b/1")
 
 
-def test_patterns_without_end_do_not_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_patterns_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "PATTERNS_MAX", 2)
     waiter = Failures()
     lines = [waiter.add(failed(1, words=words)) for words in ("a", "b", "c", "d")]
     assert [len(each) for each in lines] == [2, 2, 0, 0]
-    assert waiter.end(None) == ["error: 2 objects failed otherwise: --report FILE lists them all"]
+    assert waiter.end(None) == ["error: 2 objects failed for other reasons: --report FILE lists them all"]

@@ -33,7 +33,7 @@ def test_the_library_and_the_command_line_have_the_same_defaults() -> None:
     ("words", "unsigned"),
     [([], False), (["--no-sign"], True), (["--src-no-sign"], True), (["--no-src-no-sign"], False)],
 )
-def test_a_switch_whose_name_begins_with_no_is_no_negation(words: list[str], unsigned: bool) -> None:
+def test_a_switch_whose_name_begins_with_no_is_not_a_negation(words: list[str], unsigned: bool) -> None:
     assert access(parse("ls", import_module("tradewind.cli.ls"), ["s3://b", *words]), "src").anonymous is unsigned
 
 
@@ -50,7 +50,7 @@ def test_rules_keep_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["*.tmp", "+", "! x"])
-def test_rules_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+def test_unreadable_rules_are_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "rules"
     file.write_text(text)
     with pytest.raises(UsageError, match=":1:"):
@@ -66,7 +66,7 @@ def test_sizes_times_and_rates() -> None:
     assert made.limit_bytes_per_s == 1_000_000
 
 
-def test_a_duration_is_so_long_ago() -> None:
+def test_a_duration_means_that_long_ago() -> None:
     day_ms = 86_400_000
     now_ms = datetime.now(timezone.utc).timestamp() * 1000
     assert now_ms - 2 * day_ms < parse_time_ms("1d") <= now_ms
@@ -74,7 +74,7 @@ def test_a_duration_is_so_long_ago() -> None:
         parse_time_ms("yesterday")
 
 
-def test_sides_are_apart() -> None:
+def test_the_options_of_both_sides_are_separate() -> None:
     made = options(
         "--src-endpoint", "http://127.0.0.1:1", "--dst-no-sign", "--dst-ca-bundle", "x.pem", "--no-src-path-style"
     )
@@ -93,7 +93,7 @@ def reached(*words: str) -> list[tuple[str | None, str | None]]:
     return [(one.endpoint, one.region) for one in accesses(args, "dst", args.destinations)]
 
 
-def test_a_value_holds_for_all_destinations_or_is_given_for_each() -> None:
+def test_a_value_is_given_for_all_destinations_or_for_each() -> None:
     places = ("s3://b", "az://a/c", "dir/")
     assert reached("s3://b", "s3://c", "dir/", "--dst-endpoint", "http://x") == [("http://x", None)] * 3
     flags = ["--dst-endpoint", "http://x", "--dst-region", "eu", "--dst-endpoint", "http://y", "--dst-endpoint", "-"]
@@ -167,20 +167,20 @@ def test_costs(text: str, cost: tuple[str, float]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "0.03/GB", "-1USD", "0USD", "nanUSD", "1USD/h", "1USD/", "infUSD", "5EUR"])
-def test_what_is_no_cost(text: str) -> None:
+def test_invalid_costs(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_cost(text)
-    assert refused.value.hint == "2.50USD in all, or 0.03USD/GB on average"
+    assert refused.value.hint == "2.50USD in total, or 0.03USD/GB on average"
 
 
-def test_a_cost_ceiling_is_kept_with_a_topology_and_a_goal_of_the_plan_without() -> None:
+def test_max_cost_is_a_ceiling_with_a_topology_and_otherwise_a_goal() -> None:
     assert options("--max-cost", "1USD", "--topology", "two-routes.json").max_cost_usd == 1
     assert options("--max-cost", "0.02USD/GB", "--topology", "two-routes.json").max_usd_per_gb == 0.02
     assert options("--max-cost", "1USD").max_cost_usd is None
 
 
 @pytest.mark.parametrize("goal", [["--deadline", "1h"], ["--max-vms", "2"]])
-def test_a_topology_leaves_nothing_to_plan(goal: list[str]) -> None:
+def test_a_topology_excludes_planning_options(goal: list[str]) -> None:
     with pytest.raises(UsageError, match=f"{goal[0]} and --topology cannot be combined"):
         run_cp(parse("cp", import_module("tradewind.cli.cp"), ["s3://x/a", "s3://y/b", "--topology", "t.json", *goal]))
 
@@ -210,7 +210,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
     "words",
     [["-", "a", "b"], ["-", "-"], ["-", "s3://b/x/"], ["-r", "-", "s3://b/x"], ["a", "-", "b"], ["-r", "a", "-"]],
 )
-def test_pipes_that_make_no_sense(words: list[str]) -> None:
+def test_invalid_pipes_are_refused(words: list[str]) -> None:
     with pytest.raises(UsageError):
         run_cp(parse("cp", import_module("tradewind.cli.cp"), words))
 
@@ -236,12 +236,12 @@ def test_each_verb_has_help_with_examples_and_exit_codes(verb: str, capsys: pyte
         ("plan", ["aws:us-east-1", "aws:us-west-2", "--plot", "map.pdf"], "SVG or PNG"),
     ],
 )
-def test_habits_from_elsewhere_are_told_what_holds_here(verb: str, words: list[str], said: str) -> None:
+def test_options_of_other_tools_get_a_hint(verb: str, words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse(verb, import_module(f"tradewind.cli.{verb}"), words)
 
 
-def test_h_means_sizes_for_people_where_sizes_are_listed() -> None:
+def test_h_means_human_readable_sizes_in_listings() -> None:
     made = parse("ls", import_module("tradewind.cli.ls"), ["-lh", "x"])
     assert (made.long, made.human) == (True, True)
     assert parse("du", import_module("tradewind.cli.du"), ["-h", "x"]).human

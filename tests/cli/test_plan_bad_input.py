@@ -16,7 +16,7 @@ PRICES = "src,dst,usd_per_gb\np:a,p:b,0.02\np:b,p:c,0.05\np:a,p:d,0.02\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own, with a state folder in it that is not there yet."""
+    """A working folder. Its state folder does not exist yet."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -40,7 +40,7 @@ def problem(folder: Path, destination: str, goal: dict[str, object]) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], words: Sequence[str], code: int) -> tuple[str, str]:
-    """The error's line and the hint's, where there is one."""
+    """Check the exit code; return the error's line and the hint's, if there is one."""
     assert main([*words]) == code
     said = capsys.readouterr()
     assert said.out == ""
@@ -71,9 +71,9 @@ def refused(capsys: pytest.CaptureFixture[str], words: Sequence[str], code: int)
         ),
         (["frankfurt", "gcp:us-east1"], "'frankfurt' is not a region; write provider:name", "aws:eu-central-1"),
         (["zzz", "gcp:us-east1"], "'zzz' is not a region; write provider:name", "catalog show"),
-        (["s3://b", "gs://b"], "'s3://b' is a place of data, not a region", "`tradewind cp SRC DST --dry-run`"),
-        (["/data", "gs://b"], "'/data' is a place of data, not a region", "`tradewind cp SRC DST --dry-run`"),
-        (["aws:us-east-1", "gs://b"], "'gs://b' is a place of data, not a region", "`tradewind cp SRC DST --dry-run`"),
+        (["s3://b", "gs://b"], "'s3://b' is a store or path, not a region", "`tradewind cp SRC DST --dry-run`"),
+        (["/data", "gs://b"], "'/data' is a store or path, not a region", "`tradewind cp SRC DST --dry-run`"),
+        (["aws:us-east-1", "gs://b"], "'gs://b' is a store or path, not a region", "`tradewind cp SRC DST --dry-run`"),
         (["aws:us-east-1", "aws:us-east-1"], "source and destination are both aws:us-east-1", "nothing to plan"),
         (["aws:us-east-1"], "a plan needs a source and a destination region", "--problem"),
     ],
@@ -101,7 +101,7 @@ def test_regions(folder: Path, capsys: pytest.CaptureFixture[str], regions: list
         ("--volume", "0B", "more than zero"),
     ],
 )
-def test_goals_without_unit_or_sense(
+def test_goals_without_a_unit_or_with_invalid_values(
     folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, example: str
 ) -> None:
     error, hint = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", f"{option}={value}"], 2)
@@ -122,7 +122,7 @@ def test_goals_without_unit_or_sense(
         ("--max-vms", "-2", "a number of machines, at least 1, not '-2'"),
     ],
 )
-def test_a_negative_amount_is_no_option(
+def test_a_negative_amount_is_not_parsed_as_an_option(
     folder: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, what: str
 ) -> None:
     error, hint = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", option, value], 2)
@@ -130,7 +130,7 @@ def test_a_negative_amount_is_no_option(
     assert hint
 
 
-def test_an_option_without_its_amount_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_option_without_its_amount_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, _ = refused(capsys, ["plan", "aws:us-east-1", "gcp:us-east1", "--max-cost", "--explain"], 2)
     assert error == "error: argument --max-cost: expected one argument"
 
@@ -147,7 +147,7 @@ def test_an_option_without_its_amount_says_so(folder: Path, capsys: pytest.Captu
         ),
     ],
 )
-def test_a_region_without_machines_says_why(
+def test_planning_a_region_without_machines_explains_why(
     folder: Path, capsys: pytest.CaptureFixture[str], quota: int, words: list[str], error: str, hint: str
 ) -> None:
     (folder / "quotas.csv").write_text(f"region,machines\naws:us-east-1,{quota}\n")
@@ -157,7 +157,7 @@ def test_a_region_without_machines_says_why(
     assert hint in said[1]
 
 
-def test_a_place_without_machine_types_is_no_unknown_region(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_region_without_machine_types_is_not_called_unknown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.csv").write_text("src,dst,gbps\nsite:lab,aws:us-east-1,2\n")
     assert main(["catalog", "import", "mine.csv", "-q"]) == 0
     error, hint = refused(capsys, ["plan", "site:lab", "aws:us-east-1"], 2)
@@ -165,7 +165,7 @@ def test_a_place_without_machine_types_is_no_unknown_region(folder: Path, capsys
     assert "catalog show site:lab" in hint
 
 
-def test_a_ceiling_per_gb_is_of_the_volume(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ceiling_per_gb_is_multiplied_by_the_volume(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     goal = ["--volume", "500GB", "--max-vms", "1", "--max-cost"]
     assert main(["plan", "aws:us-east-1", "aws:us-east-2", *goal, "0.02USD/GB", "--json"]) == 0
     per_gb = json.loads(capsys.readouterr().out)
@@ -197,7 +197,7 @@ def test_two_goals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--egress-used", "0GB"], ""),
     ],
 )
-def test_nothing_that_a_problem_says_is_taken_beside_it(
+def test_options_that_a_problem_file_sets_are_refused_beside_it(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], key: str
 ) -> None:
     file = problem(folder, "p:c", {"cheapest": True})
@@ -217,7 +217,7 @@ def test_nothing_that_a_problem_says_is_taken_beside_it(
         ("site:b,c,3", "dst", "'c' is not a region"),
     ],
 )
-def test_a_bad_figure_in_a_table_names_its_place_and_nothing_is_taken(
+def test_a_bad_figure_in_a_table_is_located_and_nothing_is_imported(
     folder: Path, capsys: pytest.CaptureFixture[str], figure: str, column: str, what: str
 ) -> None:
     (folder / "mine.csv").write_text(f"src,dst,gbps\nsite:a,site:b,4\n{figure}\n")
@@ -226,14 +226,14 @@ def test_a_bad_figure_in_a_table_names_its_place_and_nothing_is_taken(
     assert not (folder / "state").exists()
 
 
-def test_a_bad_price_names_its_place_and_nothing_is_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_price_is_located_and_nothing_is_imported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.csv").write_text("src,dst,usd_per_gb\naws:us-east-1,gcp:us-east1,0.09\naws:us-east-2,p:b,900\n")
     error, _ = refused(capsys, ["catalog", "import", "mine.csv"], 2)
     assert "mine.csv: line 3, column usd_per_gb: 900 is not between 0 and 5" in error
     assert not (folder / "state").exists()
 
 
-def test_a_spoilt_catalog_stops_a_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_catalog_prevents_planning(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     catalog = folder / "state" / "tradewind" / "catalog"
     catalog.mkdir(parents=True)
     (catalog / "links.csv").write_text("src,dst,gbps\naws:us-east-1,gcp:us-east1,-1\n")
@@ -241,14 +241,16 @@ def test_a_spoilt_catalog_stops_a_plan(folder: Path, capsys: pytest.CaptureFixtu
     assert f"{catalog / 'links.csv'}: line 2, column gbps: -1 is not between" in error
 
 
-def test_a_ceiling_below_the_cheapest_says_the_cheapest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ceiling_below_the_cheapest_plan_states_the_cheapest(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"max_cost_usd": 2})], 1)
     assert "$2.00 is not enough: the cheapest plan costs $3.5" in error
     usd = float(hint.removeprefix("hint: raise the ceiling to ").removesuffix("USD"))
     assert main(["plan", "--problem", problem(folder, "p:c", {"max_cost_usd": usd})]) == 0
 
 
-def test_a_rate_out_of_reach_says_the_highest_and_what_limits_it(
+def test_an_infeasible_rate_states_the_highest_rate_and_its_limit(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"min_throughput_gbps": 50})], 1)
@@ -257,7 +259,7 @@ def test_a_rate_out_of_reach_says_the_highest_and_what_limits_it(
 
 
 @pytest.mark.parametrize("goal", [["--min-throughput", "500Gbit/s"], ["--deadline", "71s"]])
-def test_without_a_problem_more_machines_are_an_option(
+def test_more_machines_are_suggested_as_an_option(
     folder: Path, capsys: pytest.CaptureFixture[str], goal: list[str]
 ) -> None:
     pair = ["plan", "aws:us-east-1", "aws:us-east-2", "--vm-type", "m5.xlarge", "--max-vms", "1", "--volume", "500GB"]
@@ -265,14 +267,14 @@ def test_without_a_problem_more_machines_are_an_option(
     assert hint.endswith("more machines (--max-vms)")
 
 
-def test_what_would_help_names_the_limit_of_the_problem(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_hint_names_the_limit_in_the_problem_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--problem", problem(folder, "p:c", {"fastest": True}), "--explain"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "one more machine in every region (vm_limit of the problem file): 12 Gbit/s" in text
     assert "--max-vms" not in text
 
 
-def test_a_deadline_too_soon_says_the_soonest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_infeasible_deadline_states_the_earliest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, hint = refused(capsys, ["plan", "--problem", problem(folder, "p:c", {"deadline_s": 10})], 1)
     assert "10.0 s is too short: the earliest finish is 50.0 s" in error
     assert hint == "hint: allow 50s, or more machines (vm_limit of the problem file)"
@@ -290,7 +292,7 @@ def test_a_pair_without_data(folder: Path, capsys: pytest.CaptureFixture[str]) -
     ("key", "value"),
     [("volume_gb", -3), ("vm_limit", 1.5), ("unknown", 1), ("providers", {}), ("throughput_csv", "none.csv")],
 )
-def test_what_is_wrong_in_a_problem_points_to_its_format(
+def test_errors_in_a_problem_file_point_to_its_format(
     folder: Path, capsys: pytest.CaptureFixture[str], key: str, value: object
 ) -> None:
     name = problem(folder, "p:b", {"cheapest": True})
@@ -300,12 +302,12 @@ def test_what_is_wrong_in_a_problem_points_to_its_format(
     assert "docs/concepts/planner-problem.md" in hint
 
 
-def test_catalog_show_takes_the_same_names_for_regions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_catalog_show_accepts_the_same_region_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     error, hint = refused(capsys, ["catalog", "show", "us-east-1"], 2)
     assert error.startswith("error: 'us-east-1' is not a region")
     assert hint.startswith("hint: did you mean aws:us-east-1")
 
 
-def test_more_regions_than_a_pair_are_not_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_catalog_show_refuses_more_than_two_regions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, hint = refused(capsys, ["catalog", "show", "aws:us-east-1", "aws:us-east-2", "aws:us-west-1"], 2)
     assert "tradewind catalog show aws:us-east-1 gcp:europe-west4" in hint

@@ -1,4 +1,4 @@
-"""`tradewind plan` says where machines take longer to start than the bytes to move."""
+"""`tradewind plan` mentions when starting machines takes longer than moving the bytes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], volume_gb: float, 
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_a_copy_that_is_done_before_machines_start_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_that_ends_before_machines_start_is_mentioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = planned(tmp_path, capsys, volume_gb=25, boot_s=60)
     assert "a copy without machines may finish earlier, and pays for none" in said
     assert "25.0 GB in 50.0 s, and machines take 1 min 00 s to start" in said
 
 
 @pytest.mark.parametrize(("volume_gb", "boot_s"), [(35, 60), (25, 0)])
-def test_where_machines_start_sooner_nothing_is_said(
+def test_nothing_is_mentioned_if_machines_start_sooner(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], volume_gb: float, boot_s: float
 ) -> None:
     assert "without machines" not in planned(tmp_path, capsys, volume_gb, boot_s)

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.sky import unavailable
 
-#: An import that is hit by a signal and makes another error of it, as compiled packages do.
+#: An import that is interrupted by a signal and raises another error, as compiled packages do.
 INTERRUPTED_IMPORT = """
 import os, sys
 from tradewind.cli.main import main

@@ -1,4 +1,4 @@
-"""Every verb looks for what it keeps in one place: the variable wins over the configuration, that over the default."""
+"""Every verb uses the same state folder: the variable overrides the configuration, which overrides the default."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tradewind.sky.folders import sky_folder
 
 PAIR = [SOURCE, SINK]
 PLACES = ["variable", "profile", "configuration", "default"]
-"""The first that names a folder wins."""
+"""Settings in order of precedence: the first one that is set wins."""
 
 
 @pytest.fixture(params=range(len(PLACES)), ids=PLACES)
 def state(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state folder that must be used; each weaker place names another one."""
+    """The state folder that must be used. Each setting of lower precedence names another one."""
     folders = [tmp_path / place for place in PLACES]
     named = PLACES[request.param :]
     monkeypatch.chdir(tmp_path)
@@ -56,10 +56,10 @@ def state(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     ],
     ids=" ".join,
 )
-def test_the_catalog_is_the_state_folders(
+def test_the_catalog_is_in_the_state_folder(
     state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: Sequence[str]
 ) -> None:
-    """A table that cannot be read tells where it was looked for."""
+    """The error for an unreadable table shows the folder that was used."""
     table = state / "catalog" / "links.csv"
     table.parent.mkdir(parents=True)
     table.write_text("src,dst,gbps\nnonsense,aws:us-east-1,1\n")
@@ -69,36 +69,36 @@ def test_the_catalog_is_the_state_folders(
     assert f"error: {table}: line 2, column src" in capsys.readouterr().err
 
 
-def test_the_jobs_are_the_state_folders(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_jobs_are_in_the_state_folder(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(JobStore(str(state)), "job-1", "done")
     assert main(["jobs", "list", "--json"]) == 0
     assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ["job-1"]
 
 
 def hang_up(listener: socket.socket) -> None:
-    """On whoever asks whether somebody listens, and on the question that follows."""
+    """Close the connections of the probe and of the request that follows."""
     for _ in range(2):
         listener.accept()[0].close()
 
 
-def test_the_skies_are_the_state_folders(
+def test_the_skies_are_in_the_state_folder(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Somebody listens where the sky's emulator would: what is found there is no sky, and that is said."""
+    """Another program listens at the sky's socket. The error says that it is not a sky."""
     file = write_world(tmp_path)
     place = sky_folder(str(state), file)
     place.mkdir(parents=True)
-    monkeypatch.chdir(place)  # Names of sockets are short.
+    monkeypatch.chdir(place)  # The path of a Unix socket must be short.
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("control.sock")
         listener.listen()
         threading.Thread(target=hang_up, args=[listener], daemon=True).start()
         monkeypatch.chdir(tmp_path)
         assert main(["sky", "status", str(file)]) == 1
-    assert "is not up" not in capsys.readouterr().err
+    assert "is not running" not in capsys.readouterr().err
 
 
-def test_config_show_says_it(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_show_prints_the_state_folder(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show", "--json"]) == 0
     settings = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["value"] for row in settings if row["setting"] == "state_dir"] == [str(state)]

@@ -14,7 +14,7 @@ class Tty(io.StringIO):
         raise OSError
 
 
-def test_a_terminal_has_live_lines_that_go_away() -> None:
+def test_live_lines_on_a_terminal_are_removed() -> None:
     stream = Tty()
     terminal = Terminal(quiet=False, stream=stream)
     terminal.event(Progress(objects_total=5))
@@ -27,7 +27,7 @@ def test_a_terminal_has_live_lines_that_go_away() -> None:
     assert text.endswith("\x1b[2A\x1b[J")
 
 
-def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_lines_are_printed_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     terminal = Terminal(quiet=False, stream=stream)
     terminal.event(Progress())
@@ -38,7 +38,7 @@ def test_without_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch)
     assert stream.getvalue().count("\n") == 1
 
 
-def test_quiet_still_names_what_went_wrong() -> None:
+def test_quiet_still_shows_failures() -> None:
     stream = io.StringIO()
     terminal = Terminal(quiet=True, stream=stream)
     terminal.say("hello")
@@ -48,7 +48,7 @@ def test_quiet_still_names_what_went_wrong() -> None:
     assert stream.getvalue() == "error: s3://b/k: not allowed\nhint: ask for s3:GetObject\n"
 
 
-def test_mappings_of_a_dry_run_are_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_mappings_go_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     Terminal(quiet=False).event(WouldCopy("a", "b", 5))
     Terminal(quiet=False).event(WouldDelete("a\n\\b"))
     assert capsys.readouterr().out == "copy\ta\tb\t5 B\ndelete\ta\\n\\\\b\n"
@@ -65,5 +65,5 @@ def test_mappings_of_a_dry_run_are_data(capsys: pytest.CaptureFixture[str]) -> N
         ("a\\b", "a\\b"),
     ],
 )
-def test_names_cannot_play_with_the_terminal(line: str, shown: str) -> None:
+def test_names_cannot_control_the_terminal(line: str, shown: str) -> None:
     assert printable(line) == shown

@@ -1,4 +1,4 @@
-"""Servers, stores and the command under test, for stories that are told with the real binaries."""
+"""Servers, stores and the command under test, for end-to-end tests with the real binaries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from testbed.s3 import S3
 from testbed.servers import Server, azurite, gcs, moto, shared, versitygw
 
 PROCESS_END_S = 20.0
-"""Gateways whose client was killed are gone after this, however busy the machine."""
+"""Maximum time until the gateways of a killed client have ended, on a busy machine."""
 
 
 def started(start: Callable[[], Server], needs: str, folder: Path) -> Iterator[Server]:
-    """A server for all workers; skips, outside of CI, where the program that installs it is missing."""
+    """Yield a server for all workers. Outside of CI, skip if the program that installs it is missing."""
     if shutil.which(needs) is None and "CI" not in os.environ:
         pytest.skip(f"{needs} is not on PATH, and {start.__name__} is installed with it")
     with shared(start, folder) as server:
@@ -33,7 +33,7 @@ def started(start: Callable[[], Server], needs: str, folder: Path) -> Iterator[S
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all workers of this run have in common."""
+    """A folder that all workers of this run share."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
@@ -60,7 +60,7 @@ def azure_server(run_folder: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[Command]:
-    """The command with nothing configured. At the end none of its processes may live."""
+    """The command without any configuration. At the end none of its processes may live."""
     made = Command(tmp_path / "home")
     yield made
     end = time.monotonic() + PROCESS_END_S
@@ -75,19 +75,19 @@ def command(tmp_path: Path) -> Iterator[Command]:
 
 @pytest.fixture
 def s3(s3_server: Server, command: Command) -> S3Place:
-    """A fresh bucket of versitygw, and `command` with the credentials for it."""
+    """A new bucket of versitygw. `command` gets the credentials for it."""
     return S3Place(s3_server, command)
 
 
 @pytest.fixture
 def client(s3_server: Server) -> S3:
-    """Our own eyes on versitygw."""
+    """An independent client of versitygw."""
     return S3(s3_server.endpoint, s3_server.access_key, s3_server.secret_key)
 
 
 @pytest.fixture
 def proxy(s3_server: Server) -> Iterator[HttpProxy]:
-    """A proxy that can misbehave, before versitygw."""
+    """A proxy in front of versitygw that can inject faults."""
     with HttpProxy(s3_server.endpoint) as made:
         yield made
 
@@ -110,7 +110,7 @@ def place(request: pytest.FixtureRequest, command: Command, tmp_path: Path) -> C
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB; only root can mount one."""
+    """A file system of 24 MiB, which only root can mount."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system to fill")
     folder = tmp_path / "small"

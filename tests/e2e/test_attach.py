@@ -1,4 +1,4 @@
-"""`jobs attach`, `wait`, `pause` and `receipt`: any process may work on a job, and only one at a time."""
+"""`jobs attach`, `wait`, `pause` and `receipt`: any process may work on a job, but only one at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def detached(command: Command, source: Path, copy: Path) -> str:
 
 
 def kill_client(command: Command, job_id: str) -> None:
-    """`kill -9` of the process that holds the job's lock; its gateway notices by itself."""
+    """Kill the process that holds the job's lock. Its gateways notice that by themselves."""
     lock = (command.state / "jobs" / job_id / "client.lock").stat().st_ino
     for pid in command.processes():
         locks = Path("/proc/locks").read_text()
@@ -78,7 +78,7 @@ def test_an_attached_command_that_is_stopped_leaves_the_job_alone(
     assert same(source, tmp_path / "copy")
 
 
-def test_attach_goes_on_with_a_job_whose_process_was_killed(command: Command, source: Path, tmp_path: Path) -> None:
+def test_attach_resumes_a_job_whose_process_was_killed(command: Command, source: Path, tmp_path: Path) -> None:
     job_id = detached(command, source, tmp_path / "copy")
     watching = command.start("jobs", "attach", job_id)
     watching.wait_for_bytes(5 * OBJECT_BYTES)
@@ -89,7 +89,7 @@ def test_attach_goes_on_with_a_job_whose_process_was_killed(command: Command, so
     assert waited.code == 130 and f"tradewind jobs attach {job_id}" in waited.stderr
     adopted = command.run("jobs", "attach", job_id).expect(0)
     assert f"the process that ran job {job_id} was killed" in adopted.stderr
-    assert "in earlier runs" in adopted.stderr, "acknowledged work is not done twice"
+    assert "in earlier runs" in adopted.stderr, "acknowledged work is not repeated"
     assert same(source, tmp_path / "copy")
     assert os.listdir(command.state / "fleets") == []
     runs = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["runs"]
@@ -107,11 +107,11 @@ def test_two_commands_that_adopt_one_job_start_it_once(command: Command, source:
     ends = [running.finish() for running in both]
     assert [end.code for end in ends] == [0, 0], [end.stderr for end in ends]
     runs = json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["runs"]
-    assert len(runs) == 2, "the first run, and one that went on with it"
+    assert len(runs) == 2, "the first run, and one that resumed it"
     assert same(source, tmp_path / "copy")
 
 
-def test_a_paused_job_says_so_and_resumes(command: Command, source: Path, tmp_path: Path) -> None:
+def test_a_paused_job_is_shown_as_paused_and_can_be_resumed(command: Command, source: Path, tmp_path: Path) -> None:
     running = command.start("cp", "-r", source, tmp_path / "copy", *SLOWLY)
     running.wait_for_bytes(5 * OBJECT_BYTES)
     (job_id,) = [job["id"] for job in command.jobs()]
@@ -128,7 +128,7 @@ def test_a_paused_job_says_so_and_resumes(command: Command, source: Path, tmp_pa
     assert [job["state"] for job in command.jobs()] == ["done"]
 
 
-def test_a_receipt_says_what_moved_and_how(command: Command, source: Path, tmp_path: Path) -> None:
+def test_a_receipt_states_what_moved_and_how(command: Command, source: Path, tmp_path: Path) -> None:
     command.run("cp", "-r", source, tmp_path / "copy").expect(0)
     (job,) = command.jobs()
     receipt = json.loads(command.run("jobs", "receipt", job["id"]).expect(0).stdout)
@@ -177,7 +177,7 @@ def test_a_resumed_job_completes_its_list_of_objects_and_a_long_one_is_removed(
     assert json.loads(command.run("jobs", "receipt", job_id).expect(0).stdout)["objects"] is None
 
 
-def test_events_that_are_no_events_change_nothing(command: Command, source: Path, tmp_path: Path) -> None:
+def test_invalid_events_change_nothing(command: Command, source: Path, tmp_path: Path) -> None:
     job_id = detached(command, source, tmp_path / "copy")
     command.run("jobs", "wait", job_id).expect(0)
     with open_database(command.state).transaction() as connection:

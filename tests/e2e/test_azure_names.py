@@ -1,4 +1,4 @@
-"""What Azure keeps beside block blobs: directories, encoded names, blobs of other types, blocks of other clients."""
+"""Azure's content beside block blobs: directories, encoded names, blobs of other types, blocks of other clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store() -> Iterator[OddStore]:
 
 @pytest.fixture(params=["hierarchical", "markers"])
 def place(request: pytest.FixtureRequest, store: OddStore, command: Command) -> OddPlace:
-    """A container with directories: of a hierarchical namespace, or as the blobs by which Hadoop marks them."""
+    """A container with directories: of a hierarchical namespace, or as Hadoop's marker blobs."""
     made = OddPlace(store, command)
     for key, content in CONTENTS.items():
         made.put(key, content)
@@ -47,11 +47,11 @@ def kinds(done: Finished) -> list[str]:
 
 
 def blobs(place: OddPlace) -> dict[str, bytes]:
-    """What is there without the marks of directories."""
+    """Return the contents without the markers of directories."""
     return {key: content for key, content in place.contents().items() if content}
 
 
-def test_directories_are_no_objects(place: OddPlace, command: Command, tmp_path: Path) -> None:
+def test_directories_are_not_objects(place: OddPlace, command: Command, tmp_path: Path) -> None:
     src = place.flags("src")
     assert command.run("ls", "-r", place.url, *src).expect(0).stdout.split() == sorted(CONTENTS)
     assert command.run("ls", place.url, *src).expect(0).stdout.split() == ["d/", "top"]
@@ -107,7 +107,7 @@ def test_encoded_names_are_decoded(store: OddStore, command: Command, tmp_path: 
         ("put", 409, "ResourceTypeMismatch", "a directory"),
     ],
 )
-def test_what_stands_in_the_way_is_named(
+def test_a_name_conflict_is_reported(
     store: OddStore, command: Command, tmp_path: Path, operation: str, status: int, code: str, words: str
 ) -> None:
     place, source = OddPlace(store, command), tmp_path / "k"
@@ -117,5 +117,5 @@ def test_what_stands_in_the_way_is_named(
     assert kinds(done) == ["occupied"]
     assert words in done.failures[0]["message"] and code in done.failures[0]["message"]
     assert done.failures[0]["hint"]
-    # Three parts may be in flight when the first is refused.
+    # Three parts may be in flight when the first one is refused.
     assert rule.strikes <= 3

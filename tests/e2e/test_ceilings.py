@@ -1,4 +1,4 @@
-"""Ceilings on bytes and on cost over losses, kills and all runs of a job, measured where the bytes leave the source."""
+"""Ceilings on bytes and cost hold over losses, kills and all runs of a job. Bytes are counted at the source."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def only_job_id(command: Command) -> str:
     return str(job["id"])
 
 
-def test_a_link_that_dies_again_and_again_sends_no_more_than_max_bytes(command: Command, tmp_path: Path) -> None:
+def test_a_link_that_keeps_dying_sends_no_more_than_max_bytes(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", LARGE_BYTES)
     with TcpProxy() as between:
         topology = detoured(between, tmp_path, connections=2)
-        # Each connection dies in the middle of a part, so that most of what is sent is lost.
+        # Each connection dies in the middle of a part, so that most of the sent bytes are lost.
         between.cut_each_after(3 * MIB, cuts_max=1000)
         words = copy_words(tmp_path, topology)
         ended = command.run(*words, "--max-bytes", MOST).expect(8)
@@ -52,22 +52,22 @@ def test_a_link_that_dies_again_and_again_sends_no_more_than_max_bytes(command: 
         assert command.jobs()[0]["state"] == "interrupted"
         for _ in range(2):
             command.run("jobs", "resume", only_job_id(command), "--json").expect(8)
-        assert between.bytes_forward - first_bytes <= 5 * MIB * FRAMING, "a resumed job begins with nothing spent"
+        assert between.bytes_forward - first_bytes <= 5 * MIB * FRAMING, "a resumed job starts with nothing spent"
         assert between.bytes_forward <= CEILING_BYTES * FRAMING
 
 
-def test_a_job_that_loses_little_ends_well_under_max_bytes(command: Command, tmp_path: Path) -> None:
+def test_a_job_with_few_lost_bytes_succeeds_under_max_bytes(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", LARGE_BYTES)
     with TcpProxy() as between:
         topology = detoured(between, tmp_path, connections=2)
         between.cut_each_after(8 * MIB, cuts_max=2)
-        # A connection that dies takes all with it that is not acked yet, so a ceiling needs room for some parts.
+        # A dying connection loses all unacknowledged bytes, so the ceiling needs room for some parts.
         command.run(*copy_words(tmp_path, topology), "--max-bytes", "144MiB").expect(0)
         assert LARGE_BYTES < between.bytes_forward <= 144 * MIB * FRAMING
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "large").read_bytes()
 
 
-def test_max_bytes_holds_over_runs_that_were_killed(command: Command, tmp_path: Path) -> None:
+def test_max_bytes_holds_over_killed_runs(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", LARGE_BYTES)
     with TcpProxy() as between:
         topology = detoured(between, tmp_path, connections=1)
@@ -103,7 +103,9 @@ def egress_usd(shown: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_ledger_covers_what_left_whoever_is_killed(command: Command, tmp_path: Path, seed: int) -> None:
+def test_the_ledger_covers_all_sent_bytes_whichever_process_is_killed(
+    command: Command, tmp_path: Path, seed: int
+) -> None:
     rng = random.Random(seed)
     write_large(tmp_path / "large", LARGE_BYTES)
     with TcpProxy() as between:
@@ -133,7 +135,7 @@ def test_the_ledger_covers_what_left_whoever_is_killed(command: Command, tmp_pat
         assert done is not None and done.code == 0
         sent_usd = between.bytes_forward / 1e9 * USD_PER_GB
     assert tree_hashes(tmp_path)["copy"] == tree_hashes(tmp_path)["large"]
-    # Each run may have booked what was in flight when it died, and nothing twice.
+    # Each run may have charged the bytes in flight when it died, but nothing twice.
     assert spent_usd <= sent_usd + RUNS_MAX * 64 * MIB / 1e9 * USD_PER_GB
     summary, cost = done.summary, done.summary["cost"]
     assert summary["progress"]["cost_usd"] == pytest.approx(cost["metered_usd"])
@@ -145,7 +147,7 @@ def test_the_ledger_covers_what_left_whoever_is_killed(command: Command, tmp_pat
 
 
 def strike(running: Running, victims: list[str]) -> None:
-    """Kills some of the command's processes; a client that lives may start a lead again."""
+    """Kill some of the command's processes. A living client may restart the lead."""
     gateways = running.gateways()
     kill([gateways[name] for name in victims if name in gateways])
     if "client" in victims and running.process.poll() is None:

@@ -1,4 +1,4 @@
-"""No control character reaches the terminal, wherever it comes from."""
+"""No control character reaches the terminal, whatever its source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from testbed.drive import Command
 
 CSI = "\u009b"
-"""The control sequence introducer of C1: terminals obey it like ESC [."""
+"""The C1 control sequence introducer. Terminals treat it like ESC [."""
 NAME = f"a{CSI}31mb\x1b[2Jc\x7fd\u202e"
 
 
@@ -58,7 +58,7 @@ def test_events_and_job_lists_escape_names(command: Command, tmp_path: Path) -> 
     assert job["destinations"] == [str(copy)]
 
 
-def test_errors_escape_what_they_quote(command: Command, tmp_path: Path) -> None:
+def test_errors_escape_quoted_names(command: Command, tmp_path: Path) -> None:
     table = tmp_path / f"table{CSI}.csv"
     table.write_text(f"src,dst{CSI},gbps\n")
     for words in (["catalog", "import", table], ["jobs", "show", f"x{CSI}"], ["fleet", "down", f"x{CSI}"], [f"x{CSI}"]):
@@ -69,7 +69,7 @@ def test_errors_escape_what_they_quote(command: Command, tmp_path: Path) -> None
 
 @contextmanager
 def store_that_says(message: str) -> Iterator[str]:
-    """The endpoint of a store that refuses everything with this message."""
+    """Yield the endpoint of a store that refuses everything with this message."""
 
     class Refuse(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -93,7 +93,7 @@ def store_that_says(message: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "words", [("doctor", "s3://b"), ("ls", "s3://b"), ("cp", "-r", "s3://b/p", "copy")], ids=lambda words: words[0]
 )
-def test_what_a_store_says_is_escaped(command: Command, words: tuple[str, ...]) -> None:
+def test_answers_of_a_store_are_escaped(command: Command, words: tuple[str, ...]) -> None:
     side = "--src-" if words[0] == "cp" else "--"
     with store_that_says(f"no{NAME}") as endpoint:
         done = command.run(*words, f"{side}endpoint", endpoint, f"{side}no-sign")

@@ -1,4 +1,4 @@
-"""How much `sync --delete` deletes without being asked, and what it asks on a terminal."""
+"""The limits of `sync --delete` without consent, and its question on a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_more_than_half_of_a_destination_needs_consent(command: Command, sides: 
     assert set(there.sizes()) == set("ab")
 
 
-def test_a_setting_limits_and_is_no_consent(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
+def test_a_setting_limits_deletions_but_is_not_consent(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
     source, there = sides
     command.environment["TRADEWIND_MAX_DELETE"] = "1000"
     assert "3 of the 5 objects" in command.run("sync", "--delete", source.url, there.url).expect(1).stderr
@@ -67,7 +67,7 @@ def test_a_refused_job_is_resumed_with_consent(
     assert set(there.sizes()) == set("ab")
 
 
-def test_only_a_job_that_deletes_takes_a_limit_of_deletions(
+def test_only_a_job_that_deletes_accepts_a_limit_of_deletions(
     command: Command, sides: tuple[FilePlace, FilePlace]
 ) -> None:
     source, there = sides
@@ -91,7 +91,7 @@ def test_a_dry_run_totals_what_would_be_deleted(command: Command, sides: tuple[F
     assert set(there.sizes()) == set("abcde")
 
 
-def test_a_dry_run_names_only_what_would_allow_the_deletion(
+def test_a_dry_run_names_only_options_that_would_allow_the_deletion(
     command: Command, sides: tuple[FilePlace, FilePlace]
 ) -> None:
     source, there = sides
@@ -102,7 +102,7 @@ def test_a_dry_run_names_only_what_would_allow_the_deletion(
 
 
 def on_terminal(command: Command, answer: str | signal.Signals, *words: str) -> tuple[int, str]:
-    """Runs the command on a terminal of its own, answers its question with a line or a signal.
+    """Run the command on its own terminal, and answer its question with a line or a signal.
 
     Returns exit code and output.
     """
@@ -160,10 +160,12 @@ def test_the_destination_that_would_lose_more_than_half_is_named(
     small.put("a", b"0123456789")
     refused = command.run("sync", "--delete", source.url, "--to", small.url, "--to", there.url).expect(1)
     assert f"3 of the 5 objects in file://{there.folder}/ would be deleted" in refused.stderr
-    assert refused.stderr.count("more than half") == 1, "a note and the error say the same"
+    assert refused.stderr.count("more than half") == 1, "not in a note and in the error"
 
 
-def test_what_helps_is_advised(command: Command, sides: tuple[FilePlace, FilePlace], tmp_path: Path) -> None:
+def test_the_hint_names_an_option_that_helps(
+    command: Command, sides: tuple[FilePlace, FilePlace], tmp_path: Path
+) -> None:
     source, there = sides
     limited = command.run("sync", "--delete", "-y", "--max-delete", "2", source.url, there.url).expect(1)
     assert "a higher --max-delete allows it" in limited.stderr and "-y or" not in limited.stderr
@@ -178,7 +180,7 @@ def test_what_helps_is_advised(command: Command, sides: tuple[FilePlace, FilePla
     assert set(there.sizes()) == set("abcde")
 
 
-def test_rm_of_what_is_not_there_says_whether_it_is_a_directory(command: Command, tmp_path: Path) -> None:
+def test_rm_of_a_missing_object_states_whether_it_is_a_directory(command: Command, tmp_path: Path) -> None:
     missing = command.run("rm", tmp_path / "missing").expect(3)
     assert "tradewind ls" in missing.stderr and "-r removes" not in missing.stderr
     FilePlace(tmp_path / "tree").put("a", b"x")
@@ -207,7 +209,9 @@ def test_a_dry_run_shows_what_needs_consent(
     assert set(there.sizes()) == set("abcde")
 
 
-def test_what_the_filter_leaves_out_hides_no_half(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
+def test_objects_that_the_filter_excludes_do_not_count_towards_half(
+    command: Command, sides: tuple[FilePlace, FilePlace]
+) -> None:
     source, there = sides
     for number in range(20):
         source.put(f"other/{number}", b"1")
@@ -219,7 +223,7 @@ def test_what_the_filter_leaves_out_hides_no_half(command: Command, sides: tuple
     assert set("abcde") <= set(there.sizes())
 
 
-def test_empty_folders_hide_no_half(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
+def test_empty_folders_do_not_count_towards_half(command: Command, sides: tuple[FilePlace, FilePlace]) -> None:
     source, there = sides
     for number in range(20):
         (source.folder / f"empty-{number}").mkdir()
@@ -247,5 +251,5 @@ def test_folders_that_a_deletion_empties_are_removed_at_once(command: Command, t
     folders = {path.relative_to(there.folder).as_posix() for path in there.folder.rglob("*") if path.is_dir()}
     assert folders == {"full", "kept", "kept/empty", "was", "was/empty", "left"}
     done = command.run("sync", "--delete", "-y", source.url, there.url, "--exclude", "left/", "--json").expect(0)
-    assert done.summary["objects_deleted"] == 1, "the folder that was empty before goes as what it is"
+    assert done.summary["objects_deleted"] == 1, "the folder that was empty before is removed as a folder"
     assert (there.folder / "left" / "over").exists()

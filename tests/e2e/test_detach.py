@@ -1,4 +1,4 @@
-"""`--detach`: the command is over once its job runs, and what stays in the background ends it well."""
+"""`--detach`: the command returns once its job runs, and the background process completes the job."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def same(source: Path, copy: Path) -> bool:
     }
 
 
-def test_a_detached_job_runs_when_the_command_is_over_and_ends_well(
-    command: Command, source: Path, tmp_path: Path
-) -> None:
+def test_a_detached_job_runs_after_the_command_has_returned(command: Command, source: Path, tmp_path: Path) -> None:
     started = command.run("cp", "-r", source, tmp_path / "copy", "--detach").expect(0)
     job_id = started.stdout.strip()
     assert started.stderr.startswith("copy    ")
@@ -48,7 +46,7 @@ def test_a_detached_job_runs_when_the_command_is_over_and_ends_well(
     assert f"moved   {OBJECTS} objects" in said and "\x1b" not in said
 
 
-def test_cancel_ends_a_detached_job_and_all_that_belongs_to_it(command: Command, source: Path, tmp_path: Path) -> None:
+def test_cancel_ends_a_detached_job_and_all_its_processes(command: Command, source: Path, tmp_path: Path) -> None:
     words = ("cp", "-r", source, tmp_path / "copy", "--detach", "--quiet", "--limit-rate", "100kB/s")
     started = command.run(*words).expect(0)
     assert started.stderr == ""
@@ -62,7 +60,7 @@ def test_cancel_ends_a_detached_job_and_all_that_belongs_to_it(command: Command,
     assert os.listdir(command.state / "fleets") == []
 
 
-def test_what_goes_wrong_before_the_job_runs_is_said_as_ever(command: Command, tmp_path: Path) -> None:
+def test_errors_before_a_detached_job_runs_are_shown(command: Command, tmp_path: Path) -> None:
     (tmp_path / "broken.json").write_text("{}")
     topology = ("--topology", tmp_path / "broken.json")
     refused = command.run("cp", "-r", tmp_path / "a", tmp_path / "b", "--detach", *topology)
@@ -71,14 +69,14 @@ def test_what_goes_wrong_before_the_job_runs_is_said_as_ever(command: Command, t
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: str(number.name))
-def test_what_waits_may_be_stopped_before_the_job_runs(
+def test_the_waiting_command_can_be_stopped_before_the_job_runs(
     command: Command, source: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Ctrl-C ends all; a killed command leaves the job to the process in the background."""
+    """Ctrl-C ends everything. If the command is killed, the background process continues the job."""
     script, begun, go_on = tmp_path / "gateway", tmp_path / "begun", tmp_path / "go-on"
     os.mkfifo(begun)
     os.mkfifo(go_on)
-    # The shell itself waits, by opening the pipe: a `cat` would outlive it when it is killed.
+    # The shell itself waits by opening the pipe: a `cat` would survive a kill of the shell.
     waits = f'[ "$1" = serve ] && echo > {begun} && read _ < {go_on}'
     script.write_text(f'#!/bin/sh\n{waits}\nexec {find_binary("tradewind-gateway")} "$@"\n')
     script.chmod(0o755)
@@ -103,6 +101,6 @@ def test_what_waits_may_be_stopped_before_the_job_runs(
         (["a", "-"], "--detach closes standard input and output"),
     ],
 )
-def test_what_cannot_be_detached_is_refused(command: Command, words: list[str], error: str) -> None:
+def test_detach_is_refused_if_it_does_not_apply(command: Command, words: list[str], error: str) -> None:
     refused = command.run("cp", *words, "--detach").expect(2)
     assert f"error: {error}" in refused.stderr

@@ -1,4 +1,4 @@
-"""Stores that work for ever, or answer nothing but errors: every job ends with one clear error, and can be resumed."""
+"""Stores that never finish or return only errors: every job ends with one clear error, and can be resumed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORK_S = 2
 LIMIT = ("--store-work", f"{WORK_S}s")
 STALL_S = 4
 SOON_S = 200.0
-"""Well under the minutes that each object would take by itself."""
+"""Time limit of a test, well below the minutes that each object would take by itself."""
 
 
 @pytest.fixture(params=KINDS)
@@ -38,7 +38,7 @@ def azure_store() -> Iterator[OddStore]:
 
 @pytest.fixture
 def never() -> Iterator[threading.Event]:
-    """Set at the end, so that no thread of the server waits for it for ever."""
+    """An event that is only set at the end of the test, so that no thread of the server waits for ever."""
     event = threading.Event()
     yield event
     event.set()
@@ -48,11 +48,11 @@ def kinds(done: Finished) -> list[str]:
     return [failure["kind"] for failure in done.failures]
 
 
-# Work without an end.
+# Stores that never finish.
 
 
 @pytest.mark.parametrize("operation", ["complete upload", "put"])
-def test_an_answer_of_white_space_without_end_fails_the_object(
+def test_an_endless_answer_of_white_space_fails_the_object(
     store: OddStore, command: Command, tmp_path: Path, never: threading.Event, operation: str
 ) -> None:
     place, source = OddPlace(store, command), tmp_path / "k"
@@ -62,10 +62,10 @@ def test_an_answer_of_white_space_without_end_fails_the_object(
     done = command.run("cp", "--json", *arguments, timeout_s=SOON_S).expect(5)
     assert kinds(done) == ["unavailable"]
     assert "still at work after" in done.failures[0]["message"]
-    assert rule.strikes == 1, "it is not asked for again"
+    assert rule.strikes == 1, "it is not requested again"
 
 
-def test_a_copy_that_answers_white_space_without_end_fails(
+def test_a_copy_with_an_endless_answer_of_white_space_fails(
     store: OddStore, command: Command, never: threading.Event
 ) -> None:
     place = OddPlace(store, command)
@@ -100,7 +100,7 @@ def test_a_copy_that_makes_progress_is_waited_for(azure_store: OddStore, command
     assert place.contents() == {"from": content, "k": content}
 
 
-# Nothing but errors.
+# Stores that return only errors.
 
 
 def moves_bytes(request: Request) -> bool:
@@ -109,7 +109,7 @@ def moves_bytes(request: Request) -> bool:
 
 @pytest.mark.parametrize("fault", ["busy", "broken", "silent"])
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_a_store_that_answers_nothing_but_errors_ends_the_job(
+def test_a_store_that_returns_only_errors_ends_the_job(
     store: OddStore, command: Command, tmp_path: Path, side: str, fault: str
 ) -> None:
     place, files = OddPlace(store, command), tmp_path / "files"
@@ -141,7 +141,7 @@ def test_a_store_that_answers_nothing_but_errors_ends_the_job(
         assert place.contents() == contents
 
 
-def test_one_destination_that_answers_nothing_but_errors_does_not_hold_up_the_other(
+def test_a_destination_that_returns_only_errors_does_not_delay_the_other(
     store: OddStore, command: Command, tmp_path: Path
 ) -> None:
     good, files = tmp_path / "good", tmp_path / "files"
@@ -166,10 +166,10 @@ def test_a_store_that_recovers_in_time_is_waited_for(store: OddStore, command: C
     assert place.contents() == {"k": b"content"}
 
 
-def test_a_store_that_answers_a_gateway_elsewhere_nothing_but_errors_ends_the_job(
+def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     store: OddStore, command: Command, tmp_path: Path
 ) -> None:
-    """The lead hears of it by what the sink answers."""
+    """The lead learns about the errors from the sink's answers."""
     place, files = OddPlace(store, command), tmp_path / "files"
     files.mkdir()
     for number in range(300):

@@ -1,4 +1,4 @@
-"""Jobs from Python without a command line: in a thread, in an event loop, of another process."""
+"""Jobs from Python without a command line: in a thread, in an event loop, from another process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_in_a_thread_and_in_an_event_loop(engine: tradewind.Engine, source: Path
     assert same(source)
 
 
-def test_events_are_replayed_from_where_a_reader_stopped(engine: tradewind.Engine, source: Path) -> None:
+def test_events_are_replayed_from_the_position_where_a_reader_stopped(engine: tradewind.Engine, source: Path) -> None:
     job = engine.start(engine.propose(request(source))).wait()
     again = engine.attach(job.id)
     events = list(again.events())
@@ -97,7 +97,7 @@ def test_a_job_of_another_process_is_followed_paused_and_resumed_here(
     assert same(source)
 
 
-def test_a_proposal_is_started_once_and_by_its_own_engine_while_that_is_open(
+def test_a_proposal_is_started_once_and_only_by_its_engine_while_that_is_open(
     engine: tradewind.Engine, source: Path
 ) -> None:
     with engine:
@@ -113,12 +113,12 @@ def test_a_proposal_is_started_once_and_by_its_own_engine_while_that_is_open(
     assert len(engine.jobs()) == 1
 
 
-def test_a_job_is_looked_up_as_it_is(engine: tradewind.Engine, source: Path) -> None:
+def test_a_job_lookup_returns_the_current_state(engine: tradewind.Engine, source: Path) -> None:
     done = engine.start(engine.propose(request(source))).wait()
     job = engine.job(done.id)
     assert job.running is None and job.record.state == "done" and not job.plan.stations()
     assert job.ledger.total_usd(time.time()) == 0.0
-    with pytest.raises(UsageError, match="does not run in this process"):
+    with pytest.raises(UsageError, match="is not running in this process"):
         job.require_running()
     with pytest.raises(JobNotFound):
         engine.job("20250131-120000-k3f9t")
@@ -131,7 +131,7 @@ def test_the_client_and_the_engine_have_the_same_jobs(engine: tradewind.Engine, 
     assert client.plan(client.job(job_id)) == engine.job(job_id).plan
 
 
-def test_what_is_held_for_a_job_ends_when_its_machines_are_gone(engine: tradewind.Engine, source: Path) -> None:
+def test_the_hold_on_a_job_ends_when_its_machines_are_gone(engine: tradewind.Engine, source: Path) -> None:
     running = engine.start(engine.propose(request(source, limit_bytes_per_s=500_000))).require_running()
     ended: list[list[str]] = []
 
@@ -148,7 +148,7 @@ def test_what_is_held_for_a_job_ends_when_its_machines_are_gone(engine: tradewin
     late = ExitStack()
     late.callback(end)
     running.hold(late)
-    assert ended == [[], []], "nothing would end it later"
+    assert ended == [[], []], "it must end at once: no later call would end it"
 
 
 PROPOSER = """
@@ -163,7 +163,7 @@ with tradewind.Engine(state_dir=state, gateway=gateway) as engine:
 
 
 def propose_elsewhere(engine: tradewind.Engine, folder: Path) -> str:
-    """The id of a proposal that another process made, in its own directory, and which has ended."""
+    """Return the id of a proposal that another process made, in its own directory. The process has ended."""
     words = [sys.executable, "-c", PROPOSER, engine.state_dir, engine.gateway, str(folder)]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -180,7 +180,7 @@ def test_a_proposal_of_another_process_is_started_once(engine: tradewind.Engine,
             engine.start("p-unknown")
 
 
-def test_of_two_engines_that_start_one_proposal_one_does(engine: tradewind.Engine, source: Path) -> None:
+def test_only_one_of_two_engines_starts_a_proposal(engine: tradewind.Engine, source: Path) -> None:
     proposal_id = propose_elsewhere(engine, source.parent)
     started: list[object] = []
 
@@ -201,7 +201,7 @@ def test_of_two_engines_that_start_one_proposal_one_does(engine: tradewind.Engin
 
 
 def test_a_job_is_cancelled_or_paused_before_its_lead_works(command: Command, source: Path) -> None:
-    """While its gateways start, which takes seconds elsewhere."""
+    """The job is stopped while its gateways start, which takes seconds on other machines."""
     for verb, state in (("cancel", "cancelled"), ("pause", "paused")):
         before = {job["id"] for job in command.jobs()}
         go = source.parent / f"go-{verb}"
@@ -219,7 +219,7 @@ def test_a_job_is_cancelled_or_paused_before_its_lead_works(command: Command, so
 
 
 def waiting_gateway(folder: Path, go: Path) -> Path:
-    """Return a gateway program that serves once a file is there."""
+    """Return a gateway program that starts to serve when the file `go` exists."""
     script = folder / "waiting-gateway"
     real = find_binary("tradewind-gateway")
     script.write_text(f'#!/bin/sh\n[ "$1" = serve ] && while [ ! -e {go} ]; do sleep 0.05; done\nexec {real} "$@"\n')
@@ -228,10 +228,10 @@ def waiting_gateway(folder: Path, go: Path) -> Path:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Return when the condition holds; fail after 30 s."""
+    """Wait until the condition holds; fail after 30 s."""
     deadline_s = time.monotonic() + 30.0
     while not condition():
-        assert time.monotonic() < deadline_s, "it never held"
+        assert time.monotonic() < deadline_s, "the condition never held"
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Stores whose answers to writes and deletes are not true, and proxies that answer in their place."""
+"""Stores with false answers to writes and deletes, and proxies that answer in their place."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kinds(done: Finished) -> list[str]:
 
 
 def page(status: int) -> Instead:
-    """The page of a proxy, and nothing done."""
+    """Return the action of a proxy that answers with a page and does not forward the request."""
     return Instead(lambda _: Reply(status, {"content-type": "text/html"}, PAGE))
 
 
@@ -67,7 +67,7 @@ def deletes(asking: Request) -> bool:
 
 
 def damage(place: OddPlace, key: str, fault: str) -> Edit:
-    """Answers as if all were well, and leaves a shorter object, none, or another writer's."""
+    """Return an action that answers with success, but leaves a shorter object, none, or another writer's."""
 
     def after(reply: Reply) -> None:
         if fault == "shorter":
@@ -82,7 +82,7 @@ def damage(place: OddPlace, key: str, fault: str) -> Edit:
 
 
 @pytest.mark.parametrize("fault", ["shorter", "missing", "replaced"])
-def test_an_upload_that_is_not_there_as_written_is_not_called_done(
+def test_an_upload_that_is_not_stored_as_written_is_not_called_done(
     store: OddStore, command: Command, tmp_path: Path, fault: str
 ) -> None:
     place, source = OddPlace(store, command), tmp_path / "k"
@@ -95,7 +95,7 @@ def test_an_upload_that_is_not_there_as_written_is_not_called_done(
 
 
 @pytest.mark.parametrize("fault", ["shorter", "missing", "replaced"])
-def test_standard_input_that_is_not_there_as_written_is_not_called_done(
+def test_standard_input_that_is_not_stored_as_written_is_not_called_done(
     store: OddStore, command: Command, fault: str
 ) -> None:
     place = OddPlace(store, command)
@@ -106,10 +106,8 @@ def test_standard_input_that_is_not_there_as_written_is_not_called_done(
 
 
 @pytest.mark.parametrize("fault", ["shorter", "missing", "replaced"])
-def test_a_copy_of_the_stores_own_that_is_wrong_is_not_called_done(
-    store: OddStore, command: Command, fault: str
-) -> None:
-    """A store that cannot copy is sent the bytes instead."""
+def test_a_wrong_server_side_copy_is_not_called_done(store: OddStore, command: Command, fault: str) -> None:
+    """If the store's copy is wrong, the bytes are sent instead."""
     source, place = OddPlace(store, command), OddPlace(store, command)
     source.put("k", OLD)
     store.add(Rule(damage(place, "k", fault), when=during("copy")))
@@ -136,8 +134,8 @@ def test_a_pending_copy_that_is_replaced_is_not_called_done(azure_store: OddStor
     assert place.contents() == {"q": b"another's"}
 
 
-def test_a_source_rewritten_before_the_store_copies_it_is_seen(store: OddStore, command: Command) -> None:
-    """The server ignores the condition on what it copies, and the new version has the same length."""
+def test_a_source_rewritten_before_a_server_side_copy_is_detected(store: OddStore, command: Command) -> None:
+    """The server ignores the condition on the copy's source, and the new version has the same length."""
     store.habits.ignores_copy_conditions = True
     source, place = OddPlace(store, command), OddPlace(store, command)
     source.put("k", OLD)
@@ -145,7 +143,7 @@ def test_a_source_rewritten_before_the_store_copies_it_is_seen(store: OddStore, 
     arguments = [f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *place.flags("dst")]
     done = command.run("mv", "--json", *arguments)
     if store.kind != "azure":
-        # The MD5 of the copy is not that of the object that was listed, so the new version is sent.
+        # The MD5 of the copy differs from that of the listed object, so the new version is sent.
         done.expect(0)
         assert (source.contents(), place.contents()) == ({}, {"k": NEW})
     else:
@@ -156,7 +154,7 @@ def test_a_source_rewritten_before_the_store_copies_it_is_seen(store: OddStore, 
 
 @pytest.mark.parametrize("spelled", [lambda _: None, lambda key: key.replace("/", "%2F"), str.upper])
 @pytest.mark.parametrize("verb", ["rm", "mv"])
-def test_a_refused_deletion_of_a_key_that_nobody_asked_for_fails_the_batch(
+def test_a_refused_deletion_of_an_unrequested_key_fails_the_batch(
     s3_store: OddStore, command: Command, tmp_path: Path, verb: str, spelled: Callable[[str], str | None]
 ) -> None:
     place = OddPlace(s3_store, command)
@@ -208,10 +206,8 @@ def test_a_proxys_page_writes_nothing(store: OddStore, command: Command, tmp_pat
     assert source.read_bytes() == OLD
 
 
-def test_an_object_of_which_the_store_says_nothing_is_not_deleted(
-    store: OddStore, command: Command, tmp_path: Path
-) -> None:
-    """Listed with its ETag, then read and looked at without: nobody can tell that it was rewritten meanwhile."""
+def test_mv_keeps_an_object_whose_version_cannot_be_checked(store: OddStore, command: Command, tmp_path: Path) -> None:
+    """It is listed with an ETag, but read and checked without one: a rewrite in between could not be detected."""
     store.habits.no_times = True
     store.habits.ignores_delete_conditions = True
     place = OddPlace(store, command)
@@ -234,7 +230,9 @@ def test_an_object_of_which_the_store_says_nothing_is_not_deleted(
 
 
 @pytest.mark.parametrize("verb", ["mv", "rm", "sync"])
-def test_a_blob_with_snapshots_stays(azure_server: Server, command: Command, tmp_path: Path, verb: str) -> None:
+def test_a_blob_with_snapshots_is_not_deleted(
+    azure_server: Server, command: Command, tmp_path: Path, verb: str
+) -> None:
     place = AzurePlace(azure_server, command)
     place.put("d/k", OLD)
     place.client.snapshot(place.container, "d/k")
@@ -254,7 +252,7 @@ def test_a_blob_with_snapshots_stays(azure_server: Server, command: Command, tmp
     assert set(place.sizes()) == ({"d/k", "d/kept"} if verb == "sync" else {"d/k"})
 
 
-def test_a_wrong_blob_with_snapshots_is_not_taken_back(azure_store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_a_wrong_blob_with_snapshots_is_not_removed(azure_store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(azure_store, command), tmp_path / "k"
     source.write_bytes(payload("big", 12 * MIB))
     azure_store.add(Rule(damage(place, "k", "shorter"), when=during("complete upload")))
@@ -270,7 +268,7 @@ def test_a_wrong_blob_with_snapshots_is_not_taken_back(azure_store: OddStore, co
 
 
 def gateway_etags(place: OddPlace, key: str) -> Edit:
-    """States another ETag than the answer to the write did, and the checksum that the client gave for the upload."""
+    """Return an action that states another ETag than the answer to the write, and the upload's checksum."""
 
     def other(reply: Reply) -> None:
         if "etag" in reply.headers:
@@ -299,13 +297,13 @@ def test_another_etag_over_the_same_checksum_is_the_same_object(
 
 
 def unstable_etags(reply: Reply) -> None:
-    """The ETag of a gateway that does not know that of the answer to the write."""
+    """State an ETag as a gateway that does not know the one in the answer to the write."""
     if "etag" in reply.headers:
         reply.headers["etag"] = '"gateway-1"'
 
 
 @pytest.mark.parametrize("verb", ["cp", "mv"])
-def test_another_etag_without_a_checksum_is_settled_by_reading_back(
+def test_another_etag_without_a_checksum_is_resolved_by_reading_back(
     store: OddStore, command: Command, tmp_path: Path, verb: str
 ) -> None:
     place, source = OddPlace(store, command), tmp_path / "k"
@@ -325,7 +323,7 @@ def test_another_etag_without_a_checksum_is_settled_by_reading_back(
 
 
 def test_reading_back_finds_another_writers_object(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
-    """Of the same length as ours, right after our write."""
+    """The other object has the same length as ours, and is written right after ours."""
     place, source = OddPlace(s3_store, command), tmp_path / "k"
     source.write_bytes(payload("big", 12 * MIB))
 
@@ -360,8 +358,8 @@ def test_an_etag_that_is_the_same_for_all_objects_proves_nothing(
 
 
 @pytest.mark.parametrize("verb", ["rm", "sync", "mv"])
-def test_a_key_that_is_listed_in_other_words_is_reported_and_stays(command: Command, tmp_path: Path, verb: str) -> None:
-    """A listing cannot carry a control character, and some servers state U+FFFD instead."""
+def test_a_key_that_is_listed_differently_is_reported_and_kept(command: Command, tmp_path: Path, verb: str) -> None:
+    """A listing cannot contain a control character, and some servers state U+FFFD instead."""
     with versitygw() as server:
         place, source = S3Place(server, command), tmp_path / "from"
         source.mkdir()
@@ -431,7 +429,7 @@ def test_parts_that_the_store_has_lost_are_sent_again(
 
 
 @pytest.mark.parametrize("kind", ["s3", "gcs"])
-def test_a_completion_that_is_refused_once_is_asked_for_again(command: Command, tmp_path: Path, kind: Kind) -> None:
+def test_a_completion_that_is_refused_once_is_retried(command: Command, tmp_path: Path, kind: Kind) -> None:
     source = tmp_path / "k"
     source.write_bytes(payload("k", 11 * MIB))
     with OddStore(kind) as store:
@@ -443,7 +441,7 @@ def test_a_completion_that_is_refused_once_is_asked_for_again(command: Command, 
 
 @pytest.mark.parametrize("size", ["-1", "1e3"])
 @pytest.mark.parametrize("verb", ["cp", "ls"])
-def test_a_listed_length_that_is_no_number_is_a_bad_listing(
+def test_a_listed_length_that_is_not_a_number_is_a_bad_listing(
     s3_store: OddStore, command: Command, tmp_path: Path, verb: str, size: str
 ) -> None:
     place = OddPlace(s3_store, command)
@@ -459,7 +457,7 @@ def test_a_listed_length_that_is_no_number_is_a_bad_listing(
     assert len(s3_store.requests(during("list"))) <= 2
 
 
-def test_an_object_of_which_nothing_but_a_length_is_known_is_not_deleted(command: Command, tmp_path: Path) -> None:
+def test_mv_keeps_an_object_of_which_only_the_length_is_known(command: Command, tmp_path: Path) -> None:
     with OddStore("s3", Habits(etags="none", no_times=True)) as store:
         place = OddPlace(store, command)
         place.put("d/k", OLD)

@@ -1,4 +1,4 @@
-"""Gateways and clients that die, freeze or lose their connections, at the middle of a transfer, with real processes."""
+"""Gateways and clients that die, freeze or lose their connections during a transfer, with real processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from testbed.chains import Document, chain, twin, with_detour, write
 from testbed.drive import Command, Running
 from testbed.faults import HttpProxy, TcpProxy
 from testbed.places import FilePlace, S3Place
+from testbed.processes import owner_of
 from testbed.servers.process import free_port
 from testbed.trees import MIB, payload, tree_hashes, write_large, write_tree
 
@@ -21,12 +22,12 @@ LARGE_BYTES = 96 * MIB
 SMALL = {f"small/{number:03}": 30_000 for number in range(200)}
 TOTAL_BYTES = LARGE_BYTES + sum(SMALL.values())
 RATE = "25MB/s"
-"""Slow enough that there is a middle to strike at."""
+"""Rate limit of a transfer, slow enough to inject a fault in the middle."""
 MIDDLE_BYTES = TOTAL_BYTES // 4
 FREEZE_S = 20.0
 USD_PER_GB = 0.02
 FRAMING = 1.01
-"""Bytes of a hop to those of the objects: heads of frames, TLS records, handshakes."""
+"""Ratio of a hop's bytes to those of the objects: frame headers, TLS records, handshakes."""
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_kill_9_of_one_gateway_of_each_role(
 
 
 @pytest.mark.parametrize("topology", [None, chain("relay")], ids=["local", "chain"])
-def test_kill_9_of_the_client_sends_no_acked_part_twice(
+def test_kill_9_of_the_client_repeats_no_acknowledged_part(
     command: Command, files: FilePlace, s3: S3Place, proxy: HttpProxy, tmp_path: Path, topology: Document | None
 ) -> None:
     s3.endpoint = proxy.endpoint
@@ -90,13 +91,13 @@ def test_kill_9_of_the_client_sends_no_acked_part_twice(
     resume(command)
     assert_arrived(s3, files)
     parts = [each.request.query["partNumber"] for each in proxy.requests(lambda request: request.is_part)][len(first) :]
-    # The journal is written in batches: what was acked in the last moment may not be in it.
+    # The journal is written in batches: it may lack the latest acknowledgements.
     again = [part for part in parts if part in finished - in_doubt]
     assert len(again) <= 2, f"parts {again} of {sorted(finished)} were sent again"
 
 
 @pytest.mark.parametrize("action", ["resume", "cancel"])
-def test_what_a_killed_client_left_of_its_machines_is_gone_with_the_job(
+def test_the_machines_of_a_killed_client_end_with_the_resumed_job(
     command: Command, files: FilePlace, tmp_path: Path, action: str
 ) -> None:
     topology = write(chain("relay"), tmp_path / "topology.json")
@@ -111,7 +112,20 @@ def test_what_a_killed_client_left_of_its_machines_is_gone_with_the_job(
     assert command.run("fleet", "list").stdout == ""
 
 
-def test_ctrl_c_checkpoints_and_says_how_to_go_on(
+def test_a_transfer_survives_a_kill_of_its_fleets_owner(
+    command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
+) -> None:
+    """The gateways keep their identities, and their machines keep their leases."""
+    running = start(command, files, s3, "--topology", write(chain("relay"), tmp_path / "topology.json"))
+    running.wait_for_bytes(MIDDLE_BYTES)
+    os.kill(owner_of(running.process.pid), signal.SIGKILL)
+    running.finish().expect(0)
+    assert_arrived(s3, files)
+    command.wait_until_alone()
+    assert command.run("fleet", "list").stdout == ""
+
+
+def test_ctrl_c_checkpoints_and_explains_how_to_resume(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
 ) -> None:
     running = start(command, files, s3, "--topology", write(chain("relay"), tmp_path / "topology.json"))
@@ -147,7 +161,7 @@ def test_a_relay_frozen_for_20_s_does_not_stop_the_job(
 
 
 @pytest.mark.parametrize("connections", [1, None], ids=["one-connection", "all-connections"])
-def test_a_cut_connection_costs_nothing_but_time(
+def test_a_cut_connection_costs_only_time(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path, connections: int | None
 ) -> None:
     with TcpProxy() as between:
@@ -159,10 +173,10 @@ def test_a_cut_connection_costs_nothing_but_time(
 
 
 @pytest.mark.parametrize(("cuts", "exit_code"), [(1, 0), (16, 8)])
-def test_what_cut_connections_lose_is_paid_from_the_ceiling(
+def test_bytes_lost_by_cut_connections_count_towards_the_ceiling(
     command: Command, tmp_path: Path, cuts: int, exit_code: int
 ) -> None:
-    """Bodies of 32 MiB, cut off after 8; the ceiling has room for one that is lost."""
+    """Bodies of 32 MiB are cut off after 8 MiB. The ceiling has room for one lost body."""
     source = tmp_path / "large"
     write_large(source, LARGE_BYTES)
     ceiling_usd_per_gb = 1.5 * USD_PER_GB
@@ -177,8 +191,8 @@ def test_what_cut_connections_lose_is_paid_from_the_ceiling(
     assert cost_usd <= ceiling_usd_per_gb * LARGE_BYTES / 1e9
 
 
-def test_a_cut_connection_is_paid_from_what_a_ceiling_in_usd_leaves(command: Command, tmp_path: Path) -> None:
-    """The plan costs its mean price and no less; the sum has room for a body that is sent twice."""
+def test_bytes_lost_by_a_cut_connection_count_towards_a_ceiling_in_usd(command: Command, tmp_path: Path) -> None:
+    """The ceiling has room for one body that is sent twice at the plan's mean price."""
     source = tmp_path / "large"
     write_large(source, LARGE_BYTES)
     ceiling_usd = 1.5 * USD_PER_GB * LARGE_BYTES / 1e9
@@ -191,7 +205,7 @@ def test_a_cut_connection_is_paid_from_what_a_ceiling_in_usd_leaves(command: Com
     assert USD_PER_GB * LARGE_BYTES / 1e9 < done.summary["progress"]["cost_usd"] <= ceiling_usd
 
 
-def test_what_a_killed_lead_has_sent_counts_towards_the_ceiling(command: Command, tmp_path: Path) -> None:
+def test_bytes_sent_under_a_killed_lead_count_towards_the_ceiling(command: Command, tmp_path: Path) -> None:
     source = tmp_path / "large"
     write_large(source, LARGE_BYTES)
     ceiling_usd_per_gb = 3 * USD_PER_GB
@@ -211,7 +225,7 @@ def test_what_a_killed_lead_has_sent_counts_towards_the_ceiling(command: Command
     assert cost_usd <= ceiling_usd_per_gb * LARGE_BYTES / 1e9
 
 
-def test_a_hop_that_falls_silent_is_given_up_and_made_anew(
+def test_a_silent_hop_is_closed_and_reconnected(
     command: Command, files: FilePlace, s3: S3Place, tmp_path: Path
 ) -> None:
     with TcpProxy() as between:
@@ -226,7 +240,7 @@ def test_a_hop_that_falls_silent_is_given_up_and_made_anew(
 
 
 def test_a_stall_counts_from_the_last_byte_that_moved(command: Command, files: FilePlace, tmp_path: Path) -> None:
-    """The silence of the hop is noticed after about 8 s: 3 s, and 5 s for a connection that is tried anew."""
+    """The silent hop is detected after about 8 s: 3 s of silence, and 5 s for the attempt to reconnect."""
     stall_s = 14.0
     with TcpProxy() as between:
         topology = detoured(between, tmp_path, peer_silence_s=3)
@@ -260,7 +274,7 @@ def test_a_frozen_gateway_and_a_short_stall_end_the_job_resumable(
     assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
 
 
-def test_a_sink_that_only_the_source_cannot_reach_is_given_up_after_the_stall(
+def test_a_sink_that_only_the_source_cannot_reach_fails_after_the_stall(
     command: Command, files: FilePlace, tmp_path: Path
 ) -> None:
     listen, nobody = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -307,7 +321,7 @@ def detoured(
     usd_per_gb: float = 0.0,
     **limits: int,
 ) -> Path:
-    """A topology file of source and sink with `between` in their hop."""
+    """Return a topology file of source and sink with `between` in their hop."""
     listen = f"127.0.0.1:{free_port()}"
     between.target = listen
     document = with_detour(chain(connections=connections, plain=plain), "source", "sink", listen, between.address)

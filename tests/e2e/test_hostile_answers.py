@@ -1,4 +1,4 @@
-"""Servers that attack their client with what they answer: redirects, entities, bodies without end, lies."""
+"""Servers that attack their client by their answers: redirects, entities, endless bodies, false headers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def place(request: pytest.FixtureRequest, command: Command) -> Iterator[OddPlace
 
 @pytest.fixture
 def impatient(tmp_path: Path) -> list[str]:
-    """Options with which a request is given up soon."""
+    """Return options with a short request timeout."""
     limits = with_limits(chain(), store_idle_s=STORE_IDLE_S, store_tries_max=TRIES_MAX, store_retry_s=5)
     return ["--topology", str(write(limits, tmp_path / "topology.json"))]
 
@@ -101,7 +101,7 @@ def page(place: OddPlace, secret: Path) -> bytes:
 
 
 @pytest.mark.parametrize("attack", [entity, bomb, deep, huge_size, page])
-def test_xml_that_attacks_its_reader_is_refused(
+def test_malicious_xml_is_refused(
     place: OddPlace, command: Command, tmp_path: Path, attack: Callable[[OddPlace, Path], bytes]
 ) -> None:
     secret = tmp_path / "secret"
@@ -119,7 +119,7 @@ def test_xml_that_attacks_its_reader_is_refused(
 
 
 def watch(running: Running, command: Command) -> int:
-    """Lets it run to its end; the most memory that any of its processes had."""
+    """Wait for the command's end; return the peak memory of its largest process."""
     peak = 0
     while running.process.poll() is None:
         peak = max([peak, *(peak_rss_bytes(pid) for pid in command.processes())])
@@ -128,7 +128,7 @@ def watch(running: Running, command: Command) -> int:
 
 
 @pytest.mark.parametrize("operation", ["list", "get", "head"])
-def test_a_body_without_end_ends(
+def test_an_endless_body_is_cut_off(
     place: OddPlace, command: Command, tmp_path: Path, impatient: list[str], operation: str
 ) -> None:
     if operation == "head":
@@ -146,7 +146,7 @@ def test_a_body_without_end_ends(
 def test_a_body_that_drips_is_read_to_its_end(
     place: OddPlace, command: Command, tmp_path: Path, impatient: list[str], operation: str
 ) -> None:
-    """The bytes of an object may be slow as long as they come, and a listing may take the time of a request."""
+    """An object's bytes may be slow while they keep arriving. A listing may take as long as a request."""
     place.store.add(Rule(Drip(0.02), when=during(operation, "one" if operation == "get" else None)))
     command.run("cp", "-r", place.url, str(tmp_path / "files"), *place.flags("src"), *impatient).expect(0)
     assert FilePlace(tmp_path / "files").sizes() == place.sizes()
@@ -163,7 +163,7 @@ LIES = {
 @pytest.mark.parametrize(
     ("kind", "lie"), [("s3", "etag"), ("s3", "crc64"), ("gcs", "google"), ("azure", "azure")], ids=str
 )
-def test_a_checksum_that_does_not_fit_the_bytes_is_a_mismatch(
+def test_a_checksum_that_does_not_match_the_bytes_is_a_mismatch(
     command: Command, tmp_path: Path, kind: Kind, lie: str
 ) -> None:
     with OddStore(kind, Habits(ignores_if_match=True)) as store:

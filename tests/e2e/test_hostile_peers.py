@@ -1,4 +1,4 @@
-"""What a gateway does with peers that are not of its fleet, and with bytes that are no protocol of ours."""
+"""A gateway's reaction to peers outside its fleet, and to bytes that are not valid in our protocol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NODES = ["lead", "source", "relay", "sink"]
 
 
 def frame(kind: int, announced: int, payload: bytes = b"") -> bytes:
-    """A frame header that announces so many bytes, and what really follows."""
+    """Return a frame whose header announces `announced` bytes, with a payload of another length."""
     return struct.pack("<BBHI", kind, 0, 0, announced) + payload
 
 
@@ -46,7 +46,7 @@ HOSTILE = {
 
 
 class Gateway:
-    """One `tradewind-gateway serve` with the identity of a fleet."""
+    """A `tradewind-gateway serve` with an identity of a fleet."""
 
     def __init__(self, identities: Path, node: str) -> None:
         binary = str(find_binary("tradewind-gateway"))
@@ -113,7 +113,7 @@ def gateway(fleet: Path) -> Iterator[Gateway]:
 
 @pytest.fixture
 def working(gateway: Gateway, fleet: Path) -> Gateway:
-    """A sink with a program: only now does anybody answer on the data port."""
+    """A sink with a program. Without a program a gateway does not answer on its data port."""
     program = {
         "contract": 1,
         "job_id": "drill",
@@ -129,10 +129,10 @@ def working(gateway: Gateway, fleet: Path) -> Gateway:
 
 
 def send_and_read(connection: socket.socket, content: bytes) -> bytes:
-    """Sends, ends our direction where that is possible, and reads to the end of the other one."""
+    """Send bytes, close our direction if possible, and read the other direction to its end."""
     answer = b""
     connection.settimeout(ANSWER_S)
-    # It may be closed already when we end our direction: `ENOTCONN` is no ConnectionError.
+    # The connection may be closed already when we close our direction. `ENOTCONN` is not a ConnectionError.
     with contextlib.suppress(OSError, ssl.SSLError):
         connection.sendall(content)
         if not isinstance(connection, ssl.SSLSocket):
@@ -148,7 +148,7 @@ def request(gateway: Gateway, context: ssl.SSLContext, text: bytes) -> bytes:
 
 
 def assert_well(gateway: Gateway, fleet: Path) -> None:
-    """It answers its own fleet, and has not been talked into eating memory."""
+    """Check that the gateway answers its own fleet, and that its memory has not grown."""
     answer = request(
         gateway, tls_as(fleet, "lead"), b"GET /v1/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     )
@@ -158,7 +158,7 @@ def assert_well(gateway: Gateway, fleet: Path) -> None:
 
 @pytest.mark.parametrize("port", ["control", "data"])
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
-def test_bytes_that_are_no_tls(working: Gateway, fleet: Path, port: str, content: bytes) -> None:
+def test_bytes_that_are_not_tls(working: Gateway, fleet: Path, port: str, content: bytes) -> None:
     with socket.create_connection(getattr(working, port)) as connection:
         answer = send_and_read(connection, content)
     assert len(answer) <= 16, "at most a TLS alert"
@@ -167,9 +167,7 @@ def test_bytes_that_are_no_tls(working: Gateway, fleet: Path, port: str, content
 
 @pytest.mark.parametrize("port", ["control", "data"])
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
-def test_bytes_that_are_no_protocol_from_a_peer_of_the_fleet(
-    working: Gateway, fleet: Path, port: str, content: bytes
-) -> None:
+def test_invalid_frames_from_a_peer_of_the_fleet(working: Gateway, fleet: Path, port: str, content: bytes) -> None:
     if not content:
         pytest.skip("a peer of the fleet that says nothing is one that waits")
     context = tls_as(fleet, "relay")
@@ -194,7 +192,7 @@ def test_a_peer_without_a_certificate_is_refused(working: Gateway, fleet: Path, 
 
 
 def assert_refused(working: Gateway, context: ssl.SSLContext, port: str) -> None:
-    """No byte of an answer. In TLS 1.3 the refusal comes after the handshake, with the first read."""
+    """Check that the gateway sends no byte. In TLS 1.3 the refusal comes after the handshake, with the first read."""
     with socket.create_connection(getattr(working, port)) as plain:
         try:
             connection = context.wrap_socket(plain)
@@ -215,7 +213,7 @@ def program_head(length: int) -> bytes:
     [b"", b"not json", b"{}", b'{"contract": 99}', b"[" * 100_000, b'{"contract": 1, "unknown": true}'],
     ids=["empty", "no-json", "no-fields", "other-contract", "deep", "unknown-field"],
 )
-def test_a_program_that_is_none_is_refused_in_one_line(gateway: Gateway, fleet: Path, body: bytes) -> None:
+def test_an_invalid_program_is_refused_in_one_line(gateway: Gateway, fleet: Path, body: bytes) -> None:
     answer = request(gateway, tls_as(fleet, "lead"), program_head(len(body)) + body)
     assert answer.startswith(b"HTTP/1.1 4"), answer
     refusal = json.loads(answer.partition(b"\r\n\r\n")[2])

@@ -1,4 +1,4 @@
-"""Deletions at the end of a job that are stopped half-way: the job is unfinished, says so, and can be resumed."""
+"""Deletions at the end of a job that are interrupted: the job is reported as unfinished, and can be resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.odd_stores import Call, OddPlace, OddStore, Request, during
 
 FILES = 3_000
 KEYS = 150
-"""More than one request deletes."""
+"""Number of objects: more than one request can delete."""
 
 
 @pytest.mark.parametrize("verb", ["mv", "sync"])
@@ -48,8 +48,10 @@ def test_a_stopped_deletion_is_resumed(command: Command, tmp_path: Path, verb: s
 
 
 @pytest.mark.parametrize("selection", ["tree", "list", "several", "one object"])
-def test_a_killed_deletion_counts_what_it_had_deleted(command: Command, tmp_path: Path, selection: str) -> None:
-    """All processes are killed when the store has carried out a deletion, and nobody has written that down."""
+def test_a_resumed_deletion_counts_the_objects_that_were_deleted_before(
+    command: Command, tmp_path: Path, selection: str
+) -> None:
+    """All processes are killed after the store has carried out a deletion and before that is recorded."""
     with OddStore("s3") as store:
         place, copy = OddPlace(store, command), tmp_path / "copy"
         names = [f"{number:04}" for number in range(1 if selection == "one object" else KEYS)]
@@ -72,7 +74,7 @@ def test_a_killed_deletion_counts_what_it_had_deleted(command: Command, tmp_path
             return any(each(asking) for each in deletes)
 
         def delete_and_kill() -> None:
-            """Deletes what was asked to be deleted, without an answer."""
+            """Delete the requested objects, and kill all processes before the answer."""
             for name in names[:100]:
                 store.objects.delete(place.bucket, f"d/{name}")
             for pid in command.processes():

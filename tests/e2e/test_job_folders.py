@@ -1,4 +1,4 @@
-"""Files that another program may have put into a job's folder."""
+"""Files that another program has put into a job's folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tradewind.state.database import open_database
 
 
 @pytest.mark.parametrize("name", ["status.json", "lock", "client.lock"])
-def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path, name: str) -> None:
+def test_a_pipe_in_a_jobs_folder_blocks_nothing(command: Command, tmp_path: Path, name: str) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")
     command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
@@ -29,7 +29,7 @@ def test_a_pipe_in_a_jobs_folder_hangs_nothing(command: Command, tmp_path: Path,
         assert f"{place} is unreadable: not a regular file" in refused.stderr and "hint: " in refused.stderr
 
 
-def test_other_pipes_in_a_jobs_folder_are_passed_over(command: Command, tmp_path: Path) -> None:
+def test_other_pipes_in_a_jobs_folder_are_skipped(command: Command, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")
     command.run("cp", "-r", source.folder, tmp_path / "there").expect(0)
@@ -38,11 +38,11 @@ def test_other_pipes_in_a_jobs_folder_are_passed_over(command: Command, tmp_path
     os.mkfifo(command.state / "jobs" / job["id"] / "cancelling")
     command.run("jobs", "show", job["id"], timeout_s=20).expect(0)
     cancelled = command.run("jobs", "cancel", job["id"], timeout_s=20).expect(1)
-    assert "there is no journal" in cancelled.stderr, "the job was done in truth"
+    assert "there is no journal" in cancelled.stderr, "the job was really done"
 
 
 def unsettle(command: Command, job_id: str) -> None:
-    """As if the job had been interrupted."""
+    """Make the job look interrupted."""
     status = command.state / "jobs" / job_id / "status.json"
     status.write_text(status.read_text().replace('"done"', '"interrupted"'))
     open_database(command.state).write("UPDATE jobs SET state = 'open'")

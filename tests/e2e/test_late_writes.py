@@ -1,4 +1,4 @@
-"""Writes that arrive late, and writes that find something else at the destination than the job knew."""
+"""Writes that arrive late, and writes to a destination that has changed since the job read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: list[Kind] = ["s3", "gcs", "azure"]
 IDLE_S = 1
 NEW = payload("new", 6 * MIB)
 MANY = 300
-"""Small objects: more than one bundle, and more than may be written before the first is answered."""
+"""Number of small objects: more than one bundle, and more than are written before the first answer."""
 
 
 @pytest.fixture(params=KINDS)
@@ -34,7 +34,7 @@ def s3_store() -> Iterator[OddStore]:
 
 
 class LateWrite:
-    """The first write of ``k`` gets no answer, and the store carries it out when the test says so.
+    """The first write of ``k`` gets no answer, and the store carries it out when the test calls ``lands``.
 
     Meanwhile the source, which held ``old``, is rewritten.
     """
@@ -58,7 +58,7 @@ class LateWrite:
 
 
 def one_try(tmp_path: Path, **limits: int) -> list[str]:
-    """Options of a transfer between gateways, of which the sink tries once: the lead orders the object anew."""
+    """Return options of a transfer between gateways whose sink makes one attempt: then the lead retries the object."""
     document = with_limits(chain(), store_tries_max=1, **limits)
     return ["--topology", str(write(document, tmp_path / "topology.json"))]
 
@@ -80,13 +80,13 @@ def test_an_older_version_that_lands_late_changes_nothing(
     assert place.contents() == {"k": b"newer"}
 
 
-def test_where_conditions_are_ignored_a_late_write_is_reported(
+def test_a_late_write_is_reported_if_conditions_are_ignored(
     s3_store: OddStore, command: Command, tmp_path: Path
 ) -> None:
     s3_store.habits.ignores_write_conditions = True
     place, source = OddPlace(s3_store, command), tmp_path / "k"
     late = LateWrite(s3_store, source)
-    # The first look is before the write, the second when all is done.
+    # The first check is before the write, the second at the end.
     s3_store.add(Rule(Call(late.lands), when=during("head", "k"), skip=1, count=1))
     options = [*one_try(tmp_path), *place.flags("dst")]
     done = command.run("cp", "--json", str(source), f"{place.url}/k", *options).expect(1)
@@ -94,20 +94,20 @@ def test_where_conditions_are_ignored_a_late_write_is_reported(
     assert place.contents() == {"k": b"old"}
 
 
-def test_a_write_whose_answer_was_lost_is_not_made_twice(store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_a_write_whose_answer_was_lost_is_not_repeated(store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(store, command), tmp_path / "k"
     source.write_bytes(b"bytes")
     store.add(Rule(Hang(), when=during("put", "k"), count=1))
     topology = write(with_limits(chain(), store_idle_s=IDLE_S), tmp_path / "topology.json")
     command.run("cp", str(source), f"{place.url}/k", "--topology", str(topology), *place.flags("dst")).expect(0)
     statuses = [exchange.status for exchange in store.requests(during("put", "k"))]
-    # Azure's odd store states no checksum of what was written, so that nobody can tell who wrote it.
+    # Azure's odd store states no checksum of the written object, so its writer cannot be determined.
     assert statuses == [None, 412, 201] if store.kind == "azure" else [None, 412]
     assert place.contents() == {"k": b"bytes"}
 
 
 @pytest.mark.parametrize("verb", ["cp", "sync"])
-def test_another_writers_object_is_replaced_once_it_is_known(
+def test_another_writers_object_is_replaced_after_it_was_detected(
     store: OddStore, command: Command, tmp_path: Path, verb: str
 ) -> None:
     place, tree = OddPlace(store, command), tmp_path / "tree"
@@ -120,7 +120,7 @@ def test_another_writers_object_is_replaced_once_it_is_known(
     assert place.contents() == {"k": b"bytes"}
 
 
-def test_another_writer_who_does_not_stop_fails_nothing(store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_another_writer_that_does_not_stop_fails_nothing(store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(store, command), tmp_path / "k"
     source.write_bytes(b"bytes")
     numbers = iter(range(100))
@@ -151,7 +151,7 @@ def test_an_upload_is_completed_over_another_writers_object_and_sent_once(
 
 @pytest.mark.parametrize("verb", ["cp", "sync"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_store_that_refuses_conditions_is_written_without(
+def test_a_store_that_refuses_conditions_is_written_without_them(
     kind: Kind, command: Command, tmp_path: Path, verb: str
 ) -> None:
     with OddStore(kind) as store:
@@ -179,6 +179,6 @@ def test_conditions_cost_small_objects_no_requests(
             place.put(f"{number:03}", b"before")
     command.run("cp", "-r", str(tree), place.url, *place.flags("dst")).expect(0)
     assert len(s3_store.requests(during("put"))) == MANY
-    # New ones: the first. Others: the first, and few of the rest.
+    # New objects: one check for the first. Existing ones: for the first and a few others.
     assert len(s3_store.requests(during("head"))) <= (8 if again else 1)
     assert all(body != b"before" for body in place.contents().values())

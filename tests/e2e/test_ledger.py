@@ -1,4 +1,4 @@
-"""The cost of a real job: an interruption, resumes that fail, and one that ends it, with priced gateways here."""
+"""The cost of a real job with priced local gateways: an interruption, failed resumes, and one that completes it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_all_runs_of_a_job_add_up_and_every_display_shows_their_sum(command: Com
     assert sorted(use.name for use in uses) == ["a", "b"], "the lead has no machine of its own"
     assert all(began_s - 1 <= use.launched_s < (use.ended_s or 0.0) <= time.time() + 1 for use in uses)
 
-    # The gateways of these runs start, and never get ready.
+    # The gateways of these runs start but never become ready.
     broken_binary = tmp_path / "broken-gateway"
     broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then echo no; exec sleep 60; fi\nexec {binary} "$@"\n')
     broken_binary.chmod(0o755)
@@ -100,7 +100,7 @@ def test_the_last_line_of_cp_and_jobs_show_agree(command: Command, tmp_path: Pat
     assert f"{format_usd(cost['predicted_usd'])} predicted, {format_usd(cost['metered_usd'])} metered" in words
 
 
-def test_machines_that_do_not_get_ready_end_at_the_ceiling(command: Command, tmp_path: Path) -> None:
+def test_machines_that_do_not_become_ready_end_at_the_ceiling(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "source" / "large", MIB)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
     binary = str(find_binary("tradewind-gateway"))
@@ -108,7 +108,7 @@ def test_machines_that_do_not_get_ready_end_at_the_ceiling(command: Command, tmp
     broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then exec sleep 600; fi\nexec {binary} "$@"\n')
     broken_binary.chmod(0o755)
     control = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
-    # Two machines: what they cost in two seconds, of the sixty that they are given else.
+    # The ceiling is the cost of two machines for 2 s. Without it they would get 60 s.
     launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES, ceiling_usd=2 * 2 * USD_PER_S)
     with pytest.raises(CeilingReached):
         control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch)
@@ -131,5 +131,5 @@ def test_a_job_with_a_ceiling_whose_ledger_is_damaged_is_not_resumed(command: Co
     with pytest.raises(Interrupted):
         job.wait()
     control.store.database.write("UPDATE ledgers SET prices = '{'")
-    with pytest.raises(JobUnreadable, match="its ceiling could not be kept"):
+    with pytest.raises(JobUnreadable, match="its ceiling could not be enforced"):
         control.resume(job.id)

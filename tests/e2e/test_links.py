@@ -1,4 +1,4 @@
-"""Symbolic links inside a source: none leads a job into its own destination, into itself, or out of sight."""
+"""Symbolic links inside a source: none leads a job into its own destination, into itself, or outside unnoticed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LINKS = {
     "above it": "..",
     "around": "../around",
 }
-"""Where a link in the source leads, and why it must not."""
+"""Forbidden targets of a link in the source, with the reason."""
 VERBS = [("cp", "-r"), ("mv", "-r"), ("sync", "--delete", "-y"), ("sync",)]
 
 
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[FilePlace, FilePlace]:
-    """A source and a destination beside each other, and a way around that leads to the destination too."""
+    """A source and a destination beside each other, and a second path to the destination."""
     source, destination = FilePlace(tmp_path / "src"), FilePlace(tmp_path / "dst")
     write_tree(source.folder, SOURCE)
     write_tree(destination.folder, DESTINATION)
@@ -59,7 +59,7 @@ def test_no_link_leads_into_the_destination(
     assert set(destination.sizes()) == {*DESTINATION, *SOURCE}, "the rest is copied, and no copy is copied again"
 
 
-def test_a_link_out_of_the_source_is_followed(command: Command, tmp_path: Path) -> None:
+def test_a_link_that_leads_out_of_the_source_is_followed(command: Command, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "src")
     write_tree(source.folder, SOURCE)
     write_tree(tmp_path / "elsewhere", {"x": 5, "y/z": 6})
@@ -73,7 +73,7 @@ def test_a_link_out_of_the_source_is_followed(command: Command, tmp_path: Path) 
     assert set(FilePlace(copy).sizes()) == {*SOURCE, "link/x", "link/y/z", "file", "beside/x"}
 
 
-def test_a_link_to_a_folder_above_the_source_is_refused_before_anything_beside_the_source_is_taken(
+def test_a_link_to_a_folder_above_the_source_is_refused_before_its_siblings_are_copied(
     command: Command, tmp_path: Path
 ) -> None:
     source = FilePlace(tmp_path / "home" / "src")
@@ -100,7 +100,7 @@ def test_no_name_in_a_list_leads_through_a_link_into_the_destination(
     assert contents(destination, DESTINATION) == before
 
 
-def test_a_named_link_to_a_folder_is_moved_through_only_with_a_slash(command: Command, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_as_source_is_followed_by_mv_only_with_a_slash(command: Command, tmp_path: Path) -> None:
     write_tree(tmp_path / "real", SOURCE)
     (tmp_path / "link").symlink_to("real")
     refused = command.run("mv", "-r", tmp_path / "link", tmp_path / "dst").expect(2)
@@ -111,7 +111,7 @@ def test_a_named_link_to_a_folder_is_moved_through_only_with_a_slash(command: Co
     assert set(FilePlace(tmp_path / "dst").sizes()) == set(SOURCE)
 
 
-def test_mv_leaves_what_a_link_to_a_folder_leads_to(command: Command, tmp_path: Path) -> None:
+def test_mv_keeps_the_target_of_a_link_to_a_folder(command: Command, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "src")
     write_tree(source.folder, SOURCE)
     write_tree(tmp_path / "out", {"f": 5, "g/h": 6})
@@ -132,12 +132,12 @@ BROKEN = {
     "in a circle": "link",
     "through a file": "a.log/below",
 }
-"""Where a link leads that once led to a folder, and leads nowhere now."""
+"""Target of a link that used to be a folder and does not exist any more."""
 
 
 @pytest.mark.parametrize("rules", [(), ("--include", "*.log"), ("--exclude", "link/")], ids=" ".join)
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_link_that_leads_nowhere_is_no_deletion(
+def test_a_dangling_link_causes_no_deletion(
     command: Command, tmp_path: Path, fault: str, rules: tuple[str, ...]
 ) -> None:
     source, copy = tmp_path / "src", tmp_path / "dst"

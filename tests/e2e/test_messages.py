@@ -14,7 +14,7 @@ from testbed.places import S3Place
 from testbed.servers.process import free_port
 from testbed.trees import write_tree
 
-#: An error that is not retried.
+#: Time limit of an error that must not be retried.
 PROMPT_S = 10.0
 
 
@@ -38,24 +38,24 @@ def test_a_filter_that_excludes_everything_is_named(
     assert f"error: the filter excludes the only object in file://{tmp_path}/one" in done.stderr
 
 
-def test_an_empty_place_is_still_said_to_be_empty(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_an_empty_place_is_still_reported_as_empty(command: Command, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = command.run("check", tmp_path / "empty", tree, "--one-way").expect(3)
     assert "nothing is there" in done.stderr
 
 
-def test_check_of_a_file_says_that_it_compares_directories(command: Command, tree: Path) -> None:
+def test_check_of_a_file_explains_that_it_compares_directories(command: Command, tree: Path) -> None:
     for words in ((tree / "a", tree), (tree, tree / "a")):
         done = command.run("check", *words).expect(2)
         assert f"{tree}/a is a file, not a directory" in done.stderr
         assert "check compares directories" in done.stderr
 
 
-def test_cat_of_a_directory_says_that_it_is_one(command: Command, tree: Path) -> None:
+def test_cat_of_a_directory_reports_a_directory(command: Command, tree: Path) -> None:
     assert "it is a directory, not a file" in command.run("cat", tree / "d").expect(3).stderr
 
 
-def test_a_server_without_tls_is_named_at_once(command: Command, s3: S3Place, tree: Path) -> None:
+def test_a_server_without_tls_is_reported_at_once(command: Command, s3: S3Place, tree: Path) -> None:
     s3.put("k", b"x")
     plain, s3.endpoint = s3.endpoint, s3.endpoint.replace("http://", "https://")
     for words in (["cp", "-r", tree, s3.url, *s3.flags("dst")], ["ls", s3.url, *s3.flags("src")]):
@@ -66,26 +66,26 @@ def test_a_server_without_tls_is_named_at_once(command: Command, s3: S3Place, tr
         assert "left behind" not in done.stderr
 
 
-def test_a_ceiling_on_bytes_is_named_with_what_is_to_be_moved(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_a_ceiling_on_bytes_is_reported_with_the_volume_to_move(command: Command, tree: Path, tmp_path: Path) -> None:
     done = command.run("cp", "-r", tree, tmp_path / "copy", "--max-bytes", "15B").expect(8)
     assert re.search(
         "error: (at least 20|at least 30|30) bytes are to be moved, and --max-bytes allows 15\n", done.stderr
     )
 
 
-def test_no_filter_is_recommended_for_an_object_that_was_named(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_no_filter_is_recommended_for_a_named_object(command: Command, tree: Path, tmp_path: Path) -> None:
     long = tmp_path / ("n" * 300)
     assert "hint: choose another destination name\n" in command.run("cp", tree / "a", long).expect(1).stderr
     assert "hint: choose another destination name\n" in command.run("cp", "-", long, stdin=b"x").expect(1).stderr
 
 
-def test_a_bad_name_in_a_list_is_no_bad_destination(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_a_bad_name_in_a_list_is_not_called_a_bad_destination(command: Command, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "names").write_text("a\nd/../a\n")
     done = command.run("cp", tree, tmp_path / "copy", "--files-from", tmp_path / "names").expect(4)
     assert "hint: correct the name, or leave the object out with --exclude" in done.stderr
 
 
-def test_a_store_out_of_reach_has_a_hint_with_the_job_to_resume(command: Command, tree: Path) -> None:
+def test_the_hint_for_an_unreachable_store_names_the_job_to_resume(command: Command, tree: Path) -> None:
     command.environment.update({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "none"})
     endpoint = f"http://127.0.0.1:{free_port()}"
     done = command.run("cp", "-r", tree, "s3://bucket/x", "--dst-endpoint", endpoint, "--stall", "2s").expect(5)
@@ -96,7 +96,7 @@ def test_a_store_out_of_reach_has_a_hint_with_the_job_to_resume(command: Command
     assert "then run the command again" in tried.stderr
 
 
-def test_one_is_no_plural(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_one_object_is_singular(command: Command, tree: Path, tmp_path: Path) -> None:
     write_tree(tmp_path / "other", {"a": 10, "d/b": 10})
     (tmp_path / "other" / "a").write_bytes((tree / "a").read_bytes())
     (tmp_path / "other" / "d" / "b").write_bytes((tree / "d" / "b").read_bytes())

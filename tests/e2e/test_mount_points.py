@@ -1,4 +1,4 @@
-"""Directories that cannot be removed, because they are mount points or lie on a read-only file system."""
+"""Directories that cannot be removed, because they are mount points or on a read-only file system."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from testbed.drive import Command
 from testbed.trees import write_tree
 
-#: A removal that cannot succeed is not retried; the retries took 22 s and more.
+#: Time limit of a removal that cannot succeed, and must not be retried. Retries took at least 22 s.
 PROMPT_S = 10.0
 MakeMountPoint = Callable[..., None]
 
 
 @pytest.fixture
 def make_mount_point() -> Iterator[MakeMountPoint]:
-    """Mounts a directory on itself; only root can."""
+    """Mounts a directory on itself, which needs root."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a directory on itself")
     made: list[Path] = []
@@ -64,7 +64,7 @@ def test_sync_reports_an_emptied_mount_point_at_once(
     assert done.stderr.count("an emptied directory stays behind") == 1
 
 
-def test_a_read_only_directory_that_holds_something_is_not_called_empty(
+def test_a_read_only_directory_with_content_is_not_called_empty(
     command: Command, tmp_path: Path, make_mount_point: MakeMountPoint
 ) -> None:
     source = tmp_path / "source"

@@ -1,4 +1,4 @@
-"""`mv` looks at each copy right before it deletes the source: a copy that is not there costs no data."""
+"""`mv` checks each copy right before it deletes the source, so that no data is lost if the copy is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kinds(done: Finished) -> list[str]:
 
 
 def looks_at_copies(place: OddPlace, name: str | None = None) -> Callable[[Request], bool]:
-    """Matches each look at an object that is there: before anything is copied, `mv` looks whether the places differ."""
+    """Return a condition that matches checks of existing objects. `mv` also checks first whether the places differ."""
     return lambda asking: during("head", name)(asking) and bool(place.contents())
 
 
@@ -45,13 +45,13 @@ def fill(folder: Path, sizes: dict[str, int]) -> Path:
     return folder
 
 
-def test_a_store_that_forgets_what_it_acknowledged_costs_no_source(
+def test_no_source_is_deleted_if_a_store_forgets_an_acknowledged_copy(
     store: OddStore, command: Command, tmp_path: Path
 ) -> None:
     place, source = OddPlace(store, command), fill(tmp_path / "source", {"whole": 10, "in-parts": 12 * MIB})
     store.habits.forgets_writes = True
     done = command.run("mv", "-r", "--json", *CHUNK, source, place.url, *place.flags("dst")).expect(6)
-    # An object whose answer states no checksum is looked at when it is written, the other before its source is deleted.
+    # An object is checked when it is written if the answer has no checksum, otherwise before its source is deleted.
     assert kinds(done) == ["mismatch", "mismatch" if store.kind == "azure" else "overwritten"]
     assert names(source) == {"whole", "in-parts"}
     store.habits.forgets_writes = False
@@ -61,7 +61,7 @@ def test_a_store_that_forgets_what_it_acknowledged_costs_no_source(
 
 
 @pytest.mark.parametrize("fault", ["removed", "replaced"])
-def test_a_copy_that_somebody_takes_away_keeps_its_source(
+def test_no_source_is_deleted_if_its_copy_was_removed(
     store: OddStore, command: Command, tmp_path: Path, fault: str
 ) -> None:
     place, source = OddPlace(store, command), fill(tmp_path / "source", {"a": 10, "b": 10})
@@ -72,7 +72,7 @@ def test_a_copy_that_somebody_takes_away_keeps_its_source(
         else:
             place.put("a", b"of another")
 
-    # An Azure blob is looked at when it is written too: the answer to the write states no checksum.
+    # An Azure blob is also checked when it is written, because the write's answer states no checksum.
     written = int(store.kind == "azure")
     store.add(Rule(Call(interfere), when=looks_at_copies(place, "a"), skip=written, count=1))
     done = command.run("mv", "-r", "--json", source, place.url, *place.flags("dst")).expect(4)
@@ -82,7 +82,9 @@ def test_a_copy_that_somebody_takes_away_keeps_its_source(
     assert place.contents().get("a") == (None if fault == "removed" else b"of another")
 
 
-def test_who_may_not_look_deletes_nothing(store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_without_permission_to_check_copies_nothing_is_deleted(
+    store: OddStore, command: Command, tmp_path: Path
+) -> None:
     place, source = OddPlace(store, command), fill(tmp_path / "source", {"a": 10, "b": 10})
     store.add(Rule(Answer(403, "AccessDenied"), when=looks_at_copies(place)))
     done = command.run("mv", "-r", "--json", source, place.url, *place.flags("dst"))
@@ -92,7 +94,7 @@ def test_who_may_not_look_deletes_nothing(store: OddStore, command: Command, tmp
 
 
 @pytest.mark.parametrize("fault", ["removed", "replaced", "none"])
-def test_a_resumed_job_believes_no_copy_of_an_earlier_run(
+def test_a_resumed_job_checks_copies_of_earlier_runs(
     store: OddStore, command: Command, tmp_path: Path, fault: str
 ) -> None:
     source = fill(tmp_path / "source", {"done": 4 * MIB, "open": 4 * MIB})

@@ -1,4 +1,4 @@
-"""`--files-from`: a list is read once, from wherever it comes, and a resumed job keeps the names it began with."""
+"""`--files-from`: a list is read once, whatever its source, and a resumed job keeps its original names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def source(tmp_path: Path) -> FilePlace:
 
 
 @pytest.mark.parametrize("change", ["edited", "removed", "replaced by a pipe"])
-def test_a_resumed_move_takes_the_names_that_it_began_with(command: Command, tmp_path: Path, change: str) -> None:
+def test_a_resumed_move_uses_the_original_list_of_names(command: Command, tmp_path: Path, change: str) -> None:
     source, there = FilePlace(tmp_path / "source"), FilePlace(tmp_path / "there")
     for number in range(4):
         source.put(f"f{number}", os.urandom(12 * MIB))
@@ -48,7 +48,7 @@ def test_a_resumed_move_takes_the_names_that_it_began_with(command: Command, tmp
         if change != "removed":
             os.mkfifo(names)
     moved = tmp_path / "moved"
-    shutil.move(command.state, moved)  # The copy is found where the folder is.
+    shutil.move(command.state, moved)  # The copy of the list is found in the moved folder.
     command.environment["TRADEWIND_STATE_DIR"] = str(moved)
     command.run("jobs", "resume", job["id"]).expect(0)
     assert source.sizes() == {"precious": 5}
@@ -88,7 +88,7 @@ def test_waiting_for_the_writer_of_a_pipe_can_be_interrupted(
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     running = command.start("cp", "--files-from", tmp_path / "pipe", source.folder, tmp_path / "there")
-    writer = os.open(tmp_path / "pipe", os.O_WRONLY)  # Returns when the command reads.
+    writer = os.open(tmp_path / "pipe", os.O_WRONLY)  # Returns when the command opens the pipe.
     running.signal(signal.SIGINT)
     running.finish().expect(130)
     os.close(writer)

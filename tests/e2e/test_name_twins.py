@@ -1,4 +1,4 @@
-"""Two names of one job that a server takes for one: one of them fails, and nothing of the other is lost."""
+"""Two names of one job that a server treats as one: one of them fails, and the other is not damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(command: Command) -> Iterator[OddPlace]:
 
 
 def fill(source: OddPlace, contents: dict[str, bytes]) -> None:
-    """Objects of long ago, which nobody can take for their copies."""
+    """Write objects with an old time, so that they cannot be mistaken for their copies."""
     for key, content in contents.items():
         source.store.objects.put(source.bucket, key, content, modified_s=1e9)
 
@@ -36,11 +36,11 @@ def transfer(command: Command, verb: str, source: OddPlace, there: OddPlace | S3
 
 
 def assert_one_failed(done: Finished, source: OddPlace, there: OddPlace | S3Place, contents: dict[str, bytes]) -> None:
-    """The destination has the object that did not fail, and ``mv`` has kept the other one."""
+    """Check that the destination has the object that did not fail, and that ``mv`` has kept the other one."""
     done.expect(4)
     (failure,) = done.failures
     assert failure["kind"] == "occupied"
-    assert "takes this name for that of another object" in failure["message"]
+    assert "treats this name as the name of another object" in failure["message"]
     (failed,) = (key for key in contents if failure["source"] == f"{source.url}/{key}")
     (written,) = set(contents) - {failed}
     (left,) = there.sizes()
@@ -85,7 +85,7 @@ def test_names_that_a_server_merges(
 
 
 @pytest.mark.parametrize("verb", ["cp", "mv"])
-def test_names_that_a_server_of_files_merges(command: Command, source: OddPlace, verb: str) -> None:
+def test_names_that_a_file_server_merges(command: Command, source: OddPlace, verb: str) -> None:
     named = dict(zip(SEGMENTS[0], SAME, strict=True))
     fill(source, named)
     with versitygw() as server:
@@ -93,8 +93,8 @@ def test_names_that_a_server_of_files_merges(command: Command, source: OddPlace,
         assert_one_failed(transfer(command, verb, source, there), source, there, named)
 
 
-def test_a_name_that_is_written_over_another_ones_copy_is_found(command: Command, source: OddPlace) -> None:
-    """The destination has one of them already, as it should be, when the other one comes."""
+def test_a_name_that_overwrites_the_copy_of_another_one_is_detected(command: Command, source: OddPlace) -> None:
+    """The destination already has a correct copy of one of them when the other one is written."""
     source.put("y/z", b"only this at first")
     with OddStore("s3", Habits(merges_segments=True, ignores_write_conditions=True)) as store:
         there = OddPlace(store, command)
@@ -104,7 +104,7 @@ def test_a_name_that_is_written_over_another_ones_copy_is_found(command: Command
         assert [failure["kind"] for failure in done.failures] == ["occupied"]
 
 
-def test_a_moved_object_is_not_written_over_when_the_job_is_resumed(command: Command, source: OddPlace) -> None:
+def test_a_moved_object_is_not_overwritten_by_a_resumed_job(command: Command, source: OddPlace) -> None:
     named = dict(zip(SEGMENTS[0], OTHER, strict=True))
     fill(source, named)
     with OddStore("s3", Habits(merges_segments=True)) as store:
@@ -118,7 +118,7 @@ def test_a_moved_object_is_not_written_over_when_the_job_is_resumed(command: Com
 
 
 @pytest.mark.parametrize("verb", ["cp", "sync", "mv"])
-def test_a_server_that_tells_names_apart_gets_all_of_them(command: Command, source: OddPlace, verb: str) -> None:
+def test_a_server_that_distinguishes_names_gets_all_of_them(command: Command, source: OddPlace, verb: str) -> None:
     keys = [f"{case}{slash}{number}" for case in CASE for slash in ("/", "//") for number in range(10)]
     for key in keys:
         source.put(key, f"content of {key}".encode())
@@ -134,7 +134,7 @@ def test_a_server_that_tells_names_apart_gets_all_of_them(command: Command, sour
             assert there.contents() == before
 
 
-def test_ordinary_names_cost_no_more_requests(command: Command, source: OddPlace) -> None:
+def test_ordinary_names_need_no_additional_requests(command: Command, source: OddPlace) -> None:
     for number in range(200):
         source.put(f"README-{number}.md", b"content")
     with OddStore("s3") as store:

@@ -1,4 +1,4 @@
-"""Names that one side can hold and the other cannot; objects of no bytes; markers."""
+"""Names that only one side can store; empty objects; markers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ REFUSED_BY_FILES = {
     "k" * 1024,
     "ü" * 512,
 }
-"""What a file system cannot hold under that very name."""
+"""Names that a file system cannot store unchanged."""
 
 
 @pytest.fixture
 def odd(moto_server: Server, command: Command) -> S3Place:
-    """A bucket full of odd keys, in the one server that holds them all. `/leading` has an empty first folder."""
+    """A bucket full of odd keys, on the only server that accepts all of them. `/leading` has an empty first folder."""
     place = S3Place(moto_server, command)
     for key in [*ODD_KEYS, "/leading"]:
         place.put(key, content(key))
@@ -32,13 +32,13 @@ def odd(moto_server: Server, command: Command) -> S3Place:
 
 
 def content(key: str) -> bytes:
-    """A marker has no bytes, as everywhere; a folder could not hold them."""
+    """Return the content of a key. Markers are empty, because a folder could not store their bytes."""
     return b"" if key.endswith("/") else payload(key, len(key))
 
 
 def test_every_key_survives_between_stores(command: Command, odd: S3Place, moto_server: Server) -> None:
     other = S3Place(moto_server, command)
-    other.endpoint = other.endpoint.replace("127.0.0.1", "localhost")  # Another server, as far as anybody can tell.
+    other.endpoint = other.endpoint.replace("127.0.0.1", "localhost")  # This looks like another server.
     command.run("cp", "-r", odd.url, other.url, *odd.flags("src"), *other.flags("dst")).expect(0)
     assert other.sizes() == odd.sizes()
     for key in odd.sizes():
@@ -53,7 +53,7 @@ def test_every_key_survives_a_server_side_copy(command: Command, odd: S3Place, m
         assert other.get(key) == content(key), key
 
 
-def test_what_a_file_system_cannot_hold_is_refused_by_name_and_the_rest_goes_on(
+def test_names_that_a_file_system_cannot_store_fail_and_the_rest_is_copied(
     command: Command, odd: S3Place, tmp_path: Path
 ) -> None:
     back = FilePlace(tmp_path / "back")
@@ -69,7 +69,7 @@ def test_what_a_file_system_cannot_hold_is_refused_by_name_and_the_rest_goes_on(
     assert (back.folder / "marker").is_dir()
 
 
-def test_nothing_escapes_from_the_destination_folder(command: Command, moto_server: Server, tmp_path: Path) -> None:
+def test_no_name_escapes_from_the_destination_folder(command: Command, moto_server: Server, tmp_path: Path) -> None:
     bucket, back = S3Place(moto_server, command), FilePlace(tmp_path / "inner" / "back")
     for key in ("../escaped", "a/../../escaped", "/etc/escaped", "fine"):
         bucket.put(key, b"x")
@@ -78,7 +78,7 @@ def test_nothing_escapes_from_the_destination_folder(command: Command, moto_serv
     assert {path.name for path in tmp_path.rglob("*escaped*")} == set()
 
 
-def test_a_file_name_that_is_no_utf_8_is_reported_and_the_rest_goes_on(
+def test_a_file_name_that_is_not_utf_8_is_reported_and_the_rest_is_copied(
     command: Command, s3: S3Place, tmp_path: Path
 ) -> None:
     source = FilePlace(tmp_path / "tree")
@@ -89,11 +89,11 @@ def test_a_file_name_that_is_no_utf_8_is_reported_and_the_rest_goes_on(
     assert s3.sizes() == {"fine": 1}
 
 
-def test_a_file_that_is_only_named_like_a_temporary_one_is_copied(command: Command, tmp_path: Path) -> None:
+def test_a_file_named_like_a_temporary_one_is_copied(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "source", tmp_path / "copy"
     source.mkdir()
     users = {".x.tradewind-0123456789abcdef", ".tradewind-0123456789abcdef", f".{'y' * 100}.tradewind-{'0' * 16}"}
-    # The first eight digits are the CRC-32C of the name, as of an unfinished write.
+    # The first eight digits are the CRC-32C of the name, as in the temporary file of an unfinished write.
     ours = {".123456789.tradewind-e306928301234567"}
     for name in users | ours:
         (source / name).write_bytes(b"1")

@@ -1,6 +1,6 @@
-"""Stores that break their protocol: no good data is deleted, and nothing wrong is visible and called done.
+"""Stores that break their protocol: no good data is deleted, and no wrong object is visible or called done.
 
-Each store is our own server of that dialect (``testbed.odd_stores``), reached over HTTP by the real command.
+Each store is our own server of a dialect (``testbed.odd_stores``), which the real command uses over HTTP.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from testbed.trees import MIB, payload
 KINDS: list[Kind] = ["s3", "gcs", "azure"]
 XML: list[Kind] = ["s3", "gcs"]
 PAGE_KEYS = 3
-#: After it the clock of a store that counts seconds shows another one.
+#: Time after which the clock of a store that counts whole seconds has advanced.
 SECOND_S = 1.1
 PREFIX = "d/"
 OBJECTS = {f"{PREFIX}{number:02}": payload(f"{number}", 1_000 + number) for number in range(10)}
 SECRETS = {"a-secret": b"before the prefix", "z/secret": b"behind the prefix"}
 MANY = 5_000
-"""Enough that a listing is shared out by key ranges (two pages of 1,000 keys each at least)."""
+"""Number of objects from which a listing is divided into key ranges (at least two pages of 1,000 keys each)."""
 
 
 @pytest.fixture(params=KINDS)
@@ -53,7 +53,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[OddStore]:
 
 @pytest.fixture
 def make(command: Command) -> Iterator[Callable[..., OddPlace]]:
-    """Makes a bucket of a new odd store, with ten objects below ``d/`` on four pages and one on each side of it."""
+    """Makes a bucket of a new odd store, with ten objects below ``d/`` on four pages, one before and one after them."""
     stores: list[OddStore] = []
 
     def make(kind: Kind, **habits: Any) -> OddPlace:
@@ -69,7 +69,7 @@ def make(command: Command) -> Iterator[Callable[..., OddPlace]]:
 
 
 def below(contents: dict[str, bytes]) -> dict[str, bytes]:
-    """The objects below ``d/``, by relative name."""
+    """Return the objects below ``d/``, by relative name."""
     return {key.removeprefix(PREFIX): content for key, content in contents.items() if key.startswith(PREFIX)}
 
 
@@ -84,7 +84,7 @@ def files_in(place: FilePlace) -> dict[str, bytes]:
     return {name: place.get(name) for name in place.sizes()}
 
 
-def test_a_store_without_habits_serves_every_verb(store: OddStore, command: Command) -> None:
+def test_a_store_without_faults_serves_every_verb(store: OddStore, command: Command) -> None:
     place, other, back = OddPlace(store, command), OddPlace(store, command), FilePlace(command.home / "back")
     contents = {**OBJECTS, "big": payload("big", 6 * MIB)}
     for key, content in contents.items():
@@ -107,7 +107,7 @@ def test_a_store_without_habits_serves_every_verb(store: OddStore, command: Comm
     assert other.contents() == {"big": contents["big"]} | {key.replace("d/", "moved/"): OBJECTS[key] for key in OBJECTS}
 
 
-# Listings that answer another question than the one asked.
+# Listings that do not match the request.
 
 BAD_LISTINGS: dict[str, tuple[list[Kind], dict[str, Any], str]] = {
     "no-token": (KINDS, {"omits_token": True}, "more"),
@@ -121,13 +121,13 @@ BAD_LISTINGS: dict[str, tuple[list[Kind], dict[str, Any], str]] = {
     "v1-no-marker": (XML, {"v1_only": True, "ignores_start_after": True}, "ignores the marker"),
 }
 OLD_S = 1_000_000_000
-"""A time long before the test [s since the Unix epoch]."""
+"""A time long before the test [Unix s]."""
 VERBS = ["ls", "du", "cp", "mv", "rm", "sync-from", "sync-to", "check"]
 DELETING = ["mv", "rm", "sync-from", "sync-to"]
 
 
 def run_verb(verb: str, command: Command, place: OddPlace, files: FilePlace) -> Finished:
-    """Runs a verb on ``d/`` of the odd store, and on a folder."""
+    """Run a verb on ``d/`` of the odd store, and on a folder if it needs a second side."""
     url, src = f"{place.url}/d", place.flags("src")
     return {
         "ls": lambda: command.run("ls", "-r", url, *src),
@@ -142,7 +142,7 @@ def run_verb(verb: str, command: Command, place: OddPlace, files: FilePlace) -> 
 
 
 def bad_listings() -> list[Any]:
-    """All verbs over S3, those that delete over the other two."""
+    """Return the cases: all verbs over S3, and verbs that delete over the other two dialects."""
     found = []
     for fault, (kinds, _, _) in BAD_LISTINGS.items():
         for kind in kinds:
@@ -151,7 +151,7 @@ def bad_listings() -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "fault", "verb"), bad_listings())
-def test_a_listing_that_cannot_be_right_fails_the_verb_and_deletes_nothing(
+def test_an_invalid_listing_fails_the_verb_and_deletes_nothing(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, fault: str, verb: str
 ) -> None:
     _, habits, message = BAD_LISTINGS[fault]
@@ -160,7 +160,7 @@ def test_a_listing_that_cannot_be_right_fails_the_verb_and_deletes_nothing(
     kept = {"00": OBJECTS["d/00"], "09": OBJECTS["d/09"], "extra": b"extra"}
     files = files_with(tmp_path / "files", kept)
     if verb == "mv":
-        # Objects of one second, length and bytes on both sides would be taken for one place under two names.
+        # With the same second, length and bytes on both sides, the places would be taken for the same one.
         for name in kept:
             os.utime(files.folder / name, (OLD_S, OLD_S))
     done = run_verb(verb, command, place, files)
@@ -177,16 +177,14 @@ def test_a_listing_that_cannot_be_right_fails_the_verb_and_deletes_nothing(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pages_that_are_empty_for_ever_end_the_listing(
-    make: Callable[..., OddPlace], command: Command, kind: Kind
-) -> None:
+def test_endless_empty_pages_end_the_listing(make: Callable[..., OddPlace], command: Command, kind: Kind) -> None:
     place = make(kind, empty_pages=-1)
     done = command.run("du", place.url, *place.flags()).expect(1)
     assert "pages in a row are empty" in done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_delimiter_that_is_ignored_is_seen(make: Callable[..., OddPlace], command: Command, kind: Kind) -> None:
+def test_an_ignored_delimiter_is_detected(make: Callable[..., OddPlace], command: Command, kind: Kind) -> None:
     place = make(kind, ignores_delimiter=True)
     done = command.run("ls", place.url, *place.flags()).expect(1)
     assert "ignores the delimiter" in done.stderr
@@ -206,7 +204,7 @@ FINE_LISTINGS: dict[str, tuple[list[Kind], dict[str, Any]]] = {
 @pytest.mark.parametrize(
     ("kind", "oddity"), [(kind, name) for name, (kinds, _) in FINE_LISTINGS.items() for kind in kinds]
 )
-def test_oddities_that_can_be_lived_with(
+def test_harmless_oddities(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, oddity: str
 ) -> None:
     place = make(kind, **FINE_LISTINGS[oddity][1])
@@ -217,7 +215,7 @@ def test_oddities_that_can_be_lived_with(
     command.run("check", "--read", f"{place.url}/d", files.url, *place.flags()).expect(0)
     files.put("05", b"new")
     (files.folder / "06").unlink()
-    time.sleep(SECOND_S)  # An object of the second in which the job begins may be one that the job wrote.
+    time.sleep(SECOND_S)  # An object of the second in which the job starts could be the job's own.
     run_verb("sync-to", command, place, files).expect(0)
     expected = {f"{PREFIX}{name}": content for name, content in files_in(files).items()}
     assert place.contents() == {**SECRETS, **expected}
@@ -228,7 +226,7 @@ def test_oddities_that_can_be_lived_with(
 def test_an_etag_that_only_looks_like_an_md5_is_a_mismatch(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path
 ) -> None:
-    """S3's ETag of 32 hex digits is an MD5 unless the object is encrypted: what does not fit it is not called done."""
+    """An S3 ETag of 32 hex digits is an MD5 unless the object is encrypted. An object that does not match it fails."""
     place, files = make("s3", etags="opaque"), FilePlace(tmp_path / "files")
     run_verb("cp", command, place, files).expect(6)
     assert files_in(files) == {}
@@ -236,7 +234,7 @@ def test_an_etag_that_only_looks_like_an_md5_is_a_mismatch(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ["reversed", "shuffled"])
-def test_without_order_cp_works_and_comparisons_refuse(
+def test_unordered_listings_are_copied_but_not_compared(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, order: str
 ) -> None:
     place = make(kind, order=order)
@@ -266,10 +264,10 @@ def test_without_order_cp_works_and_comparisons_refuse(
     ],
     ids=str,
 )
-def test_listings_that_are_shared_out_by_ranges(
+def test_listings_in_parallel_ranges(
     make: Callable[..., OddPlace], command: Command, kind: Kind, habits: dict[str, Any], code: int | None
 ) -> None:
-    """Without order a listing may be shared out or not (code None): the answer is right, or there is none."""
+    """An unordered listing may be divided or not (code None). The result is correct, or the command fails."""
     place = make(kind, page_keys=1_000, **habits)
     for number in range(MANY):
         place.put(f"{number % 50:02}/{number}", b"x")
@@ -286,10 +284,10 @@ def test_listings_that_are_shared_out_by_ranges(
 
 @pytest.mark.parametrize("kind", XML)
 @pytest.mark.parametrize("habits", [{"omits_token": True}, {"repeats_page": True}], ids=str)
-def test_unfinished_uploads_that_cannot_be_listed_are_no_end(
+def test_unlistable_unfinished_uploads_do_not_end_the_job(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, habits: dict[str, Any]
 ) -> None:
-    """An upload whose opening lost its answer is looked for; a listing that stops early must not hide it."""
+    """An upload is looked up if the answer to its opening was lost. A truncated listing must not hide it."""
     place = make(kind, page_keys=1, **habits)
     files = files_with(tmp_path / "files", {"big": payload("big", 12 * MIB)})
     for _ in range(3):
@@ -305,7 +303,7 @@ def test_unfinished_uploads_that_cannot_be_listed_are_no_end(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("offset", [-1, 1])
-def test_a_listed_length_that_is_wrong_is_never_called_done(
+def test_an_object_with_a_wrong_listed_length_is_never_called_done(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, offset: int
 ) -> None:
     place, files = make(kind, listed_size_offset=offset), FilePlace(tmp_path / "files")
@@ -315,17 +313,17 @@ def test_a_listed_length_that_is_wrong_is_never_called_done(
     there = files_in(files)
     assert there.items() <= below(right).items()
     left = below(place.contents())
-    assert {**left, **there} == below(right), "each object is at one side at least"
+    assert {**left, **there} == below(right), "each object is on at least one side"
     assert done.code != 0 or there == below(right), done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lie", ["range", "length", "short", "longer", "flipped", "cut", "ignored-range"])
-def test_lies_about_a_body_never_become_visible(
+def test_bytes_with_false_headers_never_become_visible(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, lie: str
 ) -> None:
     place, files = make(kind, ignores_range=lie == "ignored-range"), FilePlace(tmp_path / "files")
-    # MD5 is all that these stores state, and it proves only what is read in one piece.
+    # These stores state only an MD5, which can only be checked for objects that are read in one piece.
     content = payload("big", 3 * MIB if lie == "flipped" else 12 * MIB)
     place.put("big", content)
 
@@ -348,20 +346,20 @@ def test_lies_about_a_body_never_become_visible(
     if lie == "flipped" and kind == "azure":
         pytest.skip("this store states no checksum")
     assert place.contents().get("big") == content or files_in(files) == {"big": content}
-    assert files_in(files) in ({}, {"big": content}), "nothing wrong is visible"
+    assert files_in(files) in ({}, {"big": content}), "no wrong object is visible"
     assert done.code != 0 or files_in(files) == {"big": content}, done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", ["put", "open upload", "put part", "complete upload", "copy", "list", "delete"])
 @pytest.mark.parametrize("how", ["error-in-200", "cut"])
-def test_an_answer_that_is_no_success_is_not_taken_for_one(
+def test_an_error_with_a_success_status_is_detected(
     make: Callable[..., OddPlace], command: Command, tmp_path: Path, kind: Kind, operation: str, how: str
 ) -> None:
     place, there = make(kind), make(kind)
     files = files_with(tmp_path / "files", {"small": b"small", "big": payload("big", 12 * MIB)})
     action = Answer(200, "InternalError") if how == "error-in-200" else Cut()
-    # A store may be asked to delete one object, or many at once.
+    # An object may be deleted by a request for one object or for many.
     matches = [during(operation), *([during("delete many")] if operation == "delete" else [])]
     rule = there.store.add(Rule(action, when=lambda request: any(match(request) for match in matches), count=1))
     command.run("cp", "-r", files.url, f"{there.url}/up", *there.flags("dst"), "--chunk-size", "5MiB").expect(0)

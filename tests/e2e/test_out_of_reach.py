@@ -1,4 +1,4 @@
-"""Stores that cannot be reached: what is said meanwhile, how long they are waited for, and what is not said."""
+"""Unreachable stores: messages during the wait, its time limit, and messages that must not appear."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from testbed.servers.process import free_port
 from testbed.trees import MIB, write_large, write_tree
 
 STALL_S = 8
-"""More than the lead waits before it tells of a store out of reach."""
+"""Longer than the lead waits before it reports an unreachable store."""
 
 
 @pytest.fixture
 def endpoint(command: Command) -> str:
-    """Where nobody listens; there are credentials for it."""
+    """An endpoint at which nothing listens. The command has credentials for it."""
     command.environment.update({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "none"})
     return f"http://127.0.0.1:{free_port()}"
 
@@ -29,11 +29,11 @@ def waited_in_vain(done: Finished, endpoint: str) -> None:
     assert f"cannot reach {endpoint}: Connection refused" in done.stderr
     assert f"retrying for {STALL_S} s at most (--stall)" in done.stderr
     assert "tradewind doctor" in done.stderr
-    assert "left behind" not in done.stderr, "nothing ever came to the store"
+    assert "left behind" not in done.stderr, "nothing ever reached the store"
 
 
 @pytest.mark.parametrize("verb", ["cp -r", "sync"])
-def test_a_source_out_of_reach_is_told_and_given_up_after_the_stall(
+def test_an_unreachable_source_is_reported_and_fails_after_the_stall(
     command: Command, tmp_path: Path, endpoint: str, verb: str
 ) -> None:
     words: list[str | Path] = [
@@ -48,7 +48,7 @@ def test_a_source_out_of_reach_is_told_and_given_up_after_the_stall(
     waited_in_vain(command.run(*words).expect(5), endpoint)
 
 
-def test_a_destination_out_of_reach_is_told_and_given_up_after_the_stall(
+def test_an_unreachable_destination_is_reported_and_fails_after_the_stall(
     command: Command, tmp_path: Path, endpoint: str
 ) -> None:
     write_tree(tmp_path / "tree", {"a": 100, "b": 100})
@@ -70,7 +70,7 @@ def test_a_destination_out_of_reach_is_told_and_given_up_after_the_stall(
     assert job["state"] != "done"
 
 
-def test_one_destination_out_of_reach_does_not_stop_the_other(command: Command, tmp_path: Path, endpoint: str) -> None:
+def test_one_unreachable_destination_does_not_stop_the_other(command: Command, tmp_path: Path, endpoint: str) -> None:
     write_tree(tmp_path / "tree", {"a": 100, "b": 100})
     words: list[str | Path] = [
         "cp",
@@ -87,7 +87,7 @@ def test_one_destination_out_of_reach_does_not_stop_the_other(command: Command, 
     assert {path.name for path in (tmp_path / "copy").iterdir()} == {"a", "b"}
 
 
-def test_check_says_that_it_waits_for_a_store_out_of_reach(command: Command, tmp_path: Path, endpoint: str) -> None:
+def test_check_reports_that_it_waits_for_an_unreachable_store(command: Command, tmp_path: Path, endpoint: str) -> None:
     write_tree(tmp_path / "tree", {"a": 100})
     done = command.run("check", tmp_path / "tree", "s3://bucket/x", "--dst-endpoint", endpoint).expect(5)
     assert f"note: cannot reach {endpoint}: Connection refused" in done.stderr
@@ -95,16 +95,16 @@ def test_check_says_that_it_waits_for_a_store_out_of_reach(command: Command, tmp
 
 
 @pytest.mark.parametrize("verb", ["ls", "du"])
-def test_a_listing_that_somebody_waits_for_fails_soon(command: Command, endpoint: str, verb: str) -> None:
+def test_ls_of_an_unreachable_store_fails_soon(command: Command, endpoint: str, verb: str) -> None:
     done = command.run(verb, "s3://bucket/x", "--endpoint", endpoint).expect(5)
     assert "Connection refused" in done.stderr
 
 
 @pytest.mark.parametrize("action", [Cut(), Hang()], ids=["cut", "hangs"])
-def test_a_store_that_only_the_sink_cannot_reach_is_given_up_after_the_stall(
+def test_a_store_that_only_the_sink_cannot_reach_fails_after_the_stall(
     command: Command, tmp_path: Path, s3: S3Place, proxy: HttpProxy, action: Action
 ) -> None:
-    """Writes come to nothing, while what the lead asks of the same store is answered."""
+    """The sink's writes fail, while the lead's requests to the same store are answered."""
     s3.endpoint = proxy.endpoint
     write_tree(tmp_path / "tree", {"a": 100, "b": 100})
     write_large(tmp_path / "tree" / "large", 24 * MIB)
@@ -123,7 +123,7 @@ def test_a_store_that_only_the_sink_cannot_reach_is_given_up_after_the_stall(
     )
     stopped = command.run(*words, "--stall", f"{STALL_S}s").expect(5)
     assert f"nothing arrived for {STALL_S} s" in stopped.stderr
-    assert "cannot be used" in stopped.stderr, "it says what is wrong while it tries again"
+    assert "cannot be used" in stopped.stderr, "the problem is reported during the retries"
     (job,) = command.jobs()
     assert job["state"] == "interrupted"
     proxy.clear()

@@ -1,4 +1,4 @@
-"""How transfers end: one line for one cause, the code of the cause, counts that add up, nothing silently left."""
+"""Ends of transfers: one line per cause, the cause's exit code, counts that add up, nothing silently skipped."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from testbed.trees import MIB, tree_hashes, write_large, write_tree
 from tradewind.engine.supervisor import RESTARTS_MAX
 
 COUNT = 600
-"""More objects than one bundle and than the failures in a row that close a store."""
+"""Number of objects: more than one bundle, and more than the consecutive failures after which a store is given up."""
 TRIES = 10
-"""How often a request is tried."""
+"""Number of attempts of a request."""
 MakePlace = Callable[[str], Place]
 
 
@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> FilePlace:
 
 @pytest.fixture
 def bucket(s3: S3Place, proxy: HttpProxy) -> S3Place:
-    """A bucket that the command reaches through the proxy, and we directly."""
+    """A bucket that the command reaches through the proxy, and the test directly."""
     s3.endpoint = proxy.endpoint
     return s3
 
@@ -50,7 +50,7 @@ def give_keys(command: Command, access: str, secret: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["access key", "secret"])
 @pytest.mark.parametrize("direction", ["up", "down", "down-one"])
-def test_wrong_keys_are_said_once_and_asked_once(
+def test_wrong_keys_are_reported_and_requested_once(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, tmp_path: Path, wrong: str, direction: str
 ) -> None:
     bucket.put("one", b"1")
@@ -69,7 +69,7 @@ def test_wrong_keys_are_said_once_and_asked_once(
     assert len(proxy.exchanges) <= 4
 
 
-def test_a_missing_destination_bucket_is_said_once_and_asked_once(
+def test_a_missing_destination_bucket_is_reported_and_requested_once(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy
 ) -> None:
     done = command.run("cp", "-r", files.url, "s3://no-such-bucket-here", *bucket.flags("dst")).expect(1)
@@ -79,14 +79,16 @@ def test_a_missing_destination_bucket_is_said_once_and_asked_once(
 
 
 @pytest.mark.parametrize("mib", [0, 12], ids=["whole", "in parts"])
-def test_standard_input_for_a_missing_bucket_is_no_missing_source(command: Command, bucket: S3Place, mib: int) -> None:
+def test_a_missing_bucket_for_standard_input_is_not_called_a_missing_source(
+    command: Command, bucket: S3Place, mib: int
+) -> None:
     words = ["--chunk-size", "5MiB", *bucket.flags("dst")]
     done = command.run("cp", "-", "s3://no-such-bucket-here/x", *words, stdin=b"x" * max(1, mib * MIB)).expect(1)
     assert "no-such-bucket-here" in errors(done)[0]
     assert "check the bucket's name" in done.stderr
 
 
-def test_standard_input_for_a_path_that_cannot_be_made_is_no_missing_source(command: Command) -> None:
+def test_an_impossible_path_for_standard_input_is_not_called_a_missing_source(command: Command) -> None:
     done = command.run("cp", "-", "/proc/x", stdin=b"x").expect(1)
     assert "hint: check the path of the destination" in done.stderr
 
@@ -99,7 +101,7 @@ def looks_for_uploads(request: Request) -> bool:
     return request.method == "GET" and "uploads" in request.query
 
 
-def test_a_refused_request_to_open_an_upload_leaves_none_behind(
+def test_a_refused_upload_leaves_nothing_behind(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     write_large(tmp_path / "large", 12 * MIB)
@@ -110,7 +112,7 @@ def test_a_refused_request_to_open_an_upload_leaves_none_behind(
     assert (forbidden.strikes, "left behind" in done.stderr) == (0, False), done.stderr
 
 
-def test_an_upload_is_looked_for_if_a_request_to_open_it_failed_otherwise(
+def test_after_a_failed_request_to_open_an_upload_the_upload_is_looked_up(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     write_large(tmp_path / "large", 12 * MIB)
@@ -121,20 +123,20 @@ def test_an_upload_is_looked_for_if_a_request_to_open_it_failed_otherwise(
     assert "an unfinished upload may be left behind" in command.run("cp", *words).expect(7).stderr
 
 
-def test_a_name_that_the_destination_cannot_hold_leaves_no_upload_behind(command: Command, tmp_path: Path) -> None:
+def test_a_name_that_the_destination_cannot_store_leaves_no_upload_behind(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "large", 12 * MIB)
     words: list[str | Path] = [tmp_path / "large", tmp_path / ("n" * 300), "--chunk-size", "5MiB"]
     done = command.run("cp", *words).expect(1)
     assert "left behind" not in done.stderr
 
 
-def test_a_missing_source_bucket_is_said_once(command: Command, bucket: S3Place, tmp_path: Path) -> None:
+def test_a_missing_source_bucket_is_reported_once(command: Command, bucket: S3Place, tmp_path: Path) -> None:
     for words in (["-r", "s3://no-such-bucket-here"], ["s3://no-such-bucket-here/one"]):
         done = command.run("cp", *words, str(tmp_path / "back"), *bucket.flags("src")).expect(3)
         assert len(errors(done)) == 1, done.stderr
 
 
-def test_a_destination_that_forbids_everything_is_given_up_early(
+def test_a_destination_that_forbids_everything_fails_early(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     write_tree(files.folder, {f"more/{number:05}": 100 for number in range(20_000)})
@@ -143,14 +145,14 @@ def test_a_destination_that_forbids_everything_is_given_up_early(
     done = command.run("cp", "-r", files.url, bucket.url, *bucket.flags("dst"), "--report", report).expect(7)
     (line,) = errors(done)
     assert f"not authorised to write {bucket.url}" in line and "the rest was not tried" in line
-    assert rule.strikes < 15_000, "it does not grind through all of them"
+    assert rule.strikes < 15_000, "it does not try all of them"
     verdicts = [json.loads(each) for each in report.read_text().splitlines()]
     assert {verdict["kind"] for verdict in verdicts} == {"forbidden"}
     assert line.split()[1] == f"{len(verdicts):,}"
 
 
 @pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])
-def test_one_missing_bucket_of_two_costs_only_that_destination(
+def test_one_missing_bucket_of_two_fails_only_that_destination(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, verb: list[str]
 ) -> None:
     words = [*verb, files.url, "--to", "s3://no-such-bucket-here", "--to", bucket.url, *bucket.flags("dst")]
@@ -169,7 +171,7 @@ def test_one_missing_bucket_of_two_costs_only_that_destination(
     ("status", "code", "expected"),
     [(403, "AccessDenied", 7), (404, "NoSuchKey", 3), (500, "InternalError", 5), (405, "MethodNotAllowed", 1)],
 )
-def test_one_object_ends_with_the_code_of_its_cause(
+def test_the_exit_code_of_one_object_is_that_of_its_failure(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path, status: int, code: str, expected: int
 ) -> None:
     bucket.put("one", b"1")
@@ -195,7 +197,7 @@ def with_few_tries() -> dict[str, object]:
 
 
 @pytest.mark.parametrize("good", [0, 5])
-def test_counts_add_up_where_names_are_refused(command: Command, bucket: S3Place, tmp_path: Path, good: int) -> None:
+def test_counts_add_up_if_names_are_refused(command: Command, bucket: S3Place, tmp_path: Path, good: int) -> None:
     source = FilePlace(tmp_path / "odd")
     write_tree(source.folder, {f"good-{number}": 10 for number in range(good)})
     for number in range(6):
@@ -206,7 +208,7 @@ def test_counts_add_up_where_names_are_refused(command: Command, bucket: S3Place
     assert [progress[name] for name in ("objects_done", "objects_failed", "objects_total")] == [good, 6, good + 6]
     said = errors(command.run(*words))
     assert said[-1] == f"error: 6 of {good + 6} objects failed"
-    assert len(said) == 5, "three are named, three counted"
+    assert len(said) == 5, "three are named, the others counted"
     moved = "0 objects" if good == 0 else f"{good} objects"
     tried = command.run(*words, "--dry-run")
     assert f"would move {moved}, 6 cannot be moved; nothing was done" in tried.stderr
@@ -221,7 +223,7 @@ def test_a_resumed_job_counts_only_its_own_bytes_in_its_rate(command: Command, s
     running.finish().expect(130)
     (job,) = command.jobs()
     words = ["cp", "-r", source.url, s3.url, *s3.flags("dst"), "--dry-run"]
-    assert "unfinished" not in command.run(*words).expect(0).stderr, "a dry run begins nothing"
+    assert "unfinished" not in command.run(*words).expect(0).stderr, "a dry run starts nothing"
     done = command.run("jobs", "resume", str(job["id"]), "--json").expect(0)
     progress = done.summary["progress"]
     assert progress["bytes_done"] == 64 * MIB
@@ -229,9 +231,7 @@ def test_a_resumed_job_counts_only_its_own_bytes_in_its_rate(command: Command, s
     assert progress["bytes_per_s"] * progress["elapsed_s"] <= 1.05 * (64 * MIB - progress["bytes_earlier"])
 
 
-def test_a_repeated_command_says_that_an_earlier_job_is_unfinished(
-    command: Command, s3: S3Place, tmp_path: Path
-) -> None:
+def test_a_repeated_command_mentions_the_unfinished_job(command: Command, s3: S3Place, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "large")
     write_large(source.folder / "large", 64 * MIB)
     words = ["cp", "-r", source.url, s3.url, *s3.flags("dst")]
@@ -243,11 +243,11 @@ def test_a_repeated_command_says_that_an_earlier_job_is_unfinished(
     again = command.run(*words).expect(0)
     (note,) = [line for line in again.stderr.splitlines() if line.startswith("note:")]
     assert f"tradewind jobs resume {job['id']}" in note
-    assert "unfinished" not in command.run(*words).expect(0).stderr, "the second one has done it"
+    assert "unfinished" not in command.run(*words).expect(0).stderr, "the second job has completed it"
 
 
 @pytest.mark.parametrize("topology", [False, True], ids=["local", "chain"])
-def test_a_lead_that_is_killed_is_started_again(command: Command, s3: S3Place, tmp_path: Path, topology: bool) -> None:
+def test_a_killed_lead_is_restarted(command: Command, s3: S3Place, tmp_path: Path, topology: bool) -> None:
     source = FilePlace(tmp_path / "large")
     write_large(source.folder / "large", 96 * MIB)
     more: list[str | Path] = ["--topology", write(chain("relay"), tmp_path / "topology.json")] if topology else []
@@ -257,12 +257,12 @@ def test_a_lead_that_is_killed_is_started_again(command: Command, s3: S3Place, t
     os.kill(next(iter(before.values())) if len(before) == 1 else before["lead"], signal.SIGKILL)
     done = running.finish().expect(0)
     assert [event["message"] for event in done.events if event["event"] == "notice" and "restarted" in event["message"]]
-    assert done.summary["progress"]["bytes_earlier"] > 0, "what was acked is not sent again"
+    assert done.summary["progress"]["bytes_earlier"] > 0, "acknowledged bytes are not sent again"
     assert s3.client.sha256(s3.bucket, "large") == tree_hashes(source.folder)["large"]
     assert s3.unfinished() == []
 
 
-def test_a_lead_that_dies_again_and_again_ends_with_the_way_to_go_on(
+def test_a_lead_that_keeps_dying_ends_the_job_with_a_hint_to_resume(
     command: Command, s3: S3Place, tmp_path: Path
 ) -> None:
     source = FilePlace(tmp_path / "large")
@@ -300,7 +300,7 @@ def test_mv_deletes_only_what_every_destination_has(command: Command, s3: S3Plac
     source = FilePlace(tmp_path / "from")
     write_tree(source.folder, {"a": 5, "b/c": 5})
     for name in ("a", "b/c"):
-        # Copies of the second in which the source was written could be the source under another name.
+        # Copies from the same second as the source could be the source itself under another name.
         os.utime(source.folder / name, (1_000_000_000, 1_000_000_000))
     done = command.run("mv", "-r", source.url, "--to", s3.url, "--to", "s3://no-such-bucket-here", *s3.flags("dst"))
     done.expect(4)
@@ -379,7 +379,7 @@ def test_listings_and_comparisons_count_symbolic_links_in_one_notice(command: Co
     assert followed.stdout.split() == ["missing", "one", "missing", "two"]
 
 
-def test_destinations_of_different_kinds_have_endpoints_of_their_own(
+def test_destinations_of_different_kinds_have_separate_endpoints(
     command: Command, place: MakePlace, files: FilePlace, tmp_path: Path
 ) -> None:
     one, other = place("versitygw"), place("gcs")
@@ -394,7 +394,7 @@ def test_destinations_of_different_kinds_have_endpoints_of_their_own(
         assert set(made.sizes()) == set(files.sizes())
 
 
-def test_check_compares_files_by_the_rule_that_was_asked_for(command: Command, tmp_path: Path) -> None:
+def test_check_compares_files_by_the_requested_rule(command: Command, tmp_path: Path) -> None:
     for name, content, modified_s in (("one", b"old", 1000), ("other", b"new", 2000)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").write_bytes(content)
@@ -411,7 +411,7 @@ def test_check_compares_files_by_the_rule_that_was_asked_for(command: Command, t
 
 
 @pytest.mark.parametrize("what", ["FIFO", "socket", "device"])
-def test_a_source_that_is_no_file_is_named_as_what_it_is(command: Command, tmp_path: Path, what: str) -> None:
+def test_a_source_that_is_not_a_regular_file_is_described(command: Command, tmp_path: Path, what: str) -> None:
     source = tmp_path / "odd"
     if what == "FIFO":
         os.mkfifo(source)
@@ -431,7 +431,7 @@ def test_a_source_that_is_no_file_is_named_as_what_it_is(command: Command, tmp_p
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_deletion_that_a_retry_may_mend_ends_as_such(
+def test_a_deletion_with_temporary_errors_has_their_exit_code(
     command: Command, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     bucket.put("one", b"1")

@@ -1,4 +1,4 @@
-"""Readers that go away, streams that are closed or full: nothing stops in the middle and calls it success."""
+"""Readers that go away, and streams that are closed or full: no command stops early and reports success."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def piped(command: Command, reader: tuple[str, ...], *words: str | Path, errors_too: bool = False) -> int:
-    """The exit code of the command whose output goes to `reader`, which soon ends."""
+    """Run the command with its output piped to `reader`, which ends soon; return the command's exit code."""
     process = subprocess.Popen(
         guarded([str(command.binary), *map(str, words)]),
         env=command.full_environment(),
@@ -41,7 +41,7 @@ def piped(command: Command, reader: tuple[str, ...], *words: str | Path, errors_
 
 
 def shell(command: Command, line: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """`line` with "$@" standing for the command."""
+    """Run a shell `line` in which "$@" is the command."""
     return subprocess.run(
         guarded(["sh", "-c", line, "sh", str(command.binary), *map(str, words)]),
         env=command.full_environment(),
@@ -59,7 +59,7 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("errors_too", [False, True])
 @pytest.mark.parametrize("reader", [READS_ONE_LINE, READS_NOTHING])
 @pytest.mark.parametrize("verb", [("cp", "-r"), ("mv", "-r"), ("sync",)])
-def test_a_transfer_outlives_the_reader_of_its_output(
+def test_a_transfer_continues_without_a_reader_of_its_output(
     command: Command, tree: Path, tmp_path: Path, verb: tuple[str, ...], reader: tuple[str, ...], errors_too: bool
 ) -> None:
     expected = {entry.name: entry.read_bytes() for entry in tree.iterdir()}
@@ -70,7 +70,9 @@ def test_a_transfer_outlives_the_reader_of_its_output(
         assert names(tree) == []
 
 
-def test_a_transfer_that_fails_says_so_without_a_reader(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_a_transfer_without_a_reader_has_the_exit_code_of_its_failure(
+    command: Command, tree: Path, tmp_path: Path
+) -> None:
     (tree / "007").unlink()
     (tree / "007").symlink_to("nowhere")
     words: list[str | Path] = ["cp", "-r", tree, tmp_path / "copy", "--follow-symlinks", "--json"]
@@ -78,12 +80,12 @@ def test_a_transfer_that_fails_says_so_without_a_reader(command: Command, tree: 
     assert len(names(tmp_path / "copy")) == FILES - 1
 
 
-def test_rm_outlives_the_reader_of_its_output(command: Command, tree: Path) -> None:
+def test_rm_continues_without_a_reader_of_its_output(command: Command, tree: Path) -> None:
     assert piped(command, READS_NOTHING, "rm", "-r", "-y", tree) == 0
     assert names(tree) == []
 
 
-def test_check_answers_without_a_reader(command: Command, tree: Path, tmp_path: Path) -> None:
+def test_check_has_its_exit_code_without_a_reader(command: Command, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert piped(command, READS_NOTHING, "check", tree, tmp_path / "other") == 6
 

@@ -1,4 +1,4 @@
-"""A job leaves alone what it needs itself: its report, the state folder and the configuration."""
+"""A job does not change files that it needs itself: its report, the state folder and the configuration."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_state_folder_is_not_deleted_by_a_job(command: Command, tmp_path: Pa
     command.run("rm", "-r", "-y", finished).expect(0)
 
 
-def test_a_state_folder_that_the_job_is_about_to_make_counts(command: Command, tmp_path: Path) -> None:
+def test_a_state_folder_that_does_not_exist_yet_is_protected_too(command: Command, tmp_path: Path) -> None:
     source = FilePlace(tmp_path / "source")
     source.put("a", b"x")
     command.environment["TRADEWIND_STATE_DIR"] = str(tmp_path / "there" / "state")

@@ -1,4 +1,4 @@
-"""`cp - DST` and `cp SRC -`: an option that they do not have is refused, never left out in silence."""
+"""`cp - DST` and `cp SRC -`: an option that does not apply is refused, never silently ignored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("options", REFUSED, ids=lambda options: options[0])
-def test_standard_input_refuses_what_it_cannot_keep_to(
+def test_standard_input_refuses_inapplicable_options(
     command: Command, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     kept = tmp_path / "kept"
@@ -37,7 +37,7 @@ def test_standard_input_refuses_what_it_cannot_keep_to(
 
 
 @pytest.mark.parametrize("options", [("--dry-run",), ("--report", "report.ndjson"), ("--dst-region", "site:a")])
-def test_standard_output_refuses_what_it_cannot_keep_to(
+def test_standard_output_refuses_inapplicable_options(
     command: Command, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     (tmp_path / "object").write_bytes(b"bytes")
@@ -46,7 +46,7 @@ def test_standard_output_refuses_what_it_cannot_keep_to(
     assert refused.stdout == ""
 
 
-def test_options_that_pipes_have_are_kept(command: Command, tmp_path: Path) -> None:
+def test_options_that_apply_to_pipes_work(command: Command, tmp_path: Path) -> None:
     command.run("cp", "-", "--to", tmp_path / "object", "--fsync", "--chunk-size", "8MiB", "-q", stdin=b"x").expect(0)
     assert command.run("cp", tmp_path / "object", "-", "-q").expect(0).stdout == "x"
 
@@ -54,7 +54,7 @@ def test_options_that_pipes_have_are_kept(command: Command, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "words", [("cp", "NAME", "x/"), ("rm", "NAME"), ("ls", "NAME"), ("du", "x", "--exclude", "NAME")]
 )
-def test_an_argument_that_is_no_text_is_refused(command: Command, words: tuple[str, ...]) -> None:
+def test_an_argument_that_is_not_text_is_refused(command: Command, words: tuple[str, ...]) -> None:
     name = os.fsdecode(b"bad\xff")
     refused = command.run(*(name if word == "NAME" else word for word in words))
     assert refused.code == 2 and "not UTF-8" in refused.stderr and "internal" not in refused.stderr

@@ -1,4 +1,4 @@
-"""One place under two names, and places that overlap: refused before anything is copied or deleted, on every store."""
+"""One place under two names, and overlapping places: refused on every store before anything is copied or deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from testbed.servers import versitygw
 from testbed.trees import payload
 
 STORES = ["file", "versitygw", "moto", "gcs", "azure"]
-#: After it the clock of a store that counts seconds shows another one.
+#: Time after which the clock of a store that counts whole seconds has advanced.
 SECOND_S = 1.1
 SIZES = {"par/a": 10, "par/ss/a": 20, "par/ss/b": 30, "par/ss/ss/a": 40, "other": 5}
 NESTED = [
@@ -45,7 +45,7 @@ def assert_untouched(place: Place) -> None:
 
 
 def assert_refused(command: Command, *arguments: str | Path) -> str:
-    """Exit code 2, and what was said."""
+    """Check for exit code 2, and return the message."""
     ended = command.run(*arguments).expect(2)
     assert "hint: " in ended.stderr
     return ended.stderr
@@ -63,7 +63,7 @@ def test_overlapping_trees_are_refused(command: Command, place: Callable[[str], 
 
 @pytest.fixture
 def bound(tmp_path: Path) -> Iterator[Callable[[Path, str], Path]]:
-    """Mounts a folder a second time; only root can."""
+    """Mounts a folder a second time, which needs root."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a folder a second time")
     made: list[Path] = []
@@ -82,7 +82,9 @@ def bound(tmp_path: Path) -> Iterator[Callable[[Path, str], Path]]:
         subprocess.run(["umount", "--lazy", str(view)], check=True)
 
 
-def test_bind_mounts_are_seen_through(command: Command, tmp_path: Path, bound: Callable[[Path, str], Path]) -> None:
+def test_overlaps_through_bind_mounts_are_detected(
+    command: Command, tmp_path: Path, bound: Callable[[Path, str], Path]
+) -> None:
     there = FilePlace(tmp_path / "tree")
     fill(there)
     whole, part = bound(there.folder, "whole"), bound(there.folder / "par" / "ss", "part")
@@ -104,7 +106,7 @@ def test_bind_mounts_are_seen_through(command: Command, tmp_path: Path, bound: C
     assert_untouched(there)
 
 
-def test_links_are_seen_through(command: Command, tmp_path: Path) -> None:
+def test_overlaps_through_links_are_detected(command: Command, tmp_path: Path) -> None:
     there = FilePlace(tmp_path / "tree")
     fill(there)
     (tmp_path / "link").symlink_to("tree/par")
@@ -125,7 +127,7 @@ def test_hard_links_within_two_trees_are_moved_as_two_files(command: Command, tm
     assert (source.sizes(), destination.get("a")) == ({}, b"content")
 
 
-def test_two_destinations_that_are_one_place_are_refused(command: Command, tmp_path: Path, s3: S3Place) -> None:
+def test_two_destinations_in_the_same_place_are_refused(command: Command, tmp_path: Path, s3: S3Place) -> None:
     source = FilePlace(tmp_path / "source")
     fill(source)
     (tmp_path / "to").mkdir()
@@ -140,7 +142,7 @@ def respelled(endpoint: str) -> list[str]:
     return [f"http://localhost:{port}", f"HTTP://LocalHost:{port}/", f"http://127.0.0.1.:{port}"]
 
 
-def test_spellings_of_one_endpoint_are_one_place(command: Command, s3: S3Place) -> None:
+def test_different_spellings_of_an_endpoint_are_one_place(command: Command, s3: S3Place) -> None:
     fill(s3)
     for endpoint in respelled(s3.endpoint):
         other = s3.flags("dst")
@@ -151,7 +153,7 @@ def test_spellings_of_one_endpoint_are_one_place(command: Command, s3: S3Place) 
     assert_untouched(s3)
 
 
-def test_a_proxy_to_the_same_bucket_is_found_out(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
+def test_a_proxy_to_the_same_bucket_is_detected(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
     fill(s3)
     other = s3.flags("dst")
     other[other.index(s3.endpoint)] = proxy.endpoint
@@ -162,7 +164,7 @@ def test_a_proxy_to_the_same_bucket_is_found_out(command: Command, s3: S3Place, 
 
 
 def through(proxy: HttpProxy, place: S3Place, side: str) -> list[str]:
-    """The flags of one side that goes through the proxy."""
+    """Return the flags of a side that is reached through the proxy."""
     flags = place.flags(side)
     flags[flags.index(place.endpoint)] = proxy.endpoint
     return flags
@@ -171,7 +173,7 @@ def through(proxy: HttpProxy, place: S3Place, side: str) -> list[str]:
 def test_sources_that_are_missing_prove_nothing(
     command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
-    """A name that is at neither place says nothing about whether the places are one."""
+    """A name that is missing at both places does not prove that they differ."""
     fill(s3)
     sides = [*s3.flags("src"), *through(proxy, s3, "dst")]
     named = [f"{s3.url}/par/{name}" for name in ("aa-missing", "a")]
@@ -188,7 +190,7 @@ def test_sources_that_are_missing_prove_nothing(
 
 
 def test_sources_that_change_prove_nothing(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
-    """A source that is written between the two looks differs from itself."""
+    """A source that is written between the two checks differs from itself."""
     fill(s3)
     sides = [*s3.flags("src"), *through(proxy, s3, "dst")]
     contents = iter(range(1, 1000))
@@ -208,7 +210,7 @@ def test_sources_that_change_prove_nothing(command: Command, s3: S3Place, proxy:
 
 
 def test_a_source_that_appears_after_the_proof_is_not_deleted(command: Command, s3: S3Place, proxy: HttpProxy) -> None:
-    """It was at neither place when the places were compared, and its copy is the source itself."""
+    """It was missing at both places when they were compared, and its copy is the source itself."""
     looks = iter(range(1000))
 
     def write_late() -> None:
@@ -222,12 +224,12 @@ def test_a_source_that_appears_after_the_proof_is_not_deleted(command: Command, 
 
 
 def test_an_overlay_and_its_upper_directory_are_one_place(command: Command, tmp_path: Path) -> None:
-    """A file of the lower directory is not in the upper one, which proves nothing."""
+    """A file of the lower directory is missing in the upper one, which does not prove that the places differ."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount an overlay")
     disk = tmp_path / "disk"
     disk.mkdir()
-    # The upper directory of an overlay cannot lie on another overlay, as in a container.
+    # The upper directory of an overlay cannot be on another overlay, such as a container's root.
     mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip(f"this machine lets nobody mount: {mounted.stderr.strip()}")
@@ -257,14 +259,14 @@ def test_another_name_in_another_place_is_moved(command: Command, place: Callabl
     source, destination = place("versitygw"), place("versitygw")
     fill(source)
     source.put("stays", b"x")
-    time.sleep(SECOND_S)  # A copy of the same second could be the object itself under another name.
+    time.sleep(SECOND_S)  # A copy from the same second could be the object itself under another name.
     sides = [*source.flags("src"), *destination.flags("dst")]
     command.run("mv", "-r", f"{source.url}/par", f"{destination.url}/par/ss", *sides).expect(0)
     assert destination.sizes() == {f"par/ss/{key[4:]}": size for key, size in SIZES.items() if key[:4] == "par/"}
     assert set(source.sizes()) == {"other", "stays"}
 
 
-def test_files_behind_a_server_are_found_out(command: Command, tmp_path: Path) -> None:
+def test_files_behind_a_server_are_detected(command: Command, tmp_path: Path) -> None:
     with versitygw(data_parent=tmp_path) as server:
         there = S3Place(server, command)
         fill(there)
@@ -276,7 +278,7 @@ def test_files_behind_a_server_are_found_out(command: Command, tmp_path: Path) -
 
 @pytest.mark.parametrize(("here", "there"), [("x", "X"), ("stra\u00dfe", "STRASSE"), ("caf\u00e9", "cafe\u0301")])
 @pytest.mark.parametrize("shape", ["tree", "one object"])
-def test_names_that_a_server_takes_for_one_are_found_out(command: Command, here: str, there: str, shape: str) -> None:
+def test_names_that_a_server_treats_as_one_are_detected(command: Command, here: str, there: str, shape: str) -> None:
     with OddStore("s3", Habits(folds_names=True)) as store:
         place = OddPlace(store, command)
         keys = {"tree": (f"{here}/", f"{there}/"), "one object": (f"{here}/a", f"{there}/a")}

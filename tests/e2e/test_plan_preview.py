@@ -1,4 +1,4 @@
-"""`cp --dry-run` between stores in different regions: the plan, its cost against direct, and how to ask for another."""
+"""`cp --dry-run` between stores in different regions: the plan, its cost against direct, commands for other goals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tradewind.gateway.task import ask_task
 NEAR = ["--src-region", "aws:us-east-1", "--dst-region", "aws:us-east-2"]
 
 
-#: Large enough to be worth machines, and a hole: nothing of it is ever on the disk.
+#: Size of a sparse file, large enough to make machines worthwhile. It uses no space on the disk.
 SPARSE_BYTES = 60_000_000_000
 
 
@@ -30,7 +30,7 @@ def buckets(s3_server: Server, command: Command) -> tuple[S3Place, S3Place]:
 
 
 def reached(place: S3Place, side: str) -> list[str]:
-    """How to reach a place, without its region: that is what these tests are about."""
+    """Return the flags of a place without its region, which these tests set."""
     flags = place.flags(side)
     at = flags.index(f"--{side}-region")
     return [*flags[:at], *flags[at + 2 :]]
@@ -43,7 +43,7 @@ def words(source: S3Place, destination: S3Place, *more: str) -> list[str]:
 
 @pytest.fixture
 def much(command: Command, s3: S3Place) -> list[str]:
-    """A command line that would move much to a bucket, with one machine per region."""
+    """Return a command line that would move a large volume to a bucket, with one machine per region."""
     folder = command.home / "much"
     folder.mkdir()
     with (folder / "hole").open("wb") as file:
@@ -83,7 +83,7 @@ def test_json_has_the_plan_before_the_summary(command: Command, much: list[str])
     assert (plan["event"], summary["event"]) == ("plan", "done")
     assert plan["source"] == "aws:us-east-1"
     assert plan["volume_gb"] == pytest.approx(60)
-    assert plan["cost_usd"]["total"] <= plan["direct"]["cost_usd"] * (1 + 1e-6)  # what it is for unless told otherwise
+    assert plan["cost_usd"]["total"] <= plan["direct"]["cost_usd"] * (1 + 1e-6)  # the default goal
 
 
 def test_a_goal_that_cannot_be_met_moves_nothing(command: Command, much: list[str], s3: S3Place) -> None:
@@ -94,13 +94,13 @@ def test_a_goal_that_cannot_be_met_moves_nothing(command: Command, much: list[st
     assert command.jobs() == []
 
 
-def test_little_is_not_worth_waiting_for_machines(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
+def test_a_small_transfer_does_not_wait_for_machines(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
     done = command.run(*words(*buckets, *NEAR, "--deadline", "10min")).expect(0)
     assert re.search(r"no plan: machines take 50\.0 s to start, and 400 kB only 0\.1 s to move", done.stderr)
     assert buckets[1].sizes() == {"copy/x": 400_000}
 
 
-def test_json_says_why_there_is_no_plan(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
+def test_json_states_why_there_is_no_plan(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
     done = command.run(*words(*buckets, *NEAR, "--dry-run", "--json")).expect(0)
     plan, summary = done.events[-2:]
     because = "machines take 50.0 s to start, and 400 kB only 0.1 s to move"
@@ -109,7 +109,7 @@ def test_json_says_why_there_is_no_plan(command: Command, buckets: tuple[S3Place
 
 
 @pytest.mark.parametrize("why", [["--dry-run"], ["--deadline", "1h"]])
-def test_a_region_that_nobody_knows_is_refused_before_anything_is_listed(command: Command, why: list[str]) -> None:
+def test_an_unknown_region_is_refused_before_anything_is_listed(command: Command, why: list[str]) -> None:
     (command.home / "here").mkdir()
     (command.home / "here" / "x").write_bytes(b"abc")
     unknown = ["--src-region", "aws:us-est-1", "--dst-region", "gcp:europe-west4"]
@@ -122,7 +122,7 @@ def test_a_region_that_nobody_knows_is_refused_before_anything_is_listed(command
     assert not (command.home / "there").exists()
 
 
-def test_without_a_goal_nothing_is_asked_and_one_line_is_said(
+def test_without_a_goal_no_request_is_made_and_one_line_is_printed(
     command: Command, buckets: tuple[S3Place, S3Place]
 ) -> None:
     done = command.run(*words(*buckets, *NEAR)).expect(0)
@@ -131,7 +131,7 @@ def test_without_a_goal_nothing_is_asked_and_one_line_is_said(
     assert "from    " not in plain.stderr
 
 
-def test_a_compatible_servers_region_says_nothing_of_where_it_is(
+def test_the_region_of_a_compatible_server_is_not_its_location(
     command: Command, buckets: tuple[S3Place, S3Place]
 ) -> None:
     done = command.run(*words(*buckets, "--dry-run")).expect(0)
@@ -145,7 +145,7 @@ def test_a_compatible_servers_region_says_nothing_of_where_it_is(
 
 
 @pytest.mark.parametrize(("known", "missing"), [("src", "dst"), ("dst", "src")])
-def test_where_one_region_is_known_a_dry_run_says_how_to_give_the_other(
+def test_if_one_region_is_known_a_dry_run_explains_how_to_set_the_other(
     command: Command, known: str, missing: str
 ) -> None:
     places = {"src": command.home / "here", "dst": command.home / "there"}
@@ -159,7 +159,7 @@ def test_where_one_region_is_known_a_dry_run_says_how_to_give_the_other(
     assert "no plan" not in command.run(*copy, f"--{known}-region", "aws:us-east-1").expect(0).stderr
 
 
-def test_the_plan_is_made_on_the_catalog_of_the_configured_state_folder(command: Command, tmp_path: Path) -> None:
+def test_the_plan_uses_the_catalog_of_the_configured_state_folder(command: Command, tmp_path: Path) -> None:
     (command.home / "x").write_bytes(b"abc")
     (command.home / "config.toml").write_text(f'state_dir = "{tmp_path / "mine"}"\n')
     table = tmp_path / "mine" / "catalog" / "links.csv"
@@ -193,7 +193,9 @@ def test_goals_that_make_no_sense(
     assert buckets[1].sizes() == {}
 
 
-def test_stores_are_asked_where_they_are(moto_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_stores_are_asked_for_their_regions(
+    moto_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from testbed.s3 import S3
 
     for name, value in moto_server.environment.items():
@@ -213,7 +215,7 @@ def test_stores_are_asked_where_they_are(moto_server: Server, monkeypatch: pytes
     assert answers[3] == {"url": f"file://{tmp_path}"}
 
 
-def test_a_ceiling_that_nothing_keeps_is_said(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
+def test_a_ceiling_that_has_no_effect_is_mentioned(command: Command, buckets: tuple[S3Place, S3Place]) -> None:
     done = command.run(*words(*buckets, *NEAR, "--max-cost", "5USD")).expect(0)
-    assert "note: --max-cost limits the plan only" in done.stderr
+    assert "note: --max-cost limits only the plan" in done.stderr
     assert "--max-cost" not in command.run(*words(*buckets, *NEAR, "--quiet", "--max-cost", "5USD")).expect(0).stderr

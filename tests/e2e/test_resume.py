@@ -1,4 +1,4 @@
-"""Resuming: what a later run may trust, and which folder it works in."""
+"""Resuming: the results that a later run may trust, and the folder in which it works."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tradewind.state.database import open_database
 
 
 def interrupted(command: Command, *arguments: str | Path) -> str:
-    """Start a slow job, stop it with Ctrl-C in the middle; return its id."""
+    """Start a slow job and stop it with Ctrl-C in the middle; return its id."""
     running = command.start(*arguments, "--limit-rate", "20MB/s", "--chunk-size", "5MiB")
     running.wait_for_bytes(5 * MIB)
     running.signal(signal.SIGINT)
@@ -31,7 +31,7 @@ def interrupted(command: Command, *arguments: str | Path) -> str:
 
 
 def with_state(command: Command, folder: Path) -> Command:
-    """The same command with another state folder."""
+    """Return the same command with another state folder."""
     return replace(command, environment={**command.environment, "TRADEWIND_STATE_DIR": str(folder)})
 
 
@@ -39,13 +39,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_copied_state_folder_works_on_its_own_journal(command: Command, tmp_path: Path) -> None:
+def test_a_copied_state_folder_uses_its_own_journal(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "large", tmp_path / "copy"
     write_large(source, 48 * MIB)
     job_id = interrupted(command, "cp", source, copy)
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(command.state, elsewhere)
-    # As older versions wrote it: the absolute path of the folder in which the job began.
+    # Older versions stored the absolute path of the folder in which the job started.
     database = open_database(elsewhere)
     ((spec,),) = database.rows("SELECT spec FROM jobs")
     assert "state_dir" not in json.loads(spec)
@@ -60,7 +60,7 @@ def test_a_copied_state_folder_works_on_its_own_journal(command: Command, tmp_pa
     assert copy.read_bytes() == source.read_bytes()
 
 
-def test_a_moved_state_folder_is_resumed_where_it_is(command: Command, tmp_path: Path) -> None:
+def test_jobs_of_a_moved_state_folder_can_be_resumed(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "large", tmp_path / "copy"
     write_large(source, 48 * MIB)
     job_id = interrupted(command, "cp", source, copy)
@@ -69,7 +69,7 @@ def test_a_moved_state_folder_is_resumed_where_it_is(command: Command, tmp_path:
     done = with_state(command, moved).run("jobs", "resume", job_id, "--json").expect(0)
     assert done.summary["progress"]["bytes_earlier"] > 0
     assert copy.read_bytes() == source.read_bytes()
-    assert not command.state.exists(), "nothing is made where the folder was"
+    assert not command.state.exists(), "nothing is created in the folder's old place"
 
 
 def journal(command: Command, job_id: str) -> sqlite3.Connection:
@@ -77,7 +77,7 @@ def journal(command: Command, job_id: str) -> sqlite3.Connection:
 
 
 def restart_machine(command: Command, job_id: str) -> None:
-    """Make the journal say that all was written in another boot."""
+    """Change the journal as if everything had been written in another boot."""
     connection = journal(command, job_id)
     connection.execute("UPDATE part SET tag = 'the-boot-before'")
     connection.execute("UPDATE done SET boot = 'the-boot-before' WHERE boot IS NOT NULL")
@@ -85,7 +85,7 @@ def restart_machine(command: Command, job_id: str) -> None:
 
 
 def zero(path: Path, offset: int, length: int) -> None:
-    """Leave a file as after a power loss: its length was on the disk, its bytes were not."""
+    """Change a file as by a power failure: its length was on the disk, its bytes were not."""
     modified = path.stat().st_mtime_ns
     with path.open("r+b") as file:
         file.seek(offset)
@@ -93,7 +93,7 @@ def zero(path: Path, offset: int, length: int) -> None:
     os.utime(path, ns=(modified, modified))
 
 
-def test_parts_that_a_power_loss_took_are_sent_again(command: Command, tmp_path: Path) -> None:
+def test_parts_lost_in_a_power_failure_are_sent_again(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "large", tmp_path / "to" / "copy"
     write_large(source, 64 * MIB)
     job_id = interrupted(command, "cp", source, copy)
@@ -108,7 +108,7 @@ def test_parts_that_a_power_loss_took_are_sent_again(command: Command, tmp_path:
     assert progress["bytes_earlier"] == (len(parts) - 1) * 5 * MIB, "the others were read back and kept"
 
 
-def test_files_that_a_power_loss_took_are_copied_again(command: Command, tmp_path: Path) -> None:
+def test_files_lost_in_a_power_failure_are_copied_again(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "from", tmp_path / "to"
     write_tree(source, {f"a/{number}": 1000 for number in range(20)})
     write_large(source / "z-large", 48 * MIB)
@@ -125,7 +125,7 @@ def test_files_that_a_power_loss_took_are_copied_again(command: Command, tmp_pat
     assert tree_hashes(copy) == tree_hashes(source)
 
 
-def test_a_resumed_sync_believes_no_length_and_time_after_a_power_loss(command: Command, tmp_path: Path) -> None:
+def test_a_resumed_sync_trusts_no_length_and_time_after_a_power_failure(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "from", tmp_path / "to"
     write_tree(source, {f"a/{number}": 1000 for number in range(20)})
     write_large(source / "z-large", 48 * MIB)
@@ -136,7 +136,7 @@ def test_a_resumed_sync_believes_no_length_and_time_after_a_power_loss(command: 
     (job,) = command.jobs()
     zero(copy / "a" / "7", 0, 512)
     connection = journal(command, str(job["id"]))
-    # The rows had not reached the disk either.
+    # The journal's rows had not reached the disk either.
     connection.execute("DELETE FROM done")
     connection.execute("UPDATE boot SET boot = 'the-boot-before'")
     connection.close()
@@ -165,7 +165,7 @@ def test_a_temporary_file_that_was_emptied_is_written_again(command: Command, tm
     job_id = interrupted(command, "cp", source, copy)
     (temporary,) = copy.parent.iterdir()
     length = temporary.stat().st_size
-    # Long enough again, and nothing in it.
+    # The file has its length, but no content.
     os.truncate(temporary, 0)
     os.truncate(temporary, length)
     progress = command.run("jobs", "resume", job_id, "--json").expect(0).summary["progress"]
@@ -192,7 +192,7 @@ def test_a_resumed_job_writes_into_no_file_that_was_linked_to_its_temporary_name
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)])
-def test_a_resumed_job_gets_past_what_else_has_its_temporary_name(
+def test_a_resumed_job_replaces_anything_else_with_its_temporary_name(
     make: Callable[[Path], None], command: Command, tmp_path: Path
 ) -> None:
     source, copy = tmp_path / "large", tmp_path / "to" / "copy"
@@ -206,7 +206,7 @@ def test_a_resumed_job_gets_past_what_else_has_its_temporary_name(
     assert sorted(copy.parent.iterdir()) == sorted([copy, temporary])
 
 
-def test_a_resumed_move_reads_earlier_parts_back_before_it_deletes_the_source(command: Command, tmp_path: Path) -> None:
+def test_a_resumed_move_reads_back_earlier_parts_before_it_deletes_the_source(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "large", tmp_path / "to" / "copy"
     write_large(source, 48 * MIB)
     content = source.read_bytes()
@@ -223,7 +223,7 @@ def reported(report: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("verb", ["cp", "mv"])
-def test_a_resumed_job_reports_what_was_lost_of_the_report(verb: str, command: Command, tmp_path: Path) -> None:
+def test_a_resumed_job_restores_lost_lines_of_the_report(verb: str, command: Command, tmp_path: Path) -> None:
     source, copy, report = tmp_path / "from", tmp_path / "to", tmp_path / "report"
     names = [f"a/{number}" for number in range(20)]
     write_tree(source, dict.fromkeys(names, 1000))
@@ -274,9 +274,7 @@ def test_a_job_without_a_ceiling_is_resumed_without_its_status(command: Command,
     assert copy.read_bytes() == source.read_bytes()
 
 
-def test_a_job_with_a_ceiling_is_not_resumed_if_nothing_says_what_it_has_spent(
-    command: Command, tmp_path: Path
-) -> None:
+def test_a_job_with_a_ceiling_is_not_resumed_if_its_cost_is_unknown(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "large", tmp_path / "copy"
     write_large(source, 48 * MIB)
     job_id = interrupted(command, "cp", "--max-bytes", "1GB", source, copy)
@@ -294,7 +292,7 @@ def test_a_job_with_a_ceiling_is_not_resumed_if_nothing_says_what_it_has_spent(
 
 @pytest.fixture
 def source_gone(command: Command, s3: S3Place, tmp_path: Path) -> str:
-    """A job that was interrupted within an upload to `s3`, and whose source was then removed."""
+    """The id of a job that was interrupted during an upload to `s3`, and whose source was then removed."""
     write_large(tmp_path / "tree" / "large", 48 * MIB)
     job_id = interrupted(command, "cp", "-r", tmp_path / "tree", s3.url, *s3.flags("dst"))
     assert len(s3.unfinished()) == 1
@@ -302,7 +300,7 @@ def source_gone(command: Command, s3: S3Place, tmp_path: Path) -> str:
     return job_id
 
 
-def test_a_source_that_is_gone_keeps_its_uploads_and_says_how_to_abort_them(
+def test_uploads_of_a_missing_source_are_kept_with_a_hint_to_abort_them(
     command: Command, s3: S3Place, source_gone: str
 ) -> None:
     done = command.run("jobs", "resume", source_gone).expect(3)
@@ -322,7 +320,7 @@ def test_a_job_that_may_find_nothing_aborts_its_uploads(command: Command, s3: S3
 
 
 @pytest.mark.parametrize("verb", [["cp", "-r"], ["sync"]], ids=["cp", "sync"])
-def test_copies_that_were_removed_or_replaced_meanwhile_are_made_again(
+def test_copies_that_were_removed_or_replaced_meanwhile_are_repeated(
     command: Command, tmp_path: Path, verb: list[str]
 ) -> None:
     source, copy = tmp_path / "from", tmp_path / "to"

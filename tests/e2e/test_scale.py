@@ -1,4 +1,4 @@
-"""Many objects, large objects, and nothing to do: memory and CPU stay within their limits."""
+"""Many objects, large objects, and nothing to do: memory and CPU time stay within their limits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RSS_MAX_BYTES = 512 * MIB
 SAMPLE_S = 0.2
 IDLE_S = 3.0
 IDLE_SHARE_MAX = 0.03
-"""A waiting process may use 3% of a core: pings, progress twice a second, and the clock tick's own 10 ms."""
+"""CPU limit of a waiting process: 3% of a core, for pings, progress twice a second, and the clock's 10 ms ticks."""
 
 
 def finish_watched(running: Running) -> tuple[Finished, dict[str, int]]:
-    """The end, and the peak resident memory of every process by name."""
+    """Wait for the command's end; return it and the peak resident memory of every process by name."""
     peaks: dict[str, int] = {}
     over = threading.Event()
 
@@ -46,7 +46,7 @@ def assert_small(peaks: dict[str, int], least: int) -> None:
 
 
 @pytest.mark.parametrize("gigabytes", [2, pytest.param(20, marks=pytest.mark.slow)], ids=["2-GB", "20-GB"])
-def test_a_large_object_passes_in_little_memory(command: Command, tmp_path: Path, gigabytes: int) -> None:
+def test_a_large_object_passes_with_little_memory(command: Command, tmp_path: Path, gigabytes: int) -> None:
     size = gigabytes * 1_000_000_000
     topology = write(chain("relay"), tmp_path / "topology.json")
     running = command.start("cp", "-r", f"mem:?objects=1&size_bytes={size}", "mem:", "--topology", topology)
@@ -57,7 +57,7 @@ def test_a_large_object_passes_in_little_memory(command: Command, tmp_path: Path
     assert_small(peaks, least=5)
 
 
-def test_a_large_object_to_a_real_store_in_little_memory(command: Command, s3: S3Place, tmp_path: Path) -> None:
+def test_a_large_object_to_a_real_store_with_little_memory(command: Command, s3: S3Place, tmp_path: Path) -> None:
     size = 1_000_000_000
     running = command.start("cp", "-r", f"mem:?objects=1&size_bytes={size}", s3.url, *s3.flags("dst"))
     done, peaks = finish_watched(running)

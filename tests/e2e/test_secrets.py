@@ -1,4 +1,4 @@
-"""Credentials in URLs and endpoints are refused without a trace, and gateways inherit no more than they need."""
+"""Credentials in URLs and endpoints are refused and never stored, and gateways inherit only what they need."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDPOINTS = [
 
 
 def stored(command: Command) -> str:
-    """All that the command wrote below its home."""
+    """Return everything that the command wrote below its home."""
     files = [entry for entry in command.home.rglob("*") if entry.is_file()]
     return "".join(entry.read_bytes().decode(errors="replace") for entry in files)
 
@@ -63,7 +63,7 @@ def test_settings_are_shown_without_secrets(command: Command, endpoint: str) -> 
 
 
 def test_machines_inherit_no_credentials(command: Command, tmp_path: Path) -> None:
-    """The environment of each process, as the kernel has it, while a transfer runs over a relay."""
+    """Check the environment of each process, as the kernel reports it, while a transfer runs over a relay."""
     write_large(tmp_path / "large", 32 * MIB)
     topology = write(chain("relay"), tmp_path / "topology.json")
     command.environment.update(AWS_SECRET_ACCESS_KEY=SECRET, AZURE_STORAGE_KEY=SECRET, TRADEWIND_GCP_API_KEY=SECRET)

@@ -1,4 +1,4 @@
-"""Several sources, as a shell's glob gives them, and several destinations, named by --to."""
+"""Several sources, as from a shell's glob, and several destinations with --to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logs(tmp_path: Path) -> FilePlace:
 
 
 def glob(place: FilePlace) -> list[Path]:
-    """Return the files to which a shell expands `*.log`."""
+    """Return the files that a shell's `*.log` matches."""
     return sorted(place.folder.glob("*.log"))
 
 
@@ -56,7 +56,7 @@ def test_exactly_what_was_moved_is_deleted(command: Command, logs: FilePlace, tm
     assert logs.sizes() == {}
 
 
-def test_equal_names_and_overlaps_are_refused_before_anything_moves(
+def test_equal_names_and_overlaps_are_refused_before_anything_is_moved(
     command: Command, logs: FilePlace, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
@@ -78,7 +78,7 @@ def test_filters_choose_by_the_name_at_the_destination(command: Command, logs: F
 
 
 @pytest.mark.parametrize("verb", ["cp", "mv", "sync"])
-def test_each_destination_is_named_by_to(command: Command, logs: FilePlace, tmp_path: Path, verb: str) -> None:
+def test_to_names_each_destination(command: Command, logs: FilePlace, tmp_path: Path, verb: str) -> None:
     before = logs.sizes()
     flags = [] if verb == "sync" else ["-r"]
     command.run(verb, *flags, logs.folder, "--to", f"{tmp_path}/one/", "--to", f"{tmp_path}/two/").expect(0)

@@ -1,4 +1,4 @@
-"""Modules that a start loads: a short job takes about as long as its imports."""
+"""Modules that are imported at start: a short job takes about as long as its imports."""
 
 import json
 import os
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from testbed.drive import Command
 
-#: Our planner, other providers and replanning; from Python: TLS, mail, solvers and slow modules.
+#: Modules that a local job must not import: our planner, other providers and replanning; Python's TLS, mail and slow
+#: modules, and solvers.
 NOT_FOR_A_LOCAL_JOB = {
     "tradewind.catalog",
     "tradewind.planner",
@@ -34,7 +35,7 @@ NOT_FOR_A_LOCAL_JOB = {
 
 
 def loaded(command: Command, *words: str) -> set[str]:
-    """The modules of a process that has run a command line."""
+    """Return the modules that a process has imported after running a command line."""
     code = (
         "import json, os, sys; from tradewind.cli.main import main\n"
         f"code = main({list(words)!r}); os.write(2, json.dumps(sorted(sys.modules)).encode()); sys.exit(code)"
@@ -46,7 +47,7 @@ def loaded(command: Command, *words: str) -> set[str]:
     return set(json.loads(done.stderr))
 
 
-def test_a_local_copy_loads_neither_planner_nor_tls(command: Command, tmp_path: Path) -> None:
+def test_a_local_copy_imports_neither_planner_nor_tls(command: Command, tmp_path: Path) -> None:
     source, destination = tmp_path / "source", tmp_path / "destination"
     source.write_bytes(os.urandom(1000))
     modules = loaded(command, "cp", "-q", str(source), str(destination))
@@ -55,6 +56,6 @@ def test_a_local_copy_loads_neither_planner_nor_tls(command: Command, tmp_path: 
     assert not modules & NOT_FOR_A_LOCAL_JOB
 
 
-def test_the_version_loads_nothing(command: Command) -> None:
+def test_the_version_imports_nothing(command: Command) -> None:
     modules = {name for name in loaded(command, "--version") if name.startswith("tradewind")}
     assert modules == {"tradewind", "tradewind._version", "tradewind.cli", "tradewind.cli.main"}

@@ -1,4 +1,4 @@
-"""Ctrl-C once, twice and three times, at any moment: the command ends within seconds, and leaves no process."""
+"""Ctrl-C once, twice or three times at any moment: the command ends within seconds and leaves no process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tradewind.cli.signals import ONE_REQUEST_S
 
 LARGE_BYTES = 64 * MIB
 RATE = "4MB/s"
-"""Too slow to be done before it is stopped."""
+"""Rate limit, so low that the job cannot finish before it is stopped."""
 ENDS_S = 30.0
-"""Seconds, on a busy machine too. What hangs, hangs for ever."""
+"""Time limit of a stop [s], on a busy machine. A command that hangs, hangs for ever."""
 SEEDS = range(int(os.environ.get("TRADEWIND_SIGNAL_SEEDS", "8")))
 
 
@@ -44,7 +44,7 @@ def start(command: Command, tmp_path: Path) -> Callable[[bool], Running]:
 
 @contextmanager
 def frozen(pids: list[int]) -> Iterator[None]:
-    """Processes that stand still within the block, or for as long as they live."""
+    """Suspend processes within the context."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -57,7 +57,7 @@ def frozen(pids: list[int]) -> Iterator[None]:
 
 @contextmanager
 def files_of_at_most(bytes_max: int) -> Iterator[None]:
-    """Processes that are started within the block cannot write longer files."""
+    """Limit the length of files that processes started within the context can write."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, before[1]))
     try:
@@ -70,7 +70,7 @@ def test_a_journal_that_cannot_grow_leaves_no_temporary_files(command: Command, 
     source, copy = tmp_path / "from", tmp_path / "to"
     write_tree(source, {str(number): 10 for number in range(6000)})
     write_tree(tmp_path / "one", {"a": 10})
-    command.run("cp", "-r", tmp_path / "one", tmp_path / "other").expect(0)  # It makes the database.
+    command.run("cp", "-r", tmp_path / "one", tmp_path / "other").expect(0)  # It creates the database.
     with files_of_at_most(400 << 10):
         running = command.start("cp", "-r", source, copy)
     done = running.finish().expect(1)
@@ -85,7 +85,7 @@ def test_a_journal_that_cannot_grow_leaves_no_temporary_files(command: Command, 
 def wait_until(condition: Callable[[], bool]) -> None:
     end_s = time.monotonic() + ENDS_S
     while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
+        assert time.monotonic() < end_s, "the condition never held"
         time.sleep(0.02)
 
 
@@ -93,7 +93,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_signals_at_random_moments(command: Command, start: Callable[[bool], Running], seed: int) -> None:
     rng = random.Random(seed)
     running = start(rng.random() < 0.7)
-    time.sleep(rng.uniform(0.3, 3.0))  # The moment is what is random here.
+    time.sleep(rng.uniform(0.3, 3.0))  # Stop the job at a random moment.
     for _ in range(rng.choice([1, 2, 3])):
         if running.process.poll() is None:
             running.signal(rng.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
@@ -103,7 +103,7 @@ def test_signals_at_random_moments(command: Command, start: Callable[[bool], Run
 
 
 @pytest.mark.parametrize("signals", [2, 3])
-def test_a_second_ctrl_c_leaves_at_once_while_the_lead_does_not_drain(
+def test_a_second_ctrl_c_quits_at_once_while_the_lead_does_not_drain(
     command: Command, start: Callable[[bool], Running], signals: int
 ) -> None:
     running = start(True)
@@ -114,7 +114,7 @@ def test_a_second_ctrl_c_leaves_at_once_while_the_lead_does_not_drain(
             if number == 0:
                 wait_until(lambda: b"stopping:" in running._stderr)
             with suppress(Exception):
-                running.process.wait(2 * ONE_REQUEST_S)  # Closer ones are one request.
+                running.process.wait(2 * ONE_REQUEST_S)  # Signals within ONE_REQUEST_S count as one request.
             if running.process.poll() is not None:
                 break
         done = running.finish(ENDS_S).expect(130)
@@ -124,26 +124,26 @@ def test_a_second_ctrl_c_leaves_at_once_while_the_lead_does_not_drain(
     assert command.run("fleet", "list").stdout == ""
 
 
-def test_a_second_ctrl_c_leaves_at_once_while_machines_are_closed(
+def test_a_second_ctrl_c_quits_at_once_while_machines_are_closed(
     command: Command, start: Callable[[bool], Running]
 ) -> None:
-    """The close holds the fleet's lock and waits for the relay; a handler that wants that lock waits for ever."""
+    """The close holds the fleet's lock and waits for the relay. A handler that needs this lock would wait for ever."""
     running = start(True)
     running.wait_for_bytes(1)
     gateways = running.gateways()
     with frozen([gateways["relay"]]):
         running.signal(signal.SIGINT)
         states = (command.state / "jobs").glob
-        # The lead's last act; next, all gateways are closed.
+        # This is the lead's last write. Next, all gateways are closed.
         wait_until(lambda: any('"interrupted"' in state.read_text() for state in states("*/status.json")))
-        time.sleep(2 * ONE_REQUEST_S)  # Closer ones are one request.
+        time.sleep(2 * ONE_REQUEST_S)  # Signals within ONE_REQUEST_S count as one request.
         running.signal(signal.SIGINT)
         done = running.finish(ENDS_S).expect(130)
     assert "quit at once" in done.stderr
 
 
-def test_a_second_ctrl_c_leaves_though_nobody_reads_what_is_said(command: Command, tmp_path: Path) -> None:
-    """Standard error is a full pipe, as of a pager that stands still: the main thread is stuck in a write."""
+def test_a_second_ctrl_c_quits_without_a_reader_of_the_output(command: Command, tmp_path: Path) -> None:
+    """Standard error is a full pipe, as with a suspended pager, so the main thread is blocked in a write."""
     source = tmp_path / "source"
     write_large(source / "large", LARGE_BYTES)
     reading, writing = os.pipe()
@@ -177,7 +177,7 @@ def test_a_second_ctrl_c_leaves_though_nobody_reads_what_is_said(command: Comman
 def test_ctrl_c_while_machines_start_ends_them(
     command: Command, start: Callable[[bool], Running], tmp_path: Path
 ) -> None:
-    """A gateway that never becomes ready holds up the start."""
+    """A gateway that never becomes ready delays the start."""
     command.environment["TRADEWIND_GATEWAY"] = late_binary(tmp_path, "relay")
     running = start(True)
     wait_until(lambda: {"lead", "source", "sink"} <= set(running.gateways()))

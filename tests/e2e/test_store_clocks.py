@@ -1,4 +1,4 @@
-"""Stores whose clock is wrong: no upload of others is aborted, none of ours is left, `sync` sees what is newer."""
+"""Stores with a wrong clock: no upload of others is aborted, none of ours is left, `sync` detects newer objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTENT = payload("k", 12 * MIB)
 
 @pytest.mark.parametrize("kind", XML)
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
-def test_the_sweep_of_unfinished_uploads_goes_by_the_clock_of_the_store(
+def test_the_sweep_of_unfinished_uploads_uses_the_stores_clock(
     command: Command, tmp_path: Path, kind: Kind, ahead_s: int
 ) -> None:
     source = tmp_path / "k"
@@ -31,7 +31,7 @@ def test_the_sweep_of_unfinished_uploads_goes_by_the_clock_of_the_store(
         place = OddPlace(store, command)
         foreign = store.objects.open_upload(place.bucket, "k", {})
         foreign.opened_s = time.time() - HOUR_S / 2
-        # The answer is lost, so nobody knows the name of the first upload that is ours.
+        # The answer is lost, so the id of our first upload is unknown.
         store.add(Rule(Edit(lambda _: Reply(500)), when=during("open upload"), count=1))
         arguments = [str(source), f"{place.url}/k", "--chunk-size", "5MiB", *place.flags("dst")]
         command.run("cp", *arguments).expect(0)
@@ -42,7 +42,7 @@ def test_the_sweep_of_unfinished_uploads_goes_by_the_clock_of_the_store(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S])
-def test_sync_by_time_goes_by_one_clock(command: Command, tmp_path: Path, kind: Kind, ahead_s: int) -> None:
+def test_sync_by_time_uses_one_clock(command: Command, tmp_path: Path, kind: Kind, ahead_s: int) -> None:
     source = tmp_path / "source"
     source.mkdir()
     (source / "k").write_bytes(b"old")
@@ -62,8 +62,8 @@ def test_sync_by_time_goes_by_one_clock(command: Command, tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sync_by_time_goes_by_one_clock_also_at_the_source(command: Command, kind: Kind) -> None:
-    """The source's clock is behind, so that what was rewritten after its copy bears an earlier time."""
+def test_sync_by_time_uses_one_clock_at_the_source_too(command: Command, kind: Kind) -> None:
+    """The source's clock is behind, so an object that was rewritten after its copy has an earlier time."""
     with OddStore(kind) as store, OddStore("s3") as there:
         place, to = OddPlace(store, command), OddPlace(there, command)
         store.habits.clock_ahead_s = -HOUR_S

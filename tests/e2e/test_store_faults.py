@@ -1,4 +1,4 @@
-"""A store that misbehaves: what the issue demands of each fault, with a real server behind a proxy that injects it."""
+"""A misbehaving store: the required reaction to each fault, with a real server behind a proxy that injects it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from testbed.trees import MIB, payload, tree_hashes, write_tree
 SMALL = {f"small/{number:02}": 10_000 + number for number in range(40)}
 SIZES = {**SMALL, "one-chunk": 9 * MIB, "many-chunks": 70 * MIB + 3}
 STORE_IDLE_S = 2
-"""In drills with a store that hangs, a request is given up after so long."""
+"""Request timeout in tests with a store that hangs."""
 
 
 @pytest.fixture
@@ -44,14 +44,14 @@ def back(tmp_path: Path) -> FilePlace:
 
 @pytest.fixture
 def bucket(s3: S3Place, proxy: HttpProxy) -> S3Place:
-    """A bucket that the command reaches through the proxy, and we directly."""
+    """A bucket that the command reaches through the proxy, and the test directly."""
     s3.endpoint = proxy.endpoint
     return s3
 
 
 @pytest.fixture
 def filled(bucket: S3Place, files: FilePlace, command: Command, proxy: HttpProxy) -> S3Place:
-    """The bucket with the tree in it, written by Tradewind itself, checksums and all."""
+    """The bucket with the tree, written by Tradewind itself, with checksums."""
     command.run("cp", "-r", files.url, bucket.url, *bucket.flags("dst")).expect(0)
     proxy.clear()
     return bucket
@@ -96,8 +96,8 @@ def test_slow_down_for_20_s_is_waited_out(
     rule = proxy.add(Rule(Answer(503, "SlowDown"), when=touched, skip=5, seconds=20))
     done = upload(command, files, filled) if direction == "up" else download(command, filled, back)
     done.expect(0)
-    assert rule.expired.is_set(), "the store was well again before the job ended"
-    assert rule.strikes < 1_500, "a store that asks for mercy is not hammered"
+    assert rule.expired.is_set(), "the store recovered before the job ended"
+    assert rule.strikes < 1_500, "an overloaded store is not flooded with requests"
     if direction == "up":
         assert_all_in(filled, SIZES)
     else:
@@ -105,7 +105,7 @@ def test_slow_down_for_20_s_is_waited_out(
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-def test_500_now_and_then_is_tried_again(
+def test_occasional_500s_are_retried(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy, direction: str
 ) -> None:
     rule = proxy.add(Rule(Answer(500, "InternalError"), share=0.2, seed=7))
@@ -119,7 +119,7 @@ def test_500_now_and_then_is_tried_again(
 
 
 @pytest.mark.parametrize("action", [Truncate(MIB), Truncate(0), Cut()], ids=["in-the-middle", "no-byte", "reset"])
-def test_a_body_that_ends_early_is_read_again(
+def test_a_truncated_body_is_read_again(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy, action: Truncate | Cut
 ) -> None:
     rule = proxy.add(Rule(action, when=reads("many-chunks"), count=3))
@@ -128,7 +128,7 @@ def test_a_body_that_ends_early_is_read_again(
     assert tree_hashes(back.folder) == tree_hashes(files.folder)
 
 
-def test_a_connection_reset_while_uploading_is_tried_again(
+def test_a_connection_reset_during_an_upload_is_retried(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy
 ) -> None:
     rule = proxy.add(Rule(Cut(), when=is_write, skip=3, count=4))
@@ -138,7 +138,7 @@ def test_a_connection_reset_while_uploading_is_tried_again(
 
 
 @pytest.mark.parametrize("action", [Hang(), Hang(MIB)], ids=["no-answer", "in-the-body"])
-def test_a_store_that_hangs_while_it_is_read_is_asked_again(
+def test_a_hanging_read_is_retried(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy, tmp_path: Path, action: Hang
 ) -> None:
     topology = write(with_limits(chain(), store_idle_s=STORE_IDLE_S), tmp_path / "topology.json")
@@ -148,7 +148,7 @@ def test_a_store_that_hangs_while_it_is_read_is_asked_again(
     assert tree_hashes(back.folder) == tree_hashes(files.folder)
 
 
-def test_a_store_that_hangs_while_it_is_written_is_asked_again(
+def test_a_hanging_write_is_retried(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, tmp_path: Path
 ) -> None:
     topology = write(with_limits(chain(), store_idle_s=STORE_IDLE_S), tmp_path / "topology.json")
@@ -168,7 +168,7 @@ def test_a_byte_flipped_in_the_stores_answer_never_reaches_the_file(
     assert tree_hashes(back.folder) == tree_hashes(files.folder)
 
 
-def test_bytes_that_stay_wrong_are_reported_and_not_left_visible(
+def test_bytes_that_remain_wrong_are_reported_and_never_visible(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy
 ) -> None:
     proxy.add(Rule(FlipResponse(at_byte=4_321), when=reads("one-chunk")))
@@ -182,7 +182,7 @@ def test_bytes_that_stay_wrong_are_reported_and_not_left_visible(
 
 
 @pytest.mark.parametrize("which", ["part", "whole"])
-def test_a_byte_flipped_on_the_way_into_the_store_is_refused_and_sent_again(
+def test_a_byte_flipped_on_its_way_to_the_store_is_refused_and_sent_again(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy, which: str
 ) -> None:
     def hit(request: Request) -> bool:
@@ -194,7 +194,7 @@ def test_a_byte_flipped_on_the_way_into_the_store_is_refused_and_sent_again(
     assert_all_in(bucket, SIZES)
 
 
-def test_a_source_object_overwritten_half_way_starts_again(
+def test_a_source_object_overwritten_during_its_copy_is_copied_again(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy
 ) -> None:
     newer = payload("newer", 50 * MIB)
@@ -207,7 +207,7 @@ def test_a_source_object_overwritten_half_way_starts_again(
     assert tree_hashes(back.folder) == expected
 
 
-def test_a_source_object_that_never_rests_is_reported(
+def test_a_source_object_that_keeps_changing_is_reported(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy
 ) -> None:
     versions = iter(range(10_000))
@@ -223,7 +223,7 @@ def test_a_source_object_that_never_rests_is_reported(
     assert tree_hashes(back.folder) == expected
 
 
-def test_a_source_object_deleted_half_way_is_reported(
+def test_a_source_object_deleted_during_its_copy_is_reported(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy
 ) -> None:
     delete = Call(lambda: filled.client.delete(filled.bucket, "many-chunks"))
@@ -235,13 +235,13 @@ def test_a_source_object_deleted_half_way_is_reported(
     assert tree_hashes(back.folder) == expected
 
 
-def test_a_source_object_forbidden_half_way_is_reported(
+def test_a_source_object_forbidden_during_its_copy_is_reported(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy
 ) -> None:
     rule = proxy.add(Rule(Answer(403, "AccessDenied"), when=reads("many-chunks"), skip=2))
     done = download(command, filled, back).expect(4)
     assert [failure["kind"] for failure in done.failures] == ["forbidden"]
-    assert rule.strikes <= 8, "what is forbidden is not tried again and again"
+    assert rule.strikes <= 8, "forbidden requests are not retried many times"
     expected = tree_hashes(files.folder)
     del expected["many-chunks"]
     assert tree_hashes(back.folder) == expected
@@ -257,7 +257,7 @@ def test_a_destination_that_forbids_everything_ends_the_job_as_not_authorised(
     assert bucket.unfinished() == []
 
 
-def test_one_forbidden_destination_key_costs_only_that_object(
+def test_one_forbidden_destination_key_fails_only_that_object(
     command: Command, files: FilePlace, bucket: S3Place, proxy: HttpProxy
 ) -> None:
     proxy.add(
@@ -295,7 +295,7 @@ def test_a_completion_whose_answer_is_lost_is_not_a_failure(
     assert_all_in(bucket, SIZES)
 
 
-def test_a_missing_destination_bucket_is_said_once(command: Command, files: FilePlace, bucket: S3Place) -> None:
+def test_a_missing_destination_bucket_is_reported_once(command: Command, files: FilePlace, bucket: S3Place) -> None:
     bucket.url = "s3://no-such-bucket-here"
     done = upload(command, files, bucket).expect(1)
     assert "no-such-bucket-here" in done.stderr + str(done.summary)
@@ -333,9 +333,7 @@ def test_wrong_credentials_are_not_authorised_and_not_shown(
     assert secret not in done.stdout + done.stderr
 
 
-def test_a_full_disk_costs_what_does_not_fit_and_nothing_else(
-    command: Command, tmp_path: Path, small_disk: Path
-) -> None:
+def test_a_full_disk_fails_only_objects_that_do_not_fit(command: Command, tmp_path: Path, small_disk: Path) -> None:
     source = FilePlace(tmp_path / "tree")
     sizes = {f"a-small/{number}": 1_000 for number in range(10)} | {"b-too-large": 60 * MIB}
     write_tree(source.folder, sizes)

@@ -1,4 +1,4 @@
-"""What a user does on a good day, between all kinds of stores."""
+"""Normal use, between all kinds of stores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fill(place: Place, sizes: dict[str, int]) -> None:
 
 
 def assert_holds(place: Place, sizes: dict[str, int]) -> None:
-    """Exactly these objects, with exactly their bytes, and nothing unfinished."""
+    """Check that a place has exactly these objects with their bytes, and nothing unfinished."""
     assert place.sizes() == sizes
     for key, size in sizes.items():
         assert place.get(key) == payload(key, size), key
@@ -69,7 +69,7 @@ def test_a_tree_arrives_whole_and_proven(command: Command, place: MakePlace, sta
     command.run("check", "--read", *between(source, destination)).expect(0)
 
 
-def test_names_that_both_sides_hold_survive_the_way_there_and_back(command: Command, place: MakePlace) -> None:
+def test_names_that_both_sides_can_store_survive_a_round_trip(command: Command, place: MakePlace) -> None:
     source, bucket, back = place("file"), place("versitygw"), place("file")
     sizes = {name: len(name) for name in ODD_NAMES}
     fill(source, sizes)
@@ -122,7 +122,7 @@ def test_delete_refuses_a_source_that_is_missing_or_empty(command: Command, plac
 
 
 def test_sync_deletes_no_name_that_the_listing_may_have_changed(command: Command, place: MakePlace) -> None:
-    """A control character is listed as another one, at the place of the first: nobody knows which object that is."""
+    """A control character is listed as another one, so the listed object cannot be identified."""
     source, bucket = place("file"), place("versitygw")
     fill(source, {**{f"f{number}": 10 for number in range(5)}, "\x1bred": 10})
     command.run("cp", "-r", *between(source, bucket)).expect(0)
@@ -133,7 +133,7 @@ def test_sync_deletes_no_name_that_the_listing_may_have_changed(command: Command
     assert bucket.sizes() == before
 
 
-def test_max_delete_deletes_nothing_when_more_would_go(command: Command, place: MakePlace) -> None:
+def test_max_delete_deletes_nothing_if_more_would_be_deleted(command: Command, place: MakePlace) -> None:
     source, bucket = place("file"), place("versitygw")
     fill(source, {"stays": 10})
     fill(bucket, {"stays": 10, "extra-1": 1, "extra-2": 1, "extra-3": 1})
@@ -150,7 +150,7 @@ def test_mv_leaves_nothing_at_the_source(command: Command, place: MakePlace) -> 
     assert_holds(bucket, {"a": 10, "b/c": 20, "big": 17 * MIB})
 
 
-def test_a_dry_run_says_what_it_would_do_and_does_nothing(command: Command, place: MakePlace) -> None:
+def test_a_dry_run_shows_what_it_would_do_and_does_nothing(command: Command, place: MakePlace) -> None:
     source, bucket = place("file"), place("versitygw")
     fill(source, {"a": 10, "b": 20})
     done = command.run("cp", "-r", "--dry-run", "--json", *between(source, bucket)).expect(0)
@@ -193,7 +193,7 @@ def test_two_destinations_get_the_same(command: Command, place: MakePlace) -> No
         assert_holds(destination, {"a": 10, "big": 20 * MIB})
 
 
-def test_a_pipe_in_and_a_pipe_out(command: Command, place: MakePlace) -> None:
+def test_standard_input_and_output(command: Command, place: MakePlace) -> None:
     bucket = place("versitygw")
     content = payload("piped", 21 * MIB)
     command.run("cp", "-", f"{bucket.url}/piped", *bucket.flags("dst"), stdin=content).expect(0)
@@ -204,7 +204,7 @@ def test_a_pipe_in_and_a_pipe_out(command: Command, place: MakePlace) -> None:
         assert stdout == content
 
 
-def test_ls_du_and_rm_agree_on_what_is_there(command: Command, place: MakePlace) -> None:
+def test_ls_du_and_rm_agree_on_the_objects(command: Command, place: MakePlace) -> None:
     bucket = place("versitygw")
     fill(bucket, {"a": 10, "f/b": 20, "f/g/c": 30})
     flags = bucket.flags("src")

@@ -1,4 +1,4 @@
-"""A job that nobody watches: its ceiling holds, its lead is restarted, and its processes end with it."""
+"""An unattended job: its ceiling holds, its lead is restarted, and its processes end with it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def source(tmp_path: Path) -> Path:
 def wait_until(condition: Callable[[], bool]) -> None:
     end_s = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end_s, "it never came to that"
+        assert time.monotonic() < end_s, "the condition never held"
         time.sleep(0.02)
 
 
@@ -53,12 +53,12 @@ def start(control: JobControl, source: Path, rate: int, launch: LaunchSpec | Non
     return control.start(source, source.parent / "copy", options, launch or local_launch())
 
 
-def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(control: JobControl, source: Path) -> None:
+def test_a_ceiling_in_usd_stops_an_unattended_job(control: JobControl, source: Path) -> None:
     usd, usd_per_s = 0.05, 0.01
     job = start(control, source, 1_000_000, priced_launch(source.parent, usd_per_s / 2, usd))
     processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.alive for process in processes)
-    # Nothing of the job is looked at until its processes are gone.
+    # The job's events are not read until its processes are gone.
     assert all(process.wait(PATIENCE_S) for process in processes), "the ceiling did not stop it"
     with pytest.raises(CeilingReached, match="cost more than the ceiling") as caught:
         job.wait()
@@ -68,7 +68,7 @@ def test_a_ceiling_in_usd_stops_a_job_that_nobody_watches(control: JobControl, s
     assert os.listdir(Path(control.store.state_dir) / "fleets") == []
 
 
-def test_a_lead_that_dies_is_restarted_though_nobody_watches(control: JobControl, source: Path) -> None:
+def test_a_dead_lead_is_restarted_in_an_unattended_job(control: JobControl, source: Path) -> None:
     job = start(control, source, 20_000_000)
     (first,) = gateways_of().values()
     os.kill(first, signal.SIGKILL)
@@ -80,7 +80,7 @@ def test_a_lead_that_dies_is_restarted_though_nobody_watches(control: JobControl
     assert tree_hashes(source) == tree_hashes(source.parent / "copy")
 
 
-def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(control: JobControl, source: Path) -> None:
+def test_a_finished_job_ends_its_machines_before_it_is_closed(control: JobControl, source: Path) -> None:
     job = start(control, source, 1_000_000_000)
     processes = [find_process(pid) for pid in gateways_of().values()]
     assert all(process.wait(PATIENCE_S) for process in processes)
@@ -91,8 +91,8 @@ def test_a_job_that_is_done_ends_its_machines_before_it_is_closed(control: JobCo
     assert job.result().progress.objects_done == 1
 
 
-def test_a_lead_that_freezes_is_restarted(control: JobControl, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vanished lead that keeps its connection open says nothing more; once its reader waited for ever."""
+def test_a_frozen_lead_is_restarted(control: JobControl, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen lead keeps its connection open and sends nothing. In an earlier version its reader waited for ever."""
     monkeypatch.setattr("tradewind.gateway.client.EVENT_SILENCE_S", 6.0)
     job = start(control, source, 8_000_000)
     (first,) = gateways_of().values()
@@ -105,7 +105,7 @@ def test_a_lead_that_freezes_is_restarted(control: JobControl, source: Path, mon
 
 
 def priced_launch(folder: Path, usd_per_s: float, usd: float) -> LaunchSpec:
-    """A source and a sink, each a process here with a price, and a ceiling for both."""
+    """Return a launch of a source and a sink, local processes with a price, and a ceiling for both."""
     topology = {
         "gateways": {"a": {"role": "source"}, "b": {"role": "sink"}},
         "routes": [{"nodes": ["a", "b"], "share": 1, "usd_per_gb": 0}],
@@ -115,8 +115,8 @@ def priced_launch(folder: Path, usd_per_s: float, usd: float) -> LaunchSpec:
     return replace(topology_launch(str(folder / "topology.json")), prices=prices, ceiling_usd=usd)
 
 
-def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(control: JobControl, source: Path) -> None:
-    """The lead drains and ends in order; the sink would be waited for."""
+def test_a_hanging_gateway_costs_no_more_than_the_ceiling(control: JobControl, source: Path) -> None:
+    """The lead drains and ends in order. The sink hangs, and waiting for it would cost more than the ceiling."""
     usd, usd_per_s = 0.16, 0.01
     launch = priced_launch(source.parent, usd_per_s, usd)
     job = start(control, source, 1_000_000, launch)
@@ -124,7 +124,7 @@ def test_a_gateway_that_hangs_costs_no_more_than_the_ceiling_pays(control: JobCo
     os.kill(gateways_of()["b"], signal.SIGSTOP)
     with pytest.raises(CeilingReached):
         job.wait()
-    # Half a second of both machines, for a machine of ours that is busy.
+    # Tolerance for a busy host: half a second of both machines.
     assert job.spent_usd() <= usd + usd_per_s
 
 
@@ -157,14 +157,14 @@ def test_one_of_several_resumes_runs_the_job_and_counts_all_its_machines(control
     assert stored.total_usd(time.time()) == pytest.approx(winner.spent_usd())
 
 
-def test_a_resume_that_finds_the_job_taken_changes_nothing(control: JobControl, source: Path) -> None:
+def test_resuming_a_job_that_another_process_runs_changes_nothing(control: JobControl, source: Path) -> None:
     job = start(control, source, 8_000_000, priced_launch(source.parent, 0.001, 100.0))
     job.drain()
     with pytest.raises(Interrupted):
         job.wait()
     before = control.book(job.id).read()
     lock = control.store.hold(job.id)
-    with pytest.raises(JobBusy, match="another process works on job"):
+    with pytest.raises(JobBusy, match="another process is working on job"):
         control.resume(job.id)
     assert before is not None and control.book(job.id).read() == before
     assert os.listdir(Path(control.store.state_dir) / "fleets") == []
@@ -189,8 +189,8 @@ print(job.spent_usd(), flush=True)
 """
 
 
-def test_a_client_that_stands_still_keeps_no_machines_beyond_its_ceiling(control: JobControl, source: Path) -> None:
-    """Its machines end with their leases, and what was done meanwhile is done when it continues."""
+def test_a_suspended_client_keeps_no_machines_beyond_its_ceiling(control: JobControl, source: Path) -> None:
+    """The job completes while the client is suspended, and the machines end with their leases."""
     words = [sys.executable, "-c", CLIENT, str(source.parent), control.store.state_dir, control.gateway]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -198,7 +198,7 @@ def test_a_client_that_stands_still_keeps_no_machines_beyond_its_ceiling(control
         processes = [find_process(int(pid)) for pid in pids]
         other.send_signal(signal.SIGSTOP)
         try:
-            assert all(process.wait(PATIENCE_S) for process in processes), "its machines outlived the ceiling"
+            assert all(process.wait(PATIENCE_S) for process in processes), "the machines outlived the ceiling"
             assert control.job(job_id).state == "done"
         finally:
             other.send_signal(signal.SIGCONT)

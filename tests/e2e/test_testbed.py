@@ -1,4 +1,4 @@
-"""The testbed itself: servers that are gone when they must be, proxies that do what a drill relies on."""
+"""The testbed itself: servers end when they must, and proxies inject the faults that tests rely on."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_a_server_dies_and_leaves_nothing_when_its_parent_is_killed(s3_server: S
     parent.stdin.close()
     assert select.select([descriptor], [], [], 30)[0], "the server outlives its parent"
     os.close(descriptor)
-    # The janitor holds the pipe of the parent's stdout no more than the parent did; its work ends with the folder.
+    # The janitor must not keep the parent's stdout open. Its work ends with the folder.
     parent.stdout.close()
     wait_until_gone(Path(folder))
 
 
 def wait_until_gone(folder: Path) -> None:
-    """Polls: no event tells that a folder of another process is gone."""
+    """Poll until a folder of another process is gone: no event reports that."""
     deadline = 600
     while folder.exists() and deadline > 0:
         select.select([], [], [], 0.05)
@@ -63,7 +63,7 @@ def wait_until_gone(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_up_prints_what_a_shell_needs_and_ends_with_its_stdin() -> None:
+def test_up_prints_exports_for_a_shell_and_ends_with_its_stdin() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "testbed.servers", "up"], cwd=ROOT, input="", capture_output=True, text=True, timeout=600
     )
@@ -81,19 +81,17 @@ def test_tls_with_a_private_ca(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_proxy_passes_everything_on_and_remembers_it(
-    through: S3, client: S3, bucket: str, proxy: HttpProxy
-) -> None:
+def test_the_proxy_forwards_and_records_everything(through: S3, client: S3, bucket: str, proxy: HttpProxy) -> None:
     through.put(bucket, "a b/ü+%", BODY)
     assert client.get(bucket, "a b/ü+%") == BODY == through.get(bucket, "a b/ü+%")
-    # The client has the last bytes before the proxy has counted them.
+    # The client may receive the last bytes before the proxy has counted them.
     proxy.wait_for(lambda exchanges: [each.status for each in exchanges] == [200, 200])
     put, get = proxy.exchanges
     assert (put.request.method, put.request.path, put.status) == ("PUT", f"/{bucket}/a b/ü+%", 200)
     assert (put.request_bytes, get.response_bytes) == (len(BODY), len(BODY))
 
 
-def test_answers_are_counted_and_then_over(through: S3, bucket: str, proxy: HttpProxy) -> None:
+def test_a_rule_with_a_count_ends(through: S3, bucket: str, proxy: HttpProxy) -> None:
     rule = proxy.add(Rule(Answer(503, "SlowDown"), when=lambda request: request.is_write, skip=1, count=1))
     through.put(bucket, "first", b"")
     with pytest.raises(S3Error, match=r"503.*SlowDown"):
@@ -134,7 +132,7 @@ def differences(one: bytes, other: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("action", [Truncate(MIB), Cut(), Truncate(0)])
-def test_bodies_and_connections_that_end_early(
+def test_truncated_bodies_and_connections(
     through: S3, client: S3, bucket: str, proxy: HttpProxy, action: Truncate | Cut
 ) -> None:
     client.put(bucket, "key", BODY)
@@ -143,7 +141,7 @@ def test_bodies_and_connections_that_end_early(
         through.get(bucket, "key")
 
 
-def test_a_hang_lasts_until_the_client_gives_up(client: S3, s3_server: Server, bucket: str, proxy: HttpProxy) -> None:
+def test_a_hang_lasts_until_the_client_closes(client: S3, s3_server: Server, bucket: str, proxy: HttpProxy) -> None:
     client.put(bucket, "key", BODY)
     proxy.add(Rule(Hang(after_bytes=MIB), count=1))
     impatient = S3(proxy.endpoint, s3_server.access_key, s3_server.secret_key, timeout_s=0.5)
@@ -153,7 +151,7 @@ def test_a_hang_lasts_until_the_client_gives_up(client: S3, s3_server: Server, b
     assert proxy.exchanges[-1].status is None
 
 
-def test_a_call_happens_before_the_store_is_asked(through: S3, client: S3, bucket: str, proxy: HttpProxy) -> None:
+def test_a_call_is_made_before_the_request_is_forwarded(through: S3, client: S3, bucket: str, proxy: HttpProxy) -> None:
     client.put(bucket, "key", b"old")
     proxy.add(Rule(Call(lambda: client.put(bucket, "key", b"new")), count=1))
     assert through.get(bucket, "key") == b"new"
@@ -161,7 +159,7 @@ def test_a_call_happens_before_the_store_is_asked(through: S3, client: S3, bucke
 
 @pytest.fixture
 def echo() -> Iterator[str]:
-    """Address of a server that sends everything back."""
+    """Yield the address of a server that sends everything back."""
     listener = socket.create_server(("127.0.0.1", 0))
     script = (
         "import socket,threading,sys\n"
@@ -179,7 +177,7 @@ def echo() -> Iterator[str]:
     listener.close()
 
 
-def test_the_tcp_proxy_carries_flips_freezes_and_cuts(echo: str) -> None:
+def test_the_tcp_proxy_forwards_flips_freezes_and_cuts(echo: str) -> None:
     with TcpProxy(echo) as between:
         host, _, port = between.address.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=30) as connection:

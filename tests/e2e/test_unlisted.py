@@ -1,4 +1,4 @@
-"""Directories that cannot be listed: their contents never count as deleted, and every command says so."""
+"""Unlistable directories: their contents never count as deleted, and every command reports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = {"hidden.log": 10, "one.log": 10, "two.log": 10, "three.log": 10}
 
 
 def trees(tmp_path: Path) -> tuple[Path, Path]:
-    """A source and a copy of it that has one file more. The source has a folder whose name is no text."""
+    """A source, and a copy of it with one more file. The source has a folder whose name is not UTF-8."""
     source, copy = tmp_path / "from", tmp_path / "to"
     write_tree(source, FILES)
     write_tree(copy, FILES | {"extra.log": 10})
@@ -45,7 +45,7 @@ def test_a_folder_of_the_destination_that_cannot_be_listed_is_reported(command: 
     command.run("sync", source, copy).expect(0)
 
 
-def test_check_ends_as_cp_does_where_names_cannot_be_listed(command: Command, tmp_path: Path) -> None:
+def test_check_ends_like_cp_if_names_cannot_be_listed(command: Command, tmp_path: Path) -> None:
     source, copy = trees(tmp_path)
     (copy / "extra.log").unlink()
     checked = command.run("check", "--read", source, copy).expect(4)
@@ -53,7 +53,7 @@ def test_check_ends_as_cp_does_where_names_cannot_be_listed(command: Command, tm
     command.run("check", "--read", source, copy, "--exclude", "hidden*/").expect(0)
 
 
-def test_a_change_within_the_second_of_a_whole_one_is_copied(command: Command, tmp_path: Path) -> None:
+def test_a_change_within_the_same_second_is_copied(command: Command, tmp_path: Path) -> None:
     source, copy = tmp_path / "from", tmp_path / "to"
     write_tree(source, {"a": 4})
     for second, content in ((10, b"old1"), (11, b"new2"), (11.9, b"new3"), (12, b"new4")):
@@ -66,7 +66,7 @@ def test_a_change_within_the_second_of_a_whole_one_is_copied(command: Command, t
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
-def test_a_file_that_has_more_than_it_states_is_refused(command: Command, tmp_path: Path) -> None:
+def test_a_file_longer_than_its_stated_size_is_refused(command: Command, tmp_path: Path) -> None:
     refused = command.run("cp", "/proc/self/status", tmp_path / "status").expect(1)
     assert "stated as 0" in refused.stderr
     assert not (tmp_path / "status").exists()
@@ -76,12 +76,12 @@ def test_a_file_that_has_more_than_it_states_is_refused(command: Command, tmp_pa
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
-def test_a_destination_that_cannot_be_made_is_no_missing_source(command: Command, tmp_path: Path) -> None:
+def test_a_destination_that_cannot_be_created_is_not_called_a_missing_source(command: Command, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1")
     command.run("cp", tmp_path / "one", "/proc/nope").expect(1)
 
 
-def test_names_that_no_listing_can_show_are_quoted_for_a_shell(command: Command, tmp_path: Path) -> None:
+def test_unlistable_names_are_quoted_for_a_shell(command: Command, tmp_path: Path) -> None:
     source, _ = trees(tmp_path)
     for words in (("ls", "-r"), ("du",), ("rm", "-r", "--dry-run"), ("rm", "-r")):
         done = command.run(*words, source).expect(4)

@@ -1,4 +1,4 @@
-"""Other writers at work: nothing is deleted, mixed or called proven that is not the version that was copied."""
+"""Other writers during a job: only the version that was copied is ever deleted or called proven; none are mixed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDLE_S = 1
 DEFAULT_IDLE_S = 30
 """Default of ``store_idle_s``."""
 SLOW_S = 3.5
-"""Longer than a request may stand still in these tests."""
+"""Longer than the idle timeout of a request in these tests."""
 
 
 @pytest.fixture(params=KINDS)
@@ -44,7 +44,7 @@ def azure_store() -> Iterator[OddStore]:
 
 
 def rewrite_unseen(path: Path, content: bytes) -> None:
-    """Rewrites a file in place and sets its time of modification back."""
+    """Rewrite a file in place and restore its modification time."""
     before = path.stat()
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -79,9 +79,9 @@ def test_mv_keeps_an_object_that_was_rewritten_after_it_was_copied(
         place.put(f"d/{number}", b"old")
     rewrite = Call(lambda: place.put("d/0", b"new"))
     if moment == "before the look":
-        # A server that ignores conditions on deletes: only the look can tell.
+        # The server ignores conditions on deletes, so only the check detects the rewrite.
         store.habits.ignores_delete_conditions = True
-        # It comes after two looks before anything is copied, which prove that the places differ.
+        # It follows two checks before the copy, which prove that the places differ.
         store.add(Rule(rewrite, when=during("head", "d/0"), skip=2, count=1))
     else:
         deletes = [during("delete", "d/0"), during("delete many")]
@@ -154,10 +154,8 @@ def test_an_excluded_folder_is_not_deleted(command: Command, tmp_path: Path) -> 
     assert names() == {name for name in left if "node_modules" in name}
 
 
-def test_sync_keeps_what_it_wrote_under_another_name_of_the_same_object(
-    store: OddStore, command: Command, s3: S3Place
-) -> None:
-    """For this server `logs//x` and `logs/x` are one object: it keeps objects as files."""
+def test_sync_keeps_objects_that_it_wrote_under_another_name(store: OddStore, command: Command, s3: S3Place) -> None:
+    """This server stores objects as files, so `logs//x` and `logs/x` are the same object."""
     place = OddPlace(store, command)
     for key, data in {"p/logs//x": b"only here", "p/a": b"a", "p/b": b"b"}.items():
         place.put(key, data)
@@ -168,8 +166,8 @@ def test_sync_keeps_what_it_wrote_under_another_name_of_the_same_object(
     assert s3.sizes() == {"p/logs/x": 9, "p/a": 1, "p/b": 1}
 
 
-def test_a_source_that_shrinks_is_read_anew_at_once(store: OddStore, command: Command, tmp_path: Path) -> None:
-    """The server ignores the condition, so it answers that the rest of the old object is not there."""
+def test_a_source_that_shrinks_is_reread_at_once(store: OddStore, command: Command, tmp_path: Path) -> None:
+    """The server ignores the condition, so it answers that the rest of the old object does not exist."""
     store.habits.ignores_if_match = True
     place, to = OddPlace(store, command), tmp_path / "to"
     place.put("k", OLD)
@@ -195,7 +193,9 @@ def test_a_source_that_keeps_shrinking_has_changed(store: OddStore, command: Com
 
 
 @pytest.mark.parametrize("etags", ["md5", "none"])
-def test_two_versions_never_meet_in_one_object(store: OddStore, command: Command, tmp_path: Path, etags: str) -> None:
+def test_two_versions_are_never_mixed_in_one_object(
+    store: OddStore, command: Command, tmp_path: Path, etags: str
+) -> None:
     store.habits.ignores_if_match = True
     store.habits.etags = "md5" if etags == "md5" else "none"
     place, to = OddPlace(store, command), tmp_path / "to"
@@ -204,10 +204,10 @@ def test_two_versions_never_meet_in_one_object(store: OddStore, command: Command
     store.add(Rule(rewrite, when=during("get", "k"), skip=1, count=1))
     arguments = [f"{place.url}/k", str(to), "--chunk-size", "5MiB", *place.flags("src")]
     command.run("cp", "--json", *arguments).expect(0)
-    assert to.read_bytes() == NEW, "it began again from the new version"
+    assert to.read_bytes() == NEW, "it was restarted with the new version"
 
 
-def test_a_file_rewritten_between_two_parts_begins_again(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_a_file_rewritten_between_two_parts_is_restarted(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(s3_store, command), tmp_path / "k"
     source.write_bytes(OLD)
     s3_store.add(Rule(Call(lambda: rewrite_unseen(source, NEW)), when=during("put part"), count=1))
@@ -218,7 +218,7 @@ def test_a_file_rewritten_between_two_parts_begins_again(s3_store: OddStore, com
     assert (done.code == 0) == ("k" in place.contents())
 
 
-def test_read_back_neither_takes_nor_deletes_another_writers_object(
+def test_reading_back_neither_accepts_nor_deletes_another_writers_object(
     azure_store: OddStore, command: Command, tmp_path: Path
 ) -> None:
     place, source = OddPlace(azure_store, command), tmp_path / "k"
@@ -230,7 +230,7 @@ def test_read_back_neither_takes_nor_deletes_another_writers_object(
     assert place.contents() == {"k": b"another's"}
 
 
-def test_a_completion_that_takes_long_is_asked_for_once(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_a_slow_completion_is_requested_once(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(s3_store, command), tmp_path / "k"
     source.write_bytes(OLD)
     s3_store.add(Rule(Delay(SLOW_S), when=during("complete upload")))
@@ -243,10 +243,8 @@ def test_a_completion_that_takes_long_is_asked_for_once(s3_store: OddStore, comm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_that_takes_longer_than_a_request_may_stand_still_is_asked_for_once(
-    kind: Kind, command: Command
-) -> None:
-    # Copies are made without gateways, whose limits a test could lower.
+def test_a_copy_slower_than_the_request_timeout_is_requested_once(kind: Kind, command: Command) -> None:
+    # Server-side copies use no gateways, whose limits the test could lower.
     with OddStore(kind) as store:
         place = OddPlace(store, command)
         place.put("from", b"bytes")
@@ -260,7 +258,7 @@ def test_a_copy_that_takes_longer_than_a_request_may_stand_still_is_asked_for_on
         assert place.contents()["k"] == b"bytes"
 
 
-def test_a_new_hard_link_hides_no_rewrite(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_a_new_hard_link_does_not_hide_a_rewrite(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(s3_store, command), tmp_path / "source"
     source.mkdir()
     for name in ("kept", "moved"):
@@ -277,7 +275,7 @@ def test_a_new_hard_link_hides_no_rewrite(s3_store: OddStore, command: Command, 
     assert not (source / "moved").exists()
 
 
-def test_a_removed_hard_link_hides_no_rewrite(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
+def test_a_removed_hard_link_does_not_hide_a_rewrite(s3_store: OddStore, command: Command, tmp_path: Path) -> None:
     place, source = OddPlace(s3_store, command), tmp_path / "source"
     source.mkdir()
     (source / "kept").write_bytes(b"old")
@@ -310,7 +308,7 @@ def test_all_names_of_a_file_are_moved(command: Command, tmp_path: Path) -> None
 def test_a_file_rewritten_between_its_read_and_the_end_of_its_write_is_copied_again(
     store: OddStore, command: Command, tmp_path: Path, size: int
 ) -> None:
-    """The copy would be younger than the file, and no later sync would copy it again."""
+    """Otherwise the copy would be newer than the file, and no later sync would copy it again."""
     place, source = OddPlace(store, command), tmp_path / "source"
     source.mkdir()
     old, new = payload("old", size), payload("new", size)
@@ -321,7 +319,7 @@ def test_a_file_rewritten_between_its_read_and_the_end_of_its_write_is_copied_ag
     words = (f"{source}/", place.url, *place.flags("dst"), "--chunk-size", "5MiB")
     command.run("sync", *words).expect(0)
     assert place.get("k") == new
-    # Whoever writes without end is told so.
+    # A file that is rewritten all the time is reported.
     (source / "k").write_bytes(old)
     store.clear()
     store.add(Rule(Call(lambda: (source / "k").touch()), when=last))
@@ -341,7 +339,7 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_in_the_second_of_the
         (source / key).write_bytes(b"same")
         place.put(key, b"same")
     (source / "new").write_bytes(b"1")
-    second = int(time.time()) + 60  # Later than the job begins, as the server's clock has it.
+    second = int(time.time()) + 60  # Later than the job's start by the server's clock.
 
     def write(key: str, at_s: float) -> None:
         s3_store.objects.put(place.bucket, key, b"old", modified_s=at_s)
@@ -354,4 +352,4 @@ def test_sync_keeps_an_extraneous_object_that_was_rewritten_in_the_second_of_the
     assert kinds(done) == ["changed"]
     assert "extra" in place.contents() and "gone" not in place.contents()
     command.run(*words).expect(0)
-    assert "extra" not in place.contents(), "this job has written nothing"
+    assert "extra" not in place.contents(), "this job wrote nothing"

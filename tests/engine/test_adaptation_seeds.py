@@ -1,7 +1,7 @@
 """Replanning against a fake provider and fake gateways, with seeds: machines fail to start, gateways refuse routes.
 
-A change is whole or is taken back; the far end learns of new routes before the near end, and the lead last; no machine
-that no plan wants lives on.
+A change is applied completely or rolled back. The far end of a route gets new routes before the near end, and the lead
+last. No machine stays alive that no plan wants.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "40"))
 SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
 MBIT_BYTES = 125_000
 DIRECT_MBPS = 15
-"""The direct link carries a third of what it did."""
+"""Rate of the slowed direct link: a third of its original rate."""
 RELAY_MBPS = 100
 
 
 @pytest.fixture(scope="module")
 def direct() -> Plan:
     plan = plan_gateways(catalog(), HERE, THERE, 0.5, MinThroughput(0.04), PlanningLimits(machines_per_region=1))
-    assert [len(route.nodes) for route in plan.routes] == [2], "the first plan goes the direct way alone"
+    assert [len(route.nodes) for route in plan.routes] == [2], "the first plan has only the direct route"
     return plan
 
 
 class Transfer:
-    """A transfer that runs: an `Adaptation`, a real `Fleet`, and the lead's progress as the test wants it."""
+    """A running transfer: an `Adaptation`, a real `Fleet`, and the lead's progress as the test defines it."""
 
     def __init__(
         self, folder: Path, plan: Plan, gateways: FakeGateways, rng: random.Random, usd_max: float | None = None
     ) -> None:
         self.provider = FakeProvider(rng, 0.0, gateways.control)
         prices = plan_prices(plan, catalog())
-        # Time in the ledger is the transfer's, so that its sums are exact.
+        # The ledger uses the transfer's clock, so that its sums are exact.
         self.now_s = 0.0
         self.ledger = ledger = JobLedger(Ledger(prices), None, usd_max=usd_max, clock=lambda: self.now_s, unix_s=0.0)
         self.ledger.begin_run()
@@ -80,15 +80,15 @@ class Transfer:
         self.adaptation = Adaptation(
             plan_request, plan, SPEC, replan=True, on_change=lambda plan, _: self.changes.append(plan), ledger=ledger
         )
-        # Of `JobGateways` a change needs what the fleet itself has.
+        # A change uses only those members of `JobGateways` that the fleet has too.
         self.adaptation.begin(cast(JobGateways, self.fleet), RunSettings("job-1"))
         self.bytes: dict[tuple[str, ...], float] = {}
         self.relay_mbps = RELAY_MBPS
         self.seconds = 0.0
-        """Cost of machines, as the provider counts it."""
+        """Cost of machines as counted by the provider."""
 
     def run(self, lasting_s: float) -> None:
-        """Progress twice a second: the direct link is slow, relays keep their promise. Each change is waited for."""
+        """Report progress twice a second: the direct link is slow, relays are as planned. Wait for each change."""
         for _ in range(round(lasting_s * 2)):
             self.now_s += 0.5
             self.seconds += 0.5 * len(self.provider.names(self.fleet.id))
@@ -120,9 +120,9 @@ class Transfer:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: Plan, seed: int) -> None:
+def test_a_change_of_the_plan_is_atomic(tmp_path: Path, direct: Plan, seed: int) -> None:
     rng = random.Random(seed)
-    # Paths of Unix sockets are short.
+    # Paths of Unix sockets must be short.
     with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), rng) as gateways:
         transfer = Transfer(tmp_path, direct, gateways, rng)
         transfer.provider.failing = rng.choice([0.0, 0.0, 0.3])
@@ -139,7 +139,7 @@ def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: 
         present = {gateway.name for gateway in transfer.adaptation.plan.gateways}
         retired = {gateway.name for gateway in direct.gateways}
         assert present <= transfer.living(), "a machine of the present plan is gone"
-        assert transfer.living() <= present | retired, "a machine that no plan wants lives on"
+        assert transfer.living() <= present | retired, "a machine that no plan wants is still alive"
         if changed and not failing:
             pushed_in_order(transfer.adaptation.plan, gateways)
         transfer.adaptation.end()
@@ -155,7 +155,7 @@ def test_a_change_of_the_plan_is_whole_or_is_taken_back(tmp_path: Path, direct: 
 
 @contextmanager
 def transfer_of(folder: Path, plan: Plan, usd_max: float | None = None) -> Iterator[tuple[Transfer, FakeGateways]]:
-    """A transfer without failures, ended with the block."""
+    """Run a transfer without failures, which ends with the context."""
     rng = random.Random(0)
     with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), rng) as gateways:
         transfer = Transfer(folder, plan, gateways, rng, usd_max)
@@ -210,10 +210,10 @@ def test_a_relay_that_hangs_does_not_hold_up_its_replacement(
         assert relay not in transfer.living()
 
 
-def test_new_machines_get_no_longer_than_the_ceiling_pays(tmp_path: Path, direct: Plan) -> None:
+def test_new_machines_live_no_longer_than_the_ceiling_allows(tmp_path: Path, direct: Plan) -> None:
     prices = plan_prices(direct, catalog()).machines
     usd_per_s = max(price.usd_per_s for price in prices.values())
-    # Three machines for thirty seconds, of which some have passed when the third one is ordered.
+    # The ceiling pays three machines for 30 s, some of which have passed when the third one is ordered.
     with transfer_of(tmp_path, direct, 30 * 3 * usd_per_s) as (transfer, _):
         given_s: list[float] = []
         grow = transfer.fleet.grow
@@ -228,7 +228,7 @@ def test_new_machines_get_no_longer_than_the_ceiling_pays(tmp_path: Path, direct
         assert max(given_s) < 30.0
 
 
-def test_a_plan_whose_relay_cannot_be_had_is_planned_without_it_before_the_job_begins(tmp_path: Path) -> None:
+def test_an_unavailable_relay_is_planned_around_before_the_job_begins(tmp_path: Path) -> None:
     limits = PlanningLimits(machines_per_region=1)
     relayed = plan_gateways(catalog(), HERE, THERE, 0.5, Fastest(), limits)
     relays = {gateway.name: gateway.region for gateway in relayed.machines}
@@ -252,7 +252,7 @@ def test_a_plan_whose_relay_cannot_be_had_is_planned_without_it_before_the_job_b
 
 
 def pushed_in_order(plan: Plan, gateways: FakeGateways) -> None:
-    """The first word to each gateway comes from the far end to the near end, the lead last."""
+    """Check the order of the first requests to the gateways: from the far end to the near end, the lead last."""
     first = list(dict.fromkeys(name for name, path, _ in gateways.asked if path in ("/v1/routes", "/v1/program")))
     assert first == [name for name in push_order(plan) if name in first]
     assert first[-1] == plan.lead

@@ -44,7 +44,7 @@ def url(profile: str | None = None) -> str | None:
     return None if found is None else found.url
 
 
-def test_each_source_of_an_endpoint_wins_over_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_source_of_an_endpoint_overrides_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     assert url() == "http://default.example:1"
     assert url("plain") == "http://plain.example:3"
     assert url("lab") == "http://objects.example:6"
@@ -56,7 +56,7 @@ def test_each_source_of_an_endpoint_wins_over_the_next(monkeypatch: pytest.Monke
     assert url("lab") == "http://s3.example"
 
 
-def test_an_endpoint_tells_where_it_is_from_and_its_region() -> None:
+def test_an_endpoint_has_its_place_and_region() -> None:
     found = s3_endpoint("lab")
     assert found is not None
     assert found.region == "lab-1"
@@ -71,7 +71,7 @@ def test_endpoints_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert url() is None
 
 
-def test_a_file_that_is_none_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_invalid_file_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "gone"))
     assert url() is None
     (tmp_path / "bytes").write_bytes(b"\xff\x00[[[\n=\n= x\n[")
@@ -79,7 +79,7 @@ def test_a_file_that_is_none_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert url() is None
 
 
-def test_stores_are_reached_there_unless_the_user_says_otherwise() -> None:
+def test_the_endpoint_is_used_unless_the_user_sets_another() -> None:
     def endpoint(text: str, access: Access) -> tuple[str | None, str | None]:
         store, _ = directory_place(parse_url(text, cwd="/"), access)
         return store.endpoint, store.region

@@ -47,7 +47,7 @@ def without_data_port(deployment: Deployment, *names: str) -> Deployment:
     return replace(deployment, addresses={**deployment.addresses, **closed}, detours={})
 
 
-def test_the_downstream_end_dials_where_only_it_can() -> None:
+def test_the_downstream_end_dials_if_only_it_can() -> None:
     programs = compile_programs(without_data_port(two_routes(), "dst"), JOB, RunSettings("job-1"))
     assert programs["north"].hops == (HopSpec("dst", 5),)
     assert programs["south"].hops == (HopSpec("dst", 7),)
@@ -60,7 +60,7 @@ def test_a_hop_that_neither_end_can_dial_is_refused() -> None:
         compile_programs(without_data_port(two_routes(), "north", "dst"), JOB, RunSettings("job-1"))
 
 
-def test_a_short_stall_shortens_what_would_end_after_it_and_a_long_one_lengthens_nothing() -> None:
+def test_a_short_stall_shortens_longer_timeouts_and_a_long_one_changes_none() -> None:
     def limits(stall_s: int) -> set[tuple[int, int, int]]:
         programs = compile_programs(two_routes(), replace(JOB, stall_s=stall_s), RunSettings("job-1"))
         made = [program.limits for program in programs.values()]
@@ -81,7 +81,7 @@ def test_stores_and_key_go_only_where_they_are_needed() -> None:
     assert all(KEY not in repr(program) for program in programs.values())
 
 
-def test_sources_and_sinks_know_which_keys_the_job_is_about() -> None:
+def test_sources_and_sinks_get_the_jobs_keys() -> None:
     targets = (Target(StoreSpec("gs://one"), "a/"), Target(StoreSpec("gs://two"), ""))
     tree = compile_programs(
         two_routes(), JobSpec(StoreSpec("az://account/source"), PrefixSelection("x/"), targets), RunSettings("job-1")
@@ -101,7 +101,7 @@ def test_sinks_get_programs_first_and_the_lead_last() -> None:
     assert order == ("dst", "north", "south", "src", "lead")
 
 
-def test_local_mode_is_no_special_case() -> None:
+def test_local_mode_is_not_a_special_case() -> None:
     deployment = Deployment(local_plan(), {"local": GatewayAddress("unix:/x")})
     programs = compile_programs(deployment, JOB, RunSettings("job-1"))
     (program,) = programs.values()

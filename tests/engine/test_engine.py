@@ -1,4 +1,4 @@
-"""The engine as a door: what it plans with, what it refuses, and which proposals need a confirmation."""
+"""The engine's interface: its catalog, the requests that it refuses, and the proposals that need a confirmation."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def topology(folder: Path, usd_per_gb: float) -> str:
         (0.02, {"dry_run": True}, None, False),
     ],
 )
-def test_a_proposal_needs_a_confirmation_where_it_spends_without_a_ceiling(
+def test_a_proposal_that_spends_without_a_ceiling_needs_a_confirmation(
     engine: tradewind.Engine,
     tmp_path: Path,
     usd_per_gb: float,
@@ -103,8 +103,8 @@ def test_a_proposal_needs_a_confirmation_where_it_spends_without_a_ceiling(
 @pytest.mark.parametrize(
     ("settings", "because"),
     [
-        ({"via": "local", "sky": "world.json"}, "--sky goes with --via sky"),
-        ({"replan": True}, "--replan goes with --via sky"),
+        ({"via": "local", "sky": "world.json"}, "--sky needs --via sky"),
+        ({"replan": True}, "--replan needs --via sky"),
         ({"topology": "t.json", "goal": MinThroughput(1.0)}, "--min-throughput and --topology cannot be combined"),
         ({"topology": "t.json", "goal": Fastest()}, "a goal and --topology cannot be combined"),
         ({"topology": "t.json", "machines_per_region": 2}, "--max-vms and --topology cannot be combined"),
@@ -116,6 +116,6 @@ def test_settings_that_exclude_each_other_are_refused(settings: dict[str, Any], 
         tradewind.Request(**{"source": "/a", "destination": "/b", **settings})
 
 
-def test_a_ceiling_goes_with_a_topology_and_with_several_destinations() -> None:
+def test_a_ceiling_can_be_combined_with_a_topology_and_several_destinations() -> None:
     tradewind.Request("/a", ["/b", "/c"], topology="t.json", ceiling_usd=1.0)
     assert tradewind.Request("/a", "/b", sky="world.json", replan=True, goal=Fastest()).moved_by == "sky"

@@ -1,4 +1,4 @@
-"""The event log: replayable, bounded, and no reader holds up the writer or another reader."""
+"""The event log: replayable, bounded, and no reader delays the writer or another reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tradewind.engine.event_log import EventLog
 from tradewind.errors import GatewayLost
 
 
-def test_each_reader_gets_everything_and_of_progress_the_newest_in_its_place() -> None:
+def test_each_reader_gets_everything_but_only_the_newest_progress() -> None:
     log = EventLog()
     log.append(b"a\n")
     log.put_progress(b"1\n")
@@ -43,7 +43,7 @@ def test_a_reader_that_keeps_up_gets_each_line() -> None:
     assert got == [b"%d\n" % number for number in range(50)]
 
 
-def test_the_error_of_the_end_comes_after_what_is_left() -> None:
+def test_the_final_error_comes_after_the_remaining_events() -> None:
     log = EventLog()
     log.append(b"a\n")
     log.end(GatewayLost("gone"))
@@ -54,7 +54,7 @@ def test_the_error_of_the_end_comes_after_what_is_left() -> None:
         next(lines)
 
 
-def test_beyond_the_bound_the_oldest_lines_go_and_a_reader_learns_how_many() -> None:
+def test_beyond_the_limit_the_oldest_lines_are_dropped_and_counted_for_readers() -> None:
     log = EventLog(bytes_max=100)
     for number in range(50):
         log.append(b"%09d\n" % number)

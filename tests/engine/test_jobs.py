@@ -30,7 +30,7 @@ def make(store: JobStore, job_id: str, state: str | None = None) -> None:
 
 @contextmanager
 def led(store: JobStore, job_id: str) -> Iterator[None]:
-    """What a living lead does to the lock."""
+    """Hold the lock like a living lead."""
     descriptor = os.open(Path(store.path(job_id), "lock"), os.O_CREAT | os.O_RDWR)
     try:
         assert try_lock(descriptor)
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> JobStore:
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
-def test_an_ended_job_is_what_its_status_says(store: JobStore, state: str) -> None:
+def test_an_ended_job_has_the_outcome_of_its_status(store: JobStore, state: str) -> None:
     make(store, "job-1", state)
     record = store.load("job-1")
     assert (record.state, record.progress.objects_done) == (state, 3)
@@ -53,7 +53,7 @@ def test_an_ended_job_is_what_its_status_says(store: JobStore, state: str) -> No
 
 
 @pytest.mark.parametrize("state", [None, "running", "interrupted"])
-def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | None) -> None:
+def test_the_lock_distinguishes_running_from_interrupted(store: JobStore, state: str | None) -> None:
     make(store, "job-1", state)
     assert store.load("job-1").state == "interrupted"
     with led(store, "job-1"):
@@ -65,7 +65,7 @@ def test_the_lock_tells_running_from_interrupted(store: JobStore, state: str | N
     store.require_no_lead("job-1")
 
 
-def test_waiting_for_the_lead_to_go(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_the_leads_end(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     make(store, "job-1")
     looks = []
     lead = ExitStack()
@@ -79,18 +79,18 @@ def test_waiting_for_the_lead_to_go(store: JobStore, monkeypatch: pytest.MonkeyP
     with lead:
         lead.enter_context(led(store, "job-1"))
         store.wait_lead_ended("job-1")
-    assert looks == [True, True, True], "it returned while the lead was there"
+    assert looks == [True, True, True], "it returned before the lead ended"
     assert not store.has_lead("job-1")
 
 
-def test_a_lead_that_does_not_go_is_not_waited_for_without_end(store: JobStore) -> None:
+def test_the_wait_for_the_leads_end_is_limited(store: JobStore) -> None:
     make(store, "job-1")
-    with led(store, "job-1"), pytest.raises(JobBusy, match="still runs"):
+    with led(store, "job-1"), pytest.raises(JobBusy, match="is still running"):
         store.wait_lead_ended("job-1", timeout_s=0.0)
 
 
-def test_looking_never_takes_the_lock(store: JobStore) -> None:
-    """With a shared `flock` for a look, a lead that started at that moment failed with "Busy"."""
+def test_reading_a_job_never_acquires_its_lock(store: JobStore) -> None:
+    """When readers used a shared `flock`, a lead that started at that moment failed with "Busy"."""
     make(store, "job-1")
     lock = Path(store.path("job-1"), "lock")
     lock.touch()
@@ -120,18 +120,18 @@ def test_unknown_jobs(store: JobStore, job_id: str) -> None:
         store.load(job_id)
 
 
-def test_records_come_oldest_first_and_skip_what_is_no_job(store: JobStore) -> None:
+def test_records_are_sorted_by_age_and_skip_other_folders(store: JobStore) -> None:
     for job_id in ("20250102-000000-aaaa", "20250101-000000-bbbb"):
         make(store, job_id, "done")
     Path(store.folder, "20250103-000000-cccc").mkdir()
     assert [record.id for record in store.records()] == ["20250101-000000-bbbb", "20250102-000000-aaaa"]
 
 
-def test_no_folder_is_no_jobs(tmp_path: Path) -> None:
+def test_without_a_folder_there_are_no_jobs(tmp_path: Path) -> None:
     assert list(JobStore(str(tmp_path / "no")).records()) == []
 
 
-def test_what_a_killed_client_left_of_a_job_is_removed(store: JobStore) -> None:
+def test_the_remains_of_a_killed_client_are_removed(store: JobStore) -> None:
     make(store, "a-job")
     for job_id in ("old", "used", "fresh"):
         store.make_folder(job_id)
@@ -158,7 +158,7 @@ def test_one_process_at_a_time_runs_a_job(store: JobStore) -> None:
     make(store, "job-1")
     lock = store.hold("job-1")
     for _ in range(2):
-        with pytest.raises(JobBusy, match="another process works on job job-1"):
+        with pytest.raises(JobBusy, match="another process is working on job job-1"):
             store.hold("job-1")
     lock.release()
     lock.release()
@@ -176,7 +176,7 @@ def test_only_the_newest_finished_jobs_are_kept(store: JobStore, monkeypatch: py
     assert [record.id for record in store.records()] == ["job-1", "job-2", "job-3"]
 
 
-def test_ids_are_what_the_contract_allows() -> None:
+def test_ids_are_valid_in_the_contract() -> None:
     made = [new_job_id() for _ in range(100)]
     assert [job_id[:-6] for job_id in made] == sorted(job_id[:-6] for job_id in made)
     ids = set(made)
@@ -200,7 +200,7 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
     with led(store, "20250101-000001-aaaaa"):
         assert found() is None, "it runs"
     make(store, "20250101-000002-aaaaa", "done")
-    assert found() is None, "a later one has done it"
+    assert found() is None, "a later job has completed it"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_unfinished_job_of_the_same_places_is_found(store: JobStore) -> None:
         """state = 'failed', progress = '{"objects_done": "3"}'""",
     ],
 )
-def test_a_damaged_job_is_named_and_left_out(store: JobStore, change: str) -> None:
+def test_a_damaged_job_is_reported_and_skipped(store: JobStore, change: str) -> None:
     make(store, "job-1", "done")
     make(store, "job-2")
     store.database.write(f"UPDATE jobs SET {change} WHERE id = 'job-2'")
@@ -232,13 +232,13 @@ def test_a_damaged_job_is_named_and_left_out(store: JobStore, change: str) -> No
 
 
 @pytest.mark.parametrize("status", ["[]", "{}", "[" * 200_000, '{"state": "done", "progress": {"objects_done": "3"}}'])
-def test_a_damaged_status_counts_as_none(store: JobStore, status: str) -> None:
+def test_a_damaged_status_counts_as_missing(store: JobStore, status: str) -> None:
     make(store, "job-1")
     Path(store.path("job-1"), "status.json").write_text(status)
     assert store.load("job-1").state == "interrupted"
 
 
-def test_a_cancelling_that_was_killed_says_nothing(store: JobStore) -> None:
+def test_a_killed_cancellation_leaves_the_job_unchanged(store: JobStore) -> None:
     make(store, "job-1", "interrupted")
     folder = store.path("job-1")
     with jobs.cancelling(folder):
@@ -250,7 +250,7 @@ def test_a_cancelling_that_was_killed_says_nothing(store: JobStore) -> None:
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
-def test_what_an_ended_job_is_survives_its_files(store: JobStore, state: str) -> None:
+def test_the_outcome_of_a_job_survives_its_files(store: JobStore, state: str) -> None:
     make(store, "job-1", state)
     store.settle("job-1")
     Path(store.path("job-1"), "status.json").unlink()
@@ -260,7 +260,7 @@ def test_what_an_ended_job_is_survives_its_files(store: JobStore, state: str) ->
     assert store.load("job-1").state == "interrupted"
 
 
-def test_a_job_whose_folder_was_removed_is_no_job(store: JobStore) -> None:
+def test_a_job_whose_folder_was_removed_does_not_exist(store: JobStore) -> None:
     for job_id in ("job-1", "job-2"):
         make(store, job_id, "done")
         store.settle(job_id)
@@ -270,7 +270,7 @@ def test_a_job_whose_folder_was_removed_is_no_job(store: JobStore) -> None:
         store.load("job-1")
 
 
-def test_no_file_of_an_ended_job_is_opened_to_list_it(store: JobStore) -> None:
+def test_listing_ended_jobs_opens_none_of_their_files(store: JobStore) -> None:
     make(store, "job-0000", "done")
     store.settle("job-0000")
     with store.database.transaction() as connection:

@@ -1,4 +1,4 @@
-"""What a transfer teaches: which hop's rate is the link's own, and when nothing is learned at all."""
+"""Learning link rates from transfers: which hop's rate is the link's own, and when nothing is learned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPEC = JobSpec(StoreSpec("file:///from"), PrefixSelection(""), (Target(StoreSpec
 
 
 def plan_of(connections: int = 64, regions: Mapping[str, str] | None = None) -> Plan:
-    """Two routes: by a relay in Frankfurt, and straight to Tokyo."""
+    """Return a plan with two routes: over a relay in Frankfurt, and direct to Tokyo."""
     places = regions or {"a": str(IRELAND), "r": str(FRANKFURT), "b": str(TOKYO)}
     roles = {"a": "source", "r": "relay", "b": "sink"}
     document: dict[str, Any] = {
@@ -72,14 +72,14 @@ def taught(plan: Plan, watch: RouteWatch, spec: JobSpec = SPEC) -> dict[tuple[Re
     return {(sample.src, sample.dst): sample for sample in samples}
 
 
-def test_a_rate_is_of_the_time_in_which_the_route_carried() -> None:
+def test_a_rate_counts_only_the_time_in_which_the_route_was_used() -> None:
     sample = taught(plan_of(), watched(10, 50))[IRELAND, TOKYO]
     assert sample.gbps == pytest.approx(50 * 8 / 100)
     assert (sample.bytes, sample.seconds, sample.connections) == (50_000_000_000, 100.0, 64)
     assert (sample.source, sample.date) == ("job test", DATE)
 
 
-def test_the_hop_believed_to_carry_least_is_the_bottleneck() -> None:
+def test_the_hop_with_the_lowest_known_rate_is_the_bottleneck() -> None:
     samples = taught(plan_of(), watched(10, 50))
     believed = load_catalog().grid
     first, second = believed.link(IRELAND, FRANKFURT), believed.link(FRANKFURT, TOKYO)
@@ -92,19 +92,19 @@ def test_the_hop_believed_to_carry_least_is_the_bottleneck() -> None:
     }
 
 
-def test_fewer_connections_are_scaled_to_64_within_reason() -> None:
+def test_rates_of_fewer_connections_are_scaled_to_64_within_limits() -> None:
     assert taught(plan_of(32), watched(0, 25))[IRELAND, TOKYO].gbps == pytest.approx(4.0)
     few = taught(plan_of(8), watched(0, 25))[IRELAND, TOKYO]
     assert few.gbps == pytest.approx(2.0)
     assert few.at_least
 
 
-def test_no_rate_is_above_what_a_machine_can() -> None:
+def test_no_rate_exceeds_a_machines_cap() -> None:
     fastest = max(offer.machine.egress_gbps for offer in load_catalog().machine_offers(IRELAND))
     assert taught(plan_of(), watched(0, 5000))[IRELAND, TOKYO].gbps == fastest
 
 
-def test_a_transfer_held_back_on_purpose_gives_lower_bounds() -> None:
+def test_a_rate_limited_transfer_gives_lower_bounds() -> None:
     samples = taught(plan_of(), watched(10, 50), replace(SPEC, rate_limit_bytes_per_s=1_000_000))
     assert all(sample.at_least for sample in samples.values())
 
@@ -129,13 +129,13 @@ def test_unknown_regions_teach_nothing(regions: Mapping[str, str]) -> None:
     assert taught(plan_of(regions=regions), watched(50, 50)) == {}
 
 
-def test_beside_an_unknown_hop_no_other_is_the_bottleneck() -> None:
+def test_with_an_unknown_hop_no_other_hop_is_the_bottleneck() -> None:
     plan = plan_of(regions={"a": str(IRELAND), "r": str(FRANKFURT), "b": "site:lab"})
     samples = taught(plan, watched(50, 50))
     assert [(pair, sample.at_least) for pair, sample in samples.items()] == [((IRELAND, FRANKFURT), True)]
 
 
-def test_hops_on_this_machine_teach_nothing_but_detours_may_lead_anywhere() -> None:
+def test_hops_on_this_machine_teach_nothing_unless_they_have_detours() -> None:
     plan = plan_of()
     here = deployed(plan, "127.0.0.1")
     assert measurable_hops(plan, here) == {}
@@ -156,7 +156,7 @@ def sample_of(gbps: float, age_days: int = 0, *, at_least: bool = False, dst: Re
     return Sample(IRELAND, dst, gbps, at_least, 64, 10**9, 20.0, "m5.8xlarge", f"job {gbps}", date)
 
 
-def test_several_lessons_are_a_mean_in_which_older_ones_count_less() -> None:
+def test_several_lessons_are_averaged_and_older_ones_weigh_less() -> None:
     figure = learned_figures([sample_of(4.0), sample_of(1.0, 180)], TODAY)[IRELAND, TOKYO]
     assert figure.gbps == pytest.approx((4.0 + 0.5 * 1.0) / 1.5)
     assert figure.origin.date == DATE
@@ -164,7 +164,7 @@ def test_several_lessons_are_a_mean_in_which_older_ones_count_less() -> None:
     assert "1.00 GB in 20.0 s over 64 connections, m5.8xlarge" in figure.origin.method
 
 
-def test_a_lower_bound_counts_where_it_is_above_the_others() -> None:
+def test_a_lower_bound_counts_if_it_is_above_the_other_lessons() -> None:
     pair = (IRELAND, TOKYO)
     assert learned_figures([sample_of(4.0), sample_of(2.0, at_least=True)], TODAY)[pair].gbps == 4.0
     assert learned_figures([sample_of(4.0), sample_of(6.0, at_least=True)], TODAY)[pair].gbps == 5.0
@@ -172,7 +172,7 @@ def test_a_lower_bound_counts_where_it_is_above_the_others() -> None:
     assert (alone.gbps, alone.at_least) == (3.0, True)
 
 
-def test_lessons_are_kept_read_and_used(tmp_path: Path) -> None:
+def test_lessons_are_stored_and_used(tmp_path: Path) -> None:
     assert store_samples(tmp_path, [sample_of(1.5)])
     link = load_catalog(tmp_path, today=TODAY).grid.link(IRELAND, TOKYO)
     assert link is not None
@@ -183,7 +183,7 @@ def test_lessons_are_kept_read_and_used(tmp_path: Path) -> None:
     assert later.origin.kind == "modelled"
 
 
-def test_the_file_is_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_bounded_and_keeps_the_newest_lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for gbps in range(1, SAMPLES_PER_LINK_MAX + 4):
         store_samples(tmp_path, [sample_of(float(gbps))])
     kept = sorted(sample.gbps for sample in read_samples(tmp_path / LEARNED_FILE))
@@ -195,14 +195,14 @@ def test_the_file_is_bounded_and_the_newest_stay(tmp_path: Path, monkeypatch: py
     assert 99.0 in [sample.gbps for sample in kept_now]
 
 
-def test_a_file_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_moved_aside(tmp_path: Path) -> None:
     (tmp_path / LEARNED_FILE).write_text("scrambled\n")
     assert store_samples(tmp_path, [sample_of(2.0)])
     assert [sample.gbps for sample in read_samples(tmp_path / LEARNED_FILE)] == [2.0]
     assert (tmp_path / "learned.unreadable").exists()
 
 
-def test_a_file_that_another_holds_is_not_waited_for_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_a_locked_file_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learned, "LOCK_PAUSE_S", 0.0)
     with (tmp_path / ".learned.csv.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -220,7 +220,7 @@ def free_port() -> int:
 def test_a_real_transfer_between_known_regions_teaches_its_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Real gateways; the hop takes a detour, which is how a WAN between them is put in."""
+    """Uses real gateways. The hop has a detour, as if a WAN were inserted between them."""
     monkeypatch.setattr(learning, "SAMPLE_BYTES_MIN", 1 << 20)
     monkeypatch.setattr(learning, "SAMPLE_S_MIN", 0.0)
     source = tmp_path / "from"

@@ -51,7 +51,7 @@ class Clock:
 
 
 class TimedProvider(FakeProvider):
-    """Machines take up to `start_s_max` to start; it adds up how long each of them lived."""
+    """A provider whose machines take up to `start_s_max` to start. It sums up their lifetimes."""
 
     start_s_max = 60.0
 
@@ -80,7 +80,7 @@ class TimedProvider(FakeProvider):
 
 @pytest.fixture(scope="module")
 def gateways() -> Iterator[FakeGateways]:
-    """All gateways answer at once."""
+    """Fake gateways that answer at once."""
     with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), random.Random(0)) as made:
         Job.gateways = made
         yield made
@@ -96,7 +96,7 @@ def book_of(folder: Path) -> LedgerBook:
 
 
 class Job:
-    """A job that is run again and again, each time as another process would."""
+    """A job with several runs, each as in another process."""
 
     gateways: FakeGateways
 
@@ -138,7 +138,7 @@ def progress(**counts: Any) -> dict[str, Any]:
 
 
 class HungProvider(TimedProvider):
-    """Its relays hang: they are killed ten seconds after the others have ended, as it reports."""
+    """A provider whose relays hang: they are killed 10 s after the others have ended, and it reports that time."""
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         ended = []
@@ -160,8 +160,8 @@ def test_a_machine_that_hangs_is_charged_longer_than_those_that_end_at_once(tmp_
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_machines_cost_what_they_lived_whatever_happens(tmp_path: Path, block: int) -> None:
-    """Runs that fail to start, plans that change and keep machines, machines that drain after a change."""
+def test_machines_are_charged_for_their_lifetime_in_any_case(tmp_path: Path, block: int) -> None:
+    """Cases: runs that fail to start, changes of the plan that keep machines, machines that drain after a change."""
     for seed in range(block, SEEDS, 5):
         job = Job(tmp_path / str(seed), seed, failing=random.Random(seed).choice([0.0, 0.05, 0.3]))
         for _ in range(job.rng.randrange(1, 4)):
@@ -173,7 +173,7 @@ def test_machines_cost_what_they_lived_whatever_happens(tmp_path: Path, block: i
                     plan = plan_over(job.rng.sample(RELAYS, job.rng.randrange(4)))
                     with suppress(GatewayError):
                         fleet.grow(plan)
-                        job.clock.now_s += job.rng.uniform(0, 100)  # What was sent drains.
+                        job.clock.now_s += job.rng.uniform(0, 100)  # The old machines drain.
                         fleet.shrink(plan)
                     real_s = job.provider.lived_s + sum(
                         job.clock.now_s - since_s for since_s in job.provider.since_s.values()
@@ -181,7 +181,7 @@ def test_machines_cost_what_they_lived_whatever_happens(tmp_path: Path, block: i
                     assert ledger.spent_usd() == pytest.approx(real_s * USD_PER_S, abs=1e-9), f"seed {seed}"
                 fleet.close()
             assert job.stored_usd() == pytest.approx(job.provider.lived_s * USD_PER_S, abs=1e-9), f"seed {seed}"
-            job.clock.now_s += job.rng.uniform(0, 1000)  # Nothing lives, and nothing is charged.
+            job.clock.now_s += job.rng.uniform(0, 1000)  # No machine lives, so nothing is charged.
 
 
 def test_a_replan_that_keeps_a_machine_charges_it_once_and_a_drained_one_until_its_end(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_replan_that_keeps_a_machine_charges_it_once_and_a_drained_one_until_i
     assert ledger.spent_usd() == pytest.approx(460 * USD_PER_S)
 
 
-def test_resumes_that_fail_cost_their_own_seconds_and_no_more(tmp_path: Path) -> None:
+def test_failed_resumes_are_charged_only_for_their_own_time(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     first = job.begin()
     fleet = job.fleet(first, plan_over([]))
@@ -218,17 +218,17 @@ def test_resumes_that_fail_cost_their_own_seconds_and_no_more(tmp_path: Path) ->
     assert spent_usd[-1] == pytest.approx(spent_usd[0]), "machines of the first run were charged again"
 
 
-def test_egress_is_counted_once_though_each_lead_tells_the_sum_of_all_runs(tmp_path: Path) -> None:
+def test_egress_is_counted_once_although_each_lead_reports_the_sum_of_all_runs(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     first = job.begin()
     first.see(progress(cost_usd=0.4))
     first.save()
-    job.status("interrupted", cost_usd=0.5)  # Its last words did not reach us.
+    job.status("interrupted", cost_usd=0.5)  # Its last report did not arrive.
     second = job.begin()
     assert second.spent_usd() == pytest.approx(0.5)
     second.see(progress(cost_usd=0.5))
     second.see(progress(cost_usd=0.75))
-    second.see(progress(cost_usd=0.6))  # It was late.
+    second.see(progress(cost_usd=0.6))  # A late report.
     assert second.spent_usd() == pytest.approx(0.75)
     assert [line.usd for line in second.ledger.lines(0.0)] == pytest.approx([0.5, 0.25])
 
@@ -240,25 +240,25 @@ def test_egress_is_shown_by_edge_with_what_arrived(tmp_path: Path) -> None:
     ledger.begin_run()
     hops = [HopActivity("a → b", 2 * 10**9), HopActivity("a → b", 10**9, id=7), HopActivity("a → c", 10**9)]
     ledger.see(progress(cost_usd=0.3, hops=hops))
-    ledger.see(progress(cost_usd=0.1, hops=hops[:1]))  # It was late.
+    ledger.see(progress(cost_usd=0.1, hops=hops[:1]))  # A late report.
     (line,) = ledger.ledger.lines(0.0)
     assert (line.what, line.quantity, line.unit, line.source) == ("aws:a → gcp:b", 3.0, "GB", "list")
     assert line.usd == pytest.approx(0.3)
 
 
-def test_a_lead_that_died_may_have_spent_what_it_wrote_down_first(tmp_path: Path) -> None:
+def test_a_dead_lead_is_charged_for_what_it_had_recorded_in_advance(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     first = job.begin()
     first.see(progress(cost_usd=0.45))
     job.status("running", cost_usd=0.4)
     (job.folder / "spent").write_text("5.5e-1                                     123456\n")
-    first.begin_run()  # The lead is started again.
+    first.begin_run()  # The lead is restarted.
     assert first.spent_usd() == pytest.approx(0.55)
     first.see(progress(cost_usd=0.6))
     assert first.spent_usd() == pytest.approx(0.6)
 
 
-def test_a_lead_that_was_killed_before_it_wrote_anything_is_paid_all_the_same(tmp_path: Path) -> None:
+def test_a_lead_that_was_killed_before_it_recorded_anything_is_charged(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     ledger = job.begin()
     ledger.see(progress(cost_usd=0.3))
@@ -274,7 +274,7 @@ def test_kills_of_lead_and_client_lose_nothing_and_count_nothing_twice(tmp_path:
 
 
 def killed_job(folder: Path, seed: int) -> None:
-    """A job whose leads and clients are killed at random, and what it really sent, lost and moved."""
+    """Run a job whose leads and clients are killed at random, and compare its ledger with the bytes really sent."""
     rng = random.Random(seed)
     store = RequestPrices(get_usd_per_1000=1000.0, put_usd_per_1000=0.0)
     prices = JobPrices({}, store, "list", store, "list")
@@ -286,7 +286,7 @@ def killed_job(folder: Path, seed: int) -> None:
     for _ in range(rng.randrange(1, 8)):
         earlier = journalled
         for _ in range(rng.randrange(12)):
-            # The lead books what it sends before it sends it; a part of that may turn out not to have left.
+            # The lead charges bytes before it sends them, so some charged bytes may not have been sent.
             booked_usd = rng.uniform(0.0, 0.1)
             (job.folder / "spent").write_text(f"{sent_usd + booked_usd:e} 0\n")
             if rng.random() < 0.5:
@@ -303,15 +303,15 @@ def killed_job(folder: Path, seed: int) -> None:
             job.clock.now_s += rng.uniform(0, 4)
             assert ledger.spent_usd() >= seen_usd * (1 - 1e-9), f"seed {seed}: the sum shrank"
             seen_usd = ledger.spent_usd()
-        moved = journalled  # What was not journalled is moved again.
+        moved = journalled  # Work that is not in the journal is repeated.
         if rng.random() < 0.5:  # The client is killed too.
             stored = job.book.read() or Ledger(prices)
             ledger = JobLedger(stored.ended(job.clock.now_s), job.book, clock=job.clock, unix_s=job.clock.now_s)
             seen_usd = 0.0
         ledger.begin_run()
         egress_usd = ledger.ledger.usd_of("egress", job.clock.now_s)
-        assert egress_usd >= sent_usd - 1e-9, f"seed {seed}: what was sent was forgotten"
-        assert egress_usd <= sent_usd + 0.1 + 1e-9, f"seed {seed}: more than one booking that was not sent"
+        assert egress_usd >= sent_usd - 1e-9, f"seed {seed}: sent bytes were not charged"
+        assert egress_usd <= sent_usd + 0.1 + 1e-9, f"seed {seed}: more than one charge was not sent"
         assert ledger.ledger.usd_of("requests", job.clock.now_s) <= gets + 1e-9, f"seed {seed}: requests counted twice"
     ledger.see(counts(sent_usd, moved, journalled))
     assert ledger.ledger.usd_of("egress", job.clock.now_s) <= sent_usd + 0.1 + 1e-9
@@ -368,7 +368,7 @@ def test_the_database_is_private_and_a_job_that_costs_nothing_has_no_ledger(tmp_
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_job_of_an_older_version_has_what_that_knew(tmp_path: Path) -> None:
+def test_a_job_of_an_older_version_has_the_costs_of_that_version(tmp_path: Path) -> None:
     gateways = {"a": {"region": "site:a"}, "b": {"region": "site:b"}}
     old = {
         "ceiling": {"usd": 5.0, "machines_usd_per_s": 0.02, "boot_s": 50.0, "earlier_usd": 1.0, "since_s": 0.0},
@@ -403,10 +403,10 @@ def test_every_display_shows_the_sum_of_the_ledger(tmp_path: Path) -> None:
     assert summary_lines(Summary("done", last), plan, None, shown)[-1].startswith("cost    $1.00 predicted, ")
 
 
-def test_machines_that_the_ceiling_cannot_pay_are_not_started(tmp_path: Path) -> None:
+def test_machines_above_the_ceiling_are_not_started(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
-    plan = plan_over([])  # Two machines: 1.20 USD at least.
+    plan = plan_over([])  # Two machines: at least 1.20 USD.
     spent = Ledger(billed, 1.0, runs=(RunCount(1, 0.5),))
 
     def ledger(usd_max: float | None) -> JobLedger:
@@ -420,25 +420,25 @@ def test_machines_that_the_ceiling_cannot_pay_are_not_started(tmp_path: Path) ->
     assert ledger(None).room_s(plan) == float("inf")
     beside = ledger(2.5)
     beside.launched("a-fleet", "another", "site:a")
-    assert beside.room_s(plan) < 100.0, "the machines that live are paid for too"
+    assert beside.room_s(plan) < 100.0, "the living machines are charged too"
     with pytest.raises(CeilingReached):
         JobLedger(Ledger(runs=(RunCount(1, 0.5),)), None, usd_max=0.5, clock=job.clock).room_s(plan)
 
 
-def test_a_job_whose_machines_lived_for_seconds_has_paid_the_minimum(tmp_path: Path) -> None:
+def test_machines_that_lived_for_seconds_are_charged_the_minimum(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     job.provider.start_s_max = 0.0
     billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
     ledger = JobLedger(Ledger(billed), job.book, clock=job.clock, unix_s=job.clock.now_s)
     ledger.begin_run()
     fleet = job.fleet(ledger, plan_over([]))
-    assert ledger.spent_usd() == pytest.approx(2 * 60 * USD_PER_S), "it is owed from the launch on"
+    assert ledger.spent_usd() == pytest.approx(2 * 60 * USD_PER_S), "the minimum is charged from the launch on"
     job.clock.now_s += 5
     fleet.close()
     assert job.stored_usd() == pytest.approx(2 * 60 * USD_PER_S)
 
 
-def test_a_sum_of_the_lead_that_is_newer_counts_where_tiers_were_dearer_than_the_plans_mean() -> None:
+def test_the_leads_newer_sum_counts_if_tiers_cost_more_than_the_plans_mean() -> None:
     edge = EdgePrice("aws:a → gcp:b", 0.05, "list", (PriceTier(0.0, 0.09), PriceTier(10.0, 0.01)), "aws")
     clock = Clock()
     ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=clock, unix_s=0.0)
@@ -448,7 +448,7 @@ def test_a_sum_of_the_lead_that_is_newer_counts_where_tiers_were_dearer_than_the
     assert ledger.spent_usd(0.55) == pytest.approx(0.95)
 
 
-def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_nor_for_ever(tmp_path: Path) -> None:
+def test_a_clock_set_back_between_runs_does_not_distort_charges(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     job.clock.now_s = 1e6
     job.begin().launched("fleet", "relay", "site:a")
@@ -465,15 +465,15 @@ def test_a_clock_that_was_set_back_between_two_runs_charges_neither_too_little_n
     assert job.stored_usd() == pytest.approx(earlier_usd + 50 * USD_PER_S)
 
 
-def test_prices_are_written_down_before_the_first_machine_is_ordered(tmp_path: Path) -> None:
-    """A client that is killed right then leaves a job that is resumed, and whose machines are not free."""
+def test_prices_are_recorded_before_the_first_machine_is_ordered(tmp_path: Path) -> None:
+    """If the client is killed at this moment, the resumed job must still charge its machines."""
     Job(tmp_path / "priced", 0).begin()
     stored = book_of(tmp_path / "priced").read()
     assert stored is not None
     assert (stored.prices, stored.predicted_usd) == (PRICES, 1.0)
 
 
-def test_a_ledger_whose_job_another_process_runs_is_left_to_it(tmp_path: Path) -> None:
+def test_the_ledger_of_a_job_in_another_process_is_not_touched(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     ledger = job.begin()
     fleet = job.fleet(ledger, plan_over([]))
@@ -490,7 +490,7 @@ def test_a_ledger_whose_job_another_process_runs_is_left_to_it(tmp_path: Path) -
     book_of(tmp_path / "nowhere").end_fleet(fleet.id, job.clock.now_s)
 
 
-def test_machines_may_live_as_long_as_the_ceiling_pays(tmp_path: Path) -> None:
+def test_machines_may_live_as_long_as_the_ceiling_allows(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     billed = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test", billed_s_min=60.0)})
 
@@ -503,14 +503,14 @@ def test_machines_may_live_as_long_as_the_ceiling_pays(tmp_path: Path) -> None:
 
     assert ledger(None).left_s(900.0) == 900.0
     paid = ledger(2 * 70 * USD_PER_S)
-    assert paid.left_s(900.0) == pytest.approx(70.0, abs=0.1), "the least that is billed is not billed again"
+    assert paid.left_s(900.0) == pytest.approx(70.0, abs=0.1), "the minimum is not charged again"
     assert paid.left_s(20.0) == 20.0
     job.clock.now_s += 65
     assert paid.left_s(900.0) == pytest.approx(5.0, abs=0.1)
     job.clock.now_s += 10
     assert paid.left_s(900.0) == pytest.approx(0.0, abs=0.1)
     paid.ended("a-fleet")
-    assert paid.left_s(900.0) == 900.0, "nothing is left that costs more"
+    assert paid.left_s(900.0) == 900.0, "nothing else is left to charge"
 
 
 def test_leases_end_before_the_ceiling_but_are_never_short(tmp_path: Path) -> None:
@@ -526,7 +526,7 @@ def test_leases_end_before_the_ceiling_but_are_never_short(tmp_path: Path) -> No
     assert fleet._lease_s() == LEASE_S
 
 
-def test_a_machine_is_charged_no_longer_than_its_lease_let_it_live(tmp_path: Path) -> None:
+def test_a_machine_is_charged_at_most_until_its_lease_ended(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     ledger = job.begin()
     ledger.launched("a-fleet", "source", "site:a")
@@ -554,7 +554,7 @@ def test_time_is_billed_in_the_units_of_the_provider() -> None:
     assert MachinePrice(0.01, billed_s_min=60.0, billed_unit_s=3600.0).usd(3601.0) == pytest.approx(72.0)
 
 
-def test_a_machine_costs_from_when_the_provider_says_and_at_the_price_of_what_was_launched(tmp_path: Path) -> None:
+def test_a_machine_is_charged_from_the_providers_start_at_the_launched_types_price(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     ledger = job.begin()
     now_s = job.clock.now_s
@@ -571,5 +571,7 @@ def test_a_machine_costs_from_when_the_provider_says_and_at_the_price_of_what_wa
     for found in (ledger.ledger, stored):
         assert found is not None
         lived = {use.name: (use.launched_s - now_s, (use.ended_s or 0.0) - now_s) for use in found.machines}
-        assert lived == {"source": (20.0, 55.0), "sink": (0.0, 60.0)}, "it was not ordered before, nor the refused one"
+        assert lived == {"source": (20.0, 55.0), "sink": (0.0, 60.0)}, (
+            "neither it nor the refused one was ordered before"
+        )
         assert found.usd_of("machine", now_s) == pytest.approx(35 * USD_PER_S + 60 * 0.02)

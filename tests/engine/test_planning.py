@@ -1,4 +1,4 @@
-"""`tradewind.plan` and `tradewind.frontier` as a program or a notebook uses them."""
+"""`tradewind.plan` and `tradewind.frontier`, as used by programs and notebooks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_plan_has_its_figures_with_units() -> None:
     assert plan.to_document()["throughput_gbps"] == plan.throughput_gbps
 
 
-def test_what_is_planned_cannot_be_changed() -> None:
+def test_plans_are_immutable() -> None:
     plan = planned()
     picture = plan.plot()
     for thing in (plan, plan.frontier(), picture):
@@ -74,11 +74,11 @@ def test_goals_are_those_of_the_command_line() -> None:
         ({"min_throughput_gbps": -1}, "min_throughput_gbps must be more than zero, and finite, not -1"),
         ({"max_cost_usd": -1}, "max_cost_usd must be more than zero, and finite, not -1"),
         ({"deadline_s": 0}, "deadline_s must be more than zero, and finite, not 0"),
-        ({"exactly": True}, "exactly goes with min_throughput_gbps"),
+        ({"exactly": True}, "exactly needs min_throughput_gbps"),
         ({"vm_types": ["m5.huge"]}, "unknown machine type m5.huge"),
     ],
 )
-def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) -> None:
+def test_invalid_goals_are_refused(goal: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words) as refused:
         planned(**goal)
     assert refused.value.hint
@@ -105,7 +105,7 @@ def test_goals_that_make_no_sense_are_refused(goal: dict[str, Any], words: str) 
         ({"destination": [str(TOKYO), str(TORONTO)]}, "source and destination are both"),
     ],
 )
-def test_arguments_of_another_kind_are_refused_in_words(asked: dict[str, Any], words: str) -> None:
+def test_arguments_of_a_wrong_type_are_refused_with_a_message(asked: dict[str, Any], words: str) -> None:
     usual = {"source": str(TORONTO), "destination": str(TOKYO), "volume_gb": 50, "max_vms": 2, "catalog": small_world()}
     with pytest.raises(UsageError, match=words) as refused:
         tradewind.plan(**{**usual, **asked})
@@ -115,14 +115,14 @@ def test_arguments_of_another_kind_are_refused_in_words(asked: dict[str, Any], w
 @pytest.mark.parametrize(
     "asked", [{"max_vms": 0}, {"volume_gb": -1}, {"vm_types": []}, {"destination": "tokyo"}, {"destination": TOKYO}]
 )
-def test_a_frontier_refuses_what_a_plan_does(asked: dict[str, Any]) -> None:
+def test_a_frontier_refuses_the_same_arguments_as_a_plan(asked: dict[str, Any]) -> None:
     usual = {"source": str(TORONTO), "destination": str(TOKYO), "volume_gb": 50, "catalog": small_world()}
     with pytest.raises(UsageError) as refused:
         tradewind.frontier(**{**usual, **asked})
     assert refused.value.hint
 
 
-def test_the_error_is_the_line_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_errors_match_those_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InfeasibleGoal) as refused:
         tradewind.plan("aws:us-east-1", "aws:us-east-2", volume_gb=1, max_cost_usd=0.001, vm_types=["m5.xlarge"])
     assert refused.value.nearest is not None
@@ -132,12 +132,12 @@ def test_the_error_is_the_line_of_the_command(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", ["nowhere/plan.svg", "plan.pdf"])
-def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_unwritable_picture_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=name):
         planned().plot(tmp_path / name)
 
 
-def test_what_cannot_be_had_names_the_nearest_and_that_works() -> None:
+def test_an_infeasible_goal_names_the_nearest_feasible_one() -> None:
     with pytest.raises(InfeasibleGoal, match="the cheapest plan costs") as dear:
         planned(max_cost_usd=0.5)
     assert dear.value.hint is not None
@@ -174,7 +174,7 @@ def test_a_comparison_has_the_papers_rows() -> None:
     assert ways["throughput optimised"].remark == f"fastest for direct's cost, ${straight.cost.total_usd:.2f} or less"
 
 
-def test_what_a_comparison_is_asked_for_is_below_its_line() -> None:
+def test_a_comparison_lists_the_requested_plan_below_its_line() -> None:
     lines = compare_lines(planned(goal="cheapest").compare(), 80)
     names = [line.split("  ")[1] for line in lines if line.startswith("  ") and line[2] != " "]
     assert names[4:] == ["this plan", "cost optimised", "throughput optimised", "fastest at any cost"]
@@ -210,18 +210,18 @@ def test_a_frontier_is_a_function_both_ways() -> None:
     ElementTree.fromstring(frontier._repr_html_())
 
 
-def test_no_plan_is_above_its_own_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even where the frontier is given up early."""
+def test_no_plan_beats_its_own_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holds even if the frontier is stopped early."""
     monkeypatch.setattr(plans, "FRONTIER_SOLVES_MAX", 0)
     ends, middle = planned(goal="cheapest"), planned(min_throughput_gbps=10)
     assert trace(middle.transfer).cost_usd(middle.throughput_gbps) > middle.cost.total_usd * (1 + 1e-9), (
-        "the ends alone do not know how to do it"
+        "the ends of the frontier alone do not contain this plan"
     )
     assert middle.frontier().cost_usd(middle.throughput_gbps) <= middle.cost.total_usd * (1 + 1e-6)
     assert ends.frontier().points[0][0] == pytest.approx(ends.cost.total_usd)
 
 
-def test_neither_direct_nor_ron_is_above_the_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_direct_nor_ron_beats_the_frontier(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "FRONTIER_SOLVES_MAX", 0)
     cheapest = planned(goal="cheapest")
     for rival in (direct(cheapest.transfer), ron(cheapest.transfer)):
@@ -245,7 +245,7 @@ def test_the_users_catalog_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert other_link.origin.kind == "modelled"
 
 
-def test_the_solver_is_loaded_by_planning_alone() -> None:
+def test_only_planning_loads_the_solver() -> None:
     code = (
         "import sys, tradewind; tradewind.Options; tradewind.copy; tradewind.plan\n"
         "assert 'numpy' not in sys.modules and 'highspy' not in sys.modules\n"

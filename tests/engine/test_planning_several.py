@@ -1,4 +1,4 @@
-"""Several destinations from Python: figures, words, pictures, and what else would serve them all."""
+"""Several destinations from Python: figures, text, pictures, and alternatives."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_a_list_of_destinations_gives_trees() -> None:
     assert sum(tree.share for tree in plan.trees) == pytest.approx(1.0)
     assert plan.throughput_gbps == pytest.approx(sum(tree.gbps for tree in plan.trees))
     assert plan.cost.total_usd == pytest.approx(plan.cost.egress_usd + plan.cost.machines_usd)
-    assert plan.overlay.copies == {SEATTLE: 2}, "what Seattle keeps it also sends on"
+    assert plan.overlay.copies == {SEATTLE: 2}, "Seattle also forwards the bytes that it keeps"
     assert plan.to_document()["destinations"] == DESTINATIONS
     for name in ("overlay", "cost", "trees", "no_such_figure"):
         with pytest.raises(FrozenInstanceError):
             setattr(plan, name, 1.0)
 
 
-def test_it_is_put_beside_direct_copies_and_separate_plans() -> None:
+def test_it_is_compared_with_direct_copies_and_separate_plans() -> None:
     plan = planned(goal="fastest")
     itself, *others = plan.compare()
     assert itself.cost_usd == plan.cost.total_usd
@@ -42,7 +42,7 @@ def test_it_is_put_beside_direct_copies_and_separate_plans() -> None:
     assert all(way.average_gbps <= plan.throughput_gbps * (1 + 1e-9) for way in others)
 
 
-def test_one_after_another_the_average_rate_counts_the_waiting() -> None:
+def test_the_average_rate_of_sequential_plans_includes_waiting() -> None:
     plan = tradewind.plan(SOURCE, [str(TOKYO), str(OSAKA)], volume_gb=50, max_vms=1, catalog=small_world())
     separate = plan.compare()[-1]
     assert "one after another" in separate.remark
@@ -60,7 +60,7 @@ def test_words_fit_a_terminal_and_mark_destinations_and_copies() -> None:
     assert plan.explain().lstrip().startswith("what binds")
 
 
-def test_of_many_trees_the_least_are_counted() -> None:
+def test_small_trees_are_counted_instead_of_listed() -> None:
     plan = planned(goal="fastest").overlay
     (tree,) = plan.trees
     many = replace(plan, trees=(replace(tree, share=0.52), *[replace(tree, share=0.06)] * 8))
@@ -69,7 +69,7 @@ def test_of_many_trees_the_least_are_counted() -> None:
     assert any("18.0%" in line and "3 more trees; --json has all" in line for line in lines)
 
 
-def test_a_source_that_sends_twice_copies() -> None:
+def test_a_source_that_sends_twice_is_shown_as_copying() -> None:
     plan = tradewind.plan(SOURCE, [str(OSAKA), str(SEATTLE)], volume_gb=50, max_vms=1, catalog=small_world())
     assert plan.overlay.copies == {TORONTO: 2}
     assert f"      {TORONTO} ×2" in repr(plan).splitlines()
@@ -82,7 +82,7 @@ def test_a_notebook_gets_map_and_tables() -> None:
         assert words in shown
 
 
-def test_the_frontier_has_the_other_ways_on_it() -> None:
+def test_the_frontier_shows_the_alternatives() -> None:
     frontier = tradewind.frontier(SOURCE, DESTINATIONS, volume_gb=50, max_vms=2, catalog=small_world())
     assert frontier.proven
     rate_gbps = frontier.throughput_gbps(frontier.points[-1][0])
@@ -94,7 +94,7 @@ def test_the_frontier_has_the_other_ways_on_it() -> None:
 
 
 @pytest.mark.parametrize("few", [[], [str(TOKYO)]])
-def test_a_list_has_at_least_two(few: list[str]) -> None:
+def test_a_list_has_at_least_two_destinations(few: list[str]) -> None:
     with pytest.raises(UsageError, match="at least two") as refused:
         tradewind.plan(SOURCE, few, volume_gb=50, catalog=small_world())
     assert refused.value.hint == "pass a single destination as a string"

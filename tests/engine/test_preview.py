@@ -1,4 +1,4 @@
-"""Where a store is: what may be believed, and of whom."""
+"""Finding the region of a store: which sources may be believed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
         ("/data", Access(region="site:lab"), "site:lab"),
     ],
 )
-def test_what_is_known_without_asking(url: str, access: Access, region: str | None) -> None:
+def test_regions_known_without_a_request(url: str, access: Access, region: str | None) -> None:
     found = preview.known_region(parse_url(url, cwd="/"), access)
     assert found.region == (None if region is None else Region.parse(region))
 
@@ -55,7 +55,7 @@ def test_what_is_known_without_asking(url: str, access: Access, region: str | No
         ),
     ],
 )
-def test_an_answer_is_believed_of_a_cloud_alone(
+def test_only_a_clouds_answer_is_believed(
     monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
 ) -> None:
     monkeypatch.setattr(preview, "ask_task", lambda _, task: [answer for _ in task["stores"]])
@@ -64,7 +64,7 @@ def test_an_answer_is_believed_of_a_cloud_alone(
     assert because in found.because
 
 
-def test_who_says_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_region_that_the_user_sets_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preview, "ask_task", lambda *_: pytest.fail("asked"))
     side = (parse_url("s3://b", cwd="/"), Access(region="aws:eu-west-1"))
     assert preview.find_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
@@ -80,12 +80,12 @@ def test_who_says_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gs://b/k", None, None),
     ],
 )
-def test_the_store_itself_gets_the_name_that_it_knows(url: str, region: str | None, signed: str | None) -> None:
+def test_the_store_gets_its_own_name_of_the_region(url: str, region: str | None, signed: str | None) -> None:
     place = parse_url(url, cwd="/")
     assert store_spec(place.root, place, Access(region=region)).region == signed
 
 
-def test_a_compatible_server_is_not_signed_for_by_where_it_stands() -> None:
+def test_requests_to_a_compatible_server_are_not_signed_with_its_location() -> None:
     place = parse_url("s3://b/k", cwd="/")
     lab = Access(region="aws:us-east-2", endpoint="http://127.0.0.1:9000")
     assert store_spec(place.root, place, lab).region is None

@@ -1,4 +1,4 @@
-"""Chunks and memory that go with a plan's connections."""
+"""Chunk size and memory for a plan's connections."""
 
 import json
 
@@ -24,7 +24,7 @@ def test_every_connection_of_a_source_has_a_chunk_while_the_next_is_read(scale: 
     assert chunk_bytes <= (16 << 20) * scale + 1 or chunk_bytes == MIN_FILE_CHUNK_BYTES
 
 
-def test_where_chunks_cannot_be_smaller_memory_is_larger() -> None:
+def test_if_chunks_cannot_be_smaller_memory_is_larger() -> None:
     chunk_bytes = chunk_bytes_for(PLAN, 1.0, MIN_CHUNK_BYTES)
     assert chunk_bytes == MIN_CHUNK_BYTES
     roomy = with_memory_for(PLAN, chunk_bytes)
@@ -37,6 +37,6 @@ def test_where_chunks_cannot_be_smaller_memory_is_larger() -> None:
     }
 
 
-def test_a_job_that_is_resumed_has_the_same_memory() -> None:
+def test_a_resumed_job_has_the_same_memory() -> None:
     roomy = with_memory_for(PLAN, MIN_CHUNK_BYTES)
     assert topology_from_document(json.loads(json.dumps(topology_document(roomy)))).plan.gateways == roomy.gateways

@@ -1,4 +1,4 @@
-"""When a plan has fallen short, which links are to blame, and what the planner is asked then."""
+"""Detecting a plan that falls short, finding the slow links, and the new request to the planner."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def catalog() -> Catalog:
 
 
 def plan(*routes: tuple[str, ...]) -> Plan:
-    """Routes of equal share that promise 40 Mbit/s together."""
+    """Return a plan with routes of equal share and a planned rate of 40 Mbit/s in total."""
     places = {"a": SOURCE, "r": RELAY, "b": SINK}
     passed = {name for route in routes for name in route}
     pairs = dict.fromkeys(pair for route in routes for pair in itertools.pairwise(route))
@@ -47,7 +47,7 @@ def plan(*routes: tuple[str, ...]) -> Plan:
 
 
 class Lead:
-    """Tells progress twice a second, of routes that carry so many Mbit/s."""
+    """A fake lead that reports progress twice a second, with given rates of the routes."""
 
     def __init__(self, of: Plan, left_bytes: int = 10**9, **settings: Any) -> None:
         ids = {route.nodes: number for number, route in enumerate(of.routes)}
@@ -57,7 +57,7 @@ class Lead:
         self.bytes = dict.fromkeys(ids, 0.0)
 
     def run(self, lasting_s: float, down: tuple[str, ...] = (), **mbps: float) -> SlowRoutes | None:
-        """The last answer. Rates by the middle of a route's name: `direct` or `relayed`."""
+        """Report for `lasting_s`; return the last answer. `mbps` has the rates of `direct` and `relayed` routes."""
         seen = None
         names = {DIRECT: "direct", RELAYED: "relayed"}
         for _ in range(round(lasting_s * 2)):
@@ -81,7 +81,7 @@ class Lead:
         return seen
 
 
-def test_a_route_that_slows_to_a_third_is_seen_within_seconds_and_not_at_once() -> None:
+def test_a_route_that_slows_to_a_third_is_detected_within_seconds_but_not_at_once() -> None:
     lead = Lead(plan(DIRECT, RELAYED))
     assert lead.run(30, direct=20, relayed=20) is None
     assert lead.run(2, direct=20 / 3, relayed=20) is None
@@ -90,15 +90,15 @@ def test_a_route_that_slows_to_a_third_is_seen_within_seconds_and_not_at_once() 
     assert seen.carried_gbps[DIRECT] == pytest.approx(0.02 / 3, rel=0.05)
 
 
-def test_nothing_is_held_against_routes_whose_work_others_have_taken_over() -> None:
+def test_routes_whose_work_others_took_over_are_not_called_slow() -> None:
     lead = Lead(plan(DIRECT, RELAYED))
     assert lead.run(60, direct=5, relayed=35) is None
 
 
-def test_when_nothing_moves_on_any_of_several_routes_no_route_is_to_blame() -> None:
+def test_if_no_route_moves_anything_none_is_called_slow() -> None:
     lead = Lead(plan(DIRECT, RELAYED))
     lead.run(30, direct=20, relayed=20)
-    # While a rate is seen that is the mean of before and after, it may look like a shortfall.
+    # While the measured rate is a mean over both phases, it may look like a shortfall.
     lead.run(SPAN_S, direct=0, relayed=0)
     assert lead.run(20, direct=0, relayed=0) is None
     alone = Lead(plan(DIRECT))
@@ -106,16 +106,16 @@ def test_when_nothing_moves_on_any_of_several_routes_no_route_is_to_blame() -> N
     assert alone.run(20, direct=0) is not None
 
 
-def test_the_first_seconds_and_the_last_bytes_count_for_nothing() -> None:
+def test_the_first_seconds_and_the_last_bytes_are_ignored() -> None:
     assert Lead(plan(DIRECT)).run(GRACE_S, direct=1) is None
     assert Lead(plan(DIRECT), left_bytes=1_000_000).run(60, direct=5) is None
 
 
-def test_a_transfer_that_the_user_holds_back_owes_no_more_than_that() -> None:
+def test_a_rate_limited_transfer_is_not_called_slow() -> None:
     assert Lead(plan(DIRECT), limit_bytes_per_s=5 * MBIT_BYTES).run(60, direct=5) is None
 
 
-def test_a_link_that_a_route_which_keeps_its_promise_takes_too_is_not_to_blame() -> None:
+def test_a_link_of_a_route_at_its_planned_rate_is_not_called_slow() -> None:
     of = plan(DIRECT, RELAYED)
     carried = {DIRECT: 0.005, RELAYED: 0.02}
     promised = {DIRECT: 0.02, RELAYED: 0.02}
@@ -125,7 +125,7 @@ def test_a_link_that_a_route_which_keeps_its_promise_takes_too_is_not_to_blame()
     assert set(observed_links(catalog(), of, swapped)) == {(HERE, VIA), (VIA, THERE)}
 
 
-def test_a_relay_that_only_dead_routes_take_is_done_without_and_one_that_ended_too() -> None:
+def test_relays_used_only_by_dead_routes_and_ended_relays_are_planned_around() -> None:
     of = plan(DIRECT, RELAYED)
     rates = {DIRECT: 0.02, RELAYED: 0.0}
     seen = SlowRoutes(rates, {DIRECT: 0.02, RELAYED: 0.02}, (RELAYED,), frozenset({RELAYED}))
@@ -140,7 +140,7 @@ def plan_request(goal: Goal, ceiling_usd: float | None = None) -> PlanRequest:
 
 
 def state(**changes: Any) -> TransferState:
-    """Half of a GB is left, over a direct link that carries 15 of its 47 Mbit/s."""
+    """Return a state with half a GB left, and a direct link at 15 of its 47 Mbit/s."""
     rest: dict[str, Any] = {
         "left_bytes": 500_000_000,
         "total_bytes": 1_000_000_000,
@@ -154,22 +154,22 @@ def state(**changes: Any) -> TransferState:
     return TransferState(**{**rest, **changes})
 
 
-def test_a_slow_link_is_left_for_the_relay() -> None:
+def test_a_slow_link_is_replaced_by_the_relay() -> None:
     found = revise_plan(plan_request(Fastest()), state())
     assert found is not None
     assert any("azure-westus2-1" in route.nodes for route in found.plan.routes)
 
 
-def test_a_plan_that_is_hardly_better_is_not_taken() -> None:
+def test_a_plan_that_is_hardly_better_is_not_adopted() -> None:
     fastest = plan_gateways(catalog(), HERE, THERE, 0.5, Fastest(), PlanningLimits(machines_per_region=2))
     assert fastest.prediction is not None
     almost = state(links={}, carried_gbps=fastest.prediction.throughput_gbps * 0.95)
     assert revise_plan(plan_request(Fastest()), almost) is None
-    assert revise_plan(plan_request(Cheapest()), state()) is None, "the cheapest way is the slow one still"
+    assert revise_plan(plan_request(Cheapest()), state()) is None, "the slow route is still the cheapest"
 
 
 @pytest.mark.parametrize("ceiling_usd", [0.1, 0.13, 0.2])
-def test_a_ceiling_is_less_by_what_was_spent_and_never_passed(ceiling_usd: float) -> None:
+def test_a_ceiling_is_reduced_by_the_spent_cost_and_never_exceeded(ceiling_usd: float) -> None:
     found = revise_plan(plan_request(MaxCost(ceiling_usd), ceiling_usd), state())
     assert found is not None
     assert found.plan.prediction is not None and found.ceiling_usd_per_gb is not None
@@ -179,22 +179,22 @@ def test_a_ceiling_is_less_by_what_was_spent_and_never_passed(ceiling_usd: float
 
 
 @pytest.mark.parametrize("ceiling_usd", [0.052, 0.07])
-def test_no_plan_is_taken_where_the_ceiling_has_no_room_for_one(ceiling_usd: float) -> None:
+def test_no_plan_is_adopted_if_the_ceiling_leaves_no_room(ceiling_usd: float) -> None:
     assert revise_plan(plan_request(MaxCost(ceiling_usd), ceiling_usd), state()) is None
 
 
-def test_a_deadline_or_rate_that_cannot_be_had_any_more_is_missed_by_little() -> None:
+def test_a_deadline_or_rate_that_became_infeasible_is_missed_by_little() -> None:
     for goal in (Deadline(85.0), MinThroughput(0.5)):
         found = revise_plan(plan_request(goal), state())
         assert found is not None and found.plan.prediction is not None
         assert found.plan.prediction.throughput_gbps > 0.09
 
 
-def test_a_region_whose_machine_is_gone_is_not_planned_with() -> None:
+def test_a_region_whose_machine_is_gone_is_excluded_from_planning() -> None:
     assert revise_plan(plan_request(Fastest()), state(dead={"azure-westus2-1": VIA})) is None
 
 
-def test_no_gateway_gets_the_name_of_one_that_is_gone() -> None:
+def test_no_gateway_reuses_the_name_of_one_that_is_gone() -> None:
     world = {**WORLD, "regions": {**WORLD["regions"], RELAY: {**WORLD["regions"][RELAY], "machines": 2}}}
     roomy = sky_catalog(network_from_document(world, Path()), load_catalog())
     asked = PlanRequest(roomy, HERE, THERE, Fastest(), PlanningLimits(machines_per_region=2), 1 << 17, None, None)
@@ -204,8 +204,8 @@ def test_no_gateway_gets_the_name_of_one_that_is_gone() -> None:
     assert "azure-westus2-2" in names and "azure-westus2-1" not in names
 
 
-def test_a_new_plan_goes_on_in_the_price_tier_that_was_reached() -> None:
-    """The direct way costs 1.00 USD per GB for the first GB of the account, then 0.10."""
+def test_a_new_plan_continues_in_the_price_tier_that_was_reached() -> None:
+    """The direct path costs 1.00 USD per GB for the account's first GB, then 0.10."""
     known = catalog()
     dear = EgressPrice((PriceTier(0.0, 1.0), PriceTier(1.0, 0.1)), Origin("imported", "a test", ""))
     prices = replace(known.prices, pairs={**known.prices.pairs, (HERE, THERE): dear, (VIA, THERE): dear})

@@ -25,7 +25,7 @@ def job(source: str, *destinations: str, options: Options | None = None, plan: P
         ("s3://d/a//", "a//name.txt"),
     ],
 )
-def test_one_object_to_a_slash_keeps_its_name(destination: str, key: str) -> None:
+def test_one_object_to_a_destination_with_a_slash_keeps_its_name(destination: str, key: str) -> None:
     made = job("s3://s/dir/name.txt", destination)
     assert made.selection == ObjectSelection("dir/name.txt")
     assert made.targets[0].key == key
@@ -66,7 +66,7 @@ def test_local_files_have_their_folder_as_store(tmp_path: Path) -> None:
     assert made.targets[0].key == "f.txt"
 
 
-def test_a_local_directory_needs_r_and_a_file_does_not_mind_it(tmp_path: Path) -> None:
+def test_a_local_directory_needs_r_and_a_file_permits_it(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
     with pytest.raises(UsageError) as caught:
         job(str(tmp_path), "s3://d/")
@@ -104,7 +104,7 @@ def test_a_source_is_never_copied_onto_or_into_itself(source: str, destination: 
         job(source, destination, options=Options(recursive=recursive, delete_source=True))
 
 
-def test_a_list_may_be_copied_below_its_source_and_not_moved() -> None:
+def test_a_list_may_be_copied_but_not_moved_below_its_source() -> None:
     job("s3://b", "s3://b/copy", options=Options(files_from="list"))
     with pytest.raises(UsageError, match="overlap"):
         job("s3://b", "s3://b/copy", options=Options(files_from="list", delete_source=True))
@@ -112,13 +112,13 @@ def test_a_list_may_be_copied_below_its_source_and_not_moved() -> None:
         job("s3://b/copy", "s3://b", options=Options(files_from="list"))
 
 
-def test_other_names_and_other_endpoints_are_no_overlap() -> None:
+def test_other_names_and_other_endpoints_do_not_overlap() -> None:
     job("s3://b/ab", "s3://b/a", options=TREE)
     job("s3://b/a", "s3://b/ab", options=TREE)
     job("s3://b/a", "s3://b/a", options=Options(recursive=True, destination=Access(endpoint="http://127.0.0.1:1")))
 
 
-def test_local_overlap_is_seen_through_links(tmp_path: Path) -> None:
+def test_local_overlap_is_detected_through_links(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "f").write_text("x")
     (tmp_path / "link").symlink_to("real")
@@ -143,12 +143,12 @@ def test_each_side_has_its_own_access() -> None:
     assert (target.endpoint, target.profile, target.region) == (None, "two", "eu-west-1")
 
 
-def test_an_endpoint_means_nothing_for_files(tmp_path: Path) -> None:
+def test_an_endpoint_has_no_effect_on_files(tmp_path: Path) -> None:
     made = job(str(tmp_path), "s3://d", options=Options(recursive=True, source=Access(endpoint="http://127.0.0.1:1")))
     assert made.source.endpoint is None
 
 
-def test_several_destinations_and_no_pipes() -> None:
+def test_several_destinations_are_refused_for_pipes() -> None:
     assert [target.key for target in job("s3://s/k", "s3://a/", "gs://b/x").targets] == ["k", "x"]
     with pytest.raises(UsageError):
         job("-", "s3://b/k")
@@ -166,7 +166,7 @@ def test_several_destinations_and_no_pipes() -> None:
         Options(max_cost_usd=1.0),
     ],
 )
-def test_options_that_make_no_sense(options: Options) -> None:
+def test_invalid_options_are_refused(options: Options) -> None:
     with pytest.raises(UsageError):
         job("s3://s/k", "s3://d/k", options=options)
 
@@ -181,7 +181,7 @@ def test_a_ceiling_in_usd_bounds_price_times_bytes() -> None:
     made = job("s3://s/k", "s3://d/k", options=Options(max_cost_usd=2.0), plan=priced_plan())
     assert made.ceiling_usd_per_gb == pytest.approx(0.04)
     assert made.ceiling_usd == 2.0
-    assert made.ceiling_bytes is None, "the lead holds the ceiling in USD itself"
+    assert made.ceiling_bytes is None, "the lead itself enforces the ceiling in USD"
     made = job("s3://s/k", "s3://d/k", options=Options(max_usd_per_gb=0.03, max_bytes=7), plan=priced_plan())
     assert (made.ceiling_usd_per_gb, made.ceiling_usd, made.ceiling_bytes) == (0.03, None, 7)
 

@@ -1,4 +1,4 @@
-"""Several sources of one job: which objects they mean, and what is refused before anything moves."""
+"""Several sources of one job: the objects that they select, and mistakes that are refused before anything is moved."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_directories_go_below_their_own_name(files: Path) -> None:
 def test_objects_of_one_bucket() -> None:
     assert members(job("s3://b/x/1", "s3://b/2")) == [("x/1", "1"), ("2", "2")]
     assert members(job("s3://b/x", "s3://b/y/", options=TREE)) == [("x/", "x"), ("y/", "y")]
-    with pytest.raises(UsageError, match="two stores"):
+    with pytest.raises(UsageError, match="different stores"):
         job("s3://b/x", "s3://c/y")
     with pytest.raises(UsageError, match="is a directory"):
         job("s3://b/x/", "s3://b/y")
@@ -60,7 +60,7 @@ def test_objects_of_one_bucket() -> None:
         job("s3://b", "s3://b/y", options=TREE)
 
 
-def test_two_sources_of_one_name_are_refused(files: Path) -> None:
+def test_two_sources_with_the_same_name_are_refused(files: Path) -> None:
     (files / "other/1.log").write_text("another")
     with pytest.raises(UsageError, match=r"both be called 1\.log"):
         job(files / "logs/1.log", files / "other/1.log")
@@ -71,19 +71,19 @@ def test_two_sources_of_one_name_are_refused(files: Path) -> None:
 
 
 def test_a_source_within_another_is_refused(files: Path) -> None:
-    with pytest.raises(UsageError, match="lies within"):
+    with pytest.raises(UsageError, match="is within"):
         job(files / "tree", files / "tree/deep", options=TREE)
 
 
 @pytest.mark.parametrize("destination", ["s3://d/x", "dst"])
-def test_the_destination_must_say_that_it_is_a_directory(files: Path, destination: str) -> None:
+def test_the_destination_must_end_in_a_slash(files: Path, destination: str) -> None:
     with pytest.raises(UsageError, match="need a directory") as caught:
         job(files / "logs/1.log", files / "logs/2.log", to=destination)
     assert caught.value.hint is not None
     assert caught.value.hint.endswith("/")
 
 
-def test_what_has_one_source_refuses_several(files: Path) -> None:
+def test_options_for_one_source_refuse_several(files: Path) -> None:
     two = (files / "logs", files / "tree")
     with pytest.raises(UsageError, match="a sync has one"):
         job(*two, options=Options(recursive=True, compare="auto"))

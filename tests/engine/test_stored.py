@@ -1,4 +1,4 @@
-"""Plans and proposals as the database has them."""
+"""Storing plans and proposals in the database."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def planned(plan: Plan, catalog: Catalog) -> LaunchSpec:
     return planned_launch(plan, {"kind": "sky", "sky": "/x"}, ceiling_usd=1.0, plan_request=question, replan=True)
 
 
-def test_a_plan_is_kept_whole(plan: Plan) -> None:
+def test_a_plan_survives_storage(plan: Plan) -> None:
     again = plan_from_document(plan_document(plan))
     assert again == plan and again.overlay is not None
     assert again.overlay.cost == plan.overlay.cost  # type: ignore[union-attr]
@@ -75,20 +75,20 @@ def test_a_plan_is_kept_whole(plan: Plan) -> None:
             plan_from_document(text)
 
 
-def test_a_proposal_is_read_by_another_process(store: ProposalStore, plan: Plan, catalog: Catalog) -> None:
+def test_another_process_can_read_a_proposal(store: ProposalStore, plan: Plan, catalog: Catalog) -> None:
     made = {"one": kept(planned(plan, catalog)), "two": kept(planned(plan, catalog)), "local": kept(local_launch())}
     for proposal_id, proposal in made.items():
         store.save(proposal_id, proposal)
     other = ProposalStore(Database(store._database.state_dir))
     for proposal_id, proposal in made.items():
         assert other.load(proposal_id) == proposal
-    assert store._database.rows("SELECT count(*) FROM catalogs") == [(1,)], "two have the same"
+    assert store._database.rows("SELECT count(*) FROM catalogs") == [(1,)], "two plans share one catalog"
     store._database.write("UPDATE proposals SET expires_unix_ms = 1")
     store.save("last", kept(local_launch()))
     assert store._database.rows("SELECT count(*) FROM catalogs") == [(0,)]
 
 
-def test_a_proposal_is_refused_once_it_was_started_or_has_expired(store: ProposalStore) -> None:
+def test_a_started_or_expired_proposal_is_refused(store: ProposalStore) -> None:
     with pytest.raises(UsageError, match="no proposal p-1"):
         store.load("p-1")
     store.save("p-1", kept(local_launch()))
@@ -107,7 +107,7 @@ def test_a_proposal_is_refused_once_it_was_started_or_has_expired(store: Proposa
 
 
 @pytest.mark.parametrize("document", ["{}", "[]", "not JSON", '{"launch": 1}', '{"launch": {"plan_request": {}}}'])
-def test_a_proposal_that_cannot_be_read_says_so(store: ProposalStore, document: str) -> None:
+def test_an_unreadable_proposal_is_reported(store: ProposalStore, document: str) -> None:
     store.save("p-1", kept(local_launch()))
     store._database.write("UPDATE proposals SET document = ?", (document,))
     with pytest.raises(UsageError, match="p-1 is unreadable"):
@@ -116,7 +116,7 @@ def test_a_proposal_that_cannot_be_read_says_so(store: ProposalStore, document: 
     assert store.launch_of("a-job") is None
 
 
-def test_prices_that_a_plan_uses_are_compared_and_no_others(plan: Plan, catalog: Catalog) -> None:
+def test_only_prices_that_a_plan_uses_are_compared(plan: Plan, catalog: Catalog) -> None:
     assert plan.overlay is not None
     assert changed_prices(plan, catalog, catalog) == []
     assert changed_prices(local_plan(), catalog, catalog) == []

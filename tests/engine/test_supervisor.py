@@ -35,16 +35,16 @@ from tradewind.engine.supervisor import (
 from tradewind.errors import GatewayError
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "200"))
-"""How many seeds; a longer run sets TRADEWIND_SEEDS."""
+"""Number of seeds. Set TRADEWIND_SEEDS for a longer run."""
 TICK_S = 0.5
 PROGRESS_S = 0.5
 END_S = (RESTARTS_MAX + 1) * (RESTART_END_S + 2000.0)
-"""No job of these worlds lasts longer."""
+"""Longest duration of a job in these worlds."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A ceiling, and machines that cost the same all the time."""
+    """A ceiling, with machines of constant cost."""
 
     usd: float = float("inf")
     usd_per_s: float = 0.0
@@ -71,21 +71,21 @@ def progress(generation: int, elapsed_s: float, cost_usd: float = 0.0) -> LeadSa
 
 @dataclass
 class Lead:
-    """A fake lead: it works for some time, then is done, dies, or is silent for good."""
+    """A fake lead: it works for some time, then finishes, dies, or hangs."""
 
     generation: int
     since_s: float
     ends_s: float
     dies: bool
     drains_after_s: float
-    """Infinite for one that never answers a drain."""
+    """Infinite if the lead never answers a drain."""
     ended: bool = False
     draining: bool = False
 
 
 @dataclass
 class World:
-    """One job: a supervisor, fake gateways, and a network that loses, delays and repeats what they say."""
+    """One job: a supervisor, fake gateways, and a network that loses, delays and repeats their events."""
 
     rng: random.Random
     now_s: float = 0.0
@@ -151,7 +151,7 @@ class World:
         lead.ended = True
         if not lead.dies:
             self.say(said(lead.generation, "done", outcome="interrupted" if lead.draining else "done"))
-        # The end of a connection is always noticed; sometimes late.
+        # The end of a connection is always noticed, but sometimes late.
         self.say(LeadEnded(lead.generation, "signal 9"), may_be_lost=False)
 
     def give(self, event: Event) -> None:
@@ -205,7 +205,7 @@ def machines_usd(world: World, now_s: float) -> float:
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_every_job_ends_as_it_should_whatever_is_lost(block: int) -> None:
+def test_every_job_ends_correctly_after_any_loss(block: int) -> None:
     for seed in range(block, SEEDS, 10):
         world = simulate(seed)
         what = f"seed {seed}"
@@ -228,8 +228,8 @@ def test_every_job_ends_as_it_should_whatever_is_lost(block: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_ceiling_holds_also_when_no_progress_arrives(seed: int) -> None:
-    """Without egress the cost is a matter of time alone, so no lost line may delay the stop."""
+def test_the_ceiling_holds_without_progress_reports(seed: int) -> None:
+    """Without egress the cost depends only on time, so a lost line must not delay the stop."""
     rng = random.Random(seed)
     ceiling = Budget(rng.uniform(0.05, 1.0), rng.uniform(0.001, 0.02), rng.uniform(0, 2))
     supervisor = Supervisor(ceiling, restartable=True, now_s=0.0)
@@ -240,20 +240,22 @@ def test_the_ceiling_holds_also_when_no_progress_arrives(seed: int) -> None:
         event: Event = Tick() if rng.random() < lost else progress(0, now_s - rng.uniform(0, 20))
         if any(isinstance(action, Drain) for action in supervisor.handle(event, now_s)):
             stopped_s = now_s
-        assert ceiling.spent_usd(0.0, now_s) < ceiling.usd or stopped_s == TICK_S, "it was passed before the stop"
+        assert ceiling.spent_usd(0.0, now_s) < ceiling.usd or stopped_s == TICK_S, (
+            "the ceiling was exceeded before the stop"
+        )
     assert supervisor.over_ceiling
     spent_soon_usd = ceiling.spent_usd(0.0, stopped_s + CEILING_STOP_S + TICK_S)
     assert stopped_s == TICK_S or spent_soon_usd >= ceiling.usd, "too early"
 
 
-def test_egress_counts_for_the_ceiling_even_if_an_older_report_comes_last() -> None:
+def test_egress_counts_towards_the_ceiling_even_if_an_older_report_arrives_last() -> None:
     supervisor = Supervisor(Budget(1.0), restartable=True, now_s=0.0)
     assert supervisor.handle(progress(0, 10.0, 0.6), 10.0) == [Publish(progress(0, 10.0, 0.6).line, progress=True)]
     assert supervisor.handle(progress(0, 5.0, 0.3), 11.0) == []
     assert Drain(0) in supervisor.handle(progress(0, 12.0, 1.0), 12.0)
 
 
-def test_what_a_dead_lead_still_says_changes_nothing() -> None:
+def test_late_events_of_a_dead_lead_change_nothing() -> None:
     supervisor = Supervisor(Budget(), restartable=True, now_s=0.0)
     assert supervisor.handle(LeadEnded(0, "signal 9"), 1.0) == [Restart(1, "signal 9")]
     assert supervisor.handle(LeadEnded(0, "signal 9"), 1.0) == []
@@ -268,7 +270,7 @@ def test_what_a_dead_lead_still_says_changes_nothing() -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_egress_between_two_reports_does_not_pass_the_ceiling(seed: int) -> None:
-    """The lead reports twice a second what it may have sent, and stops sending half a second after it is asked to."""
+    """The lead reports twice a second what it may have sent, and stops sending half a second after a request."""
     rng = random.Random(seed)
     usd_per_s, usd = rng.uniform(0.01, 0.3), rng.uniform(1.0, 2.0)
     supervisor = Supervisor(Budget(usd), restartable=True, now_s=0.0)
@@ -280,14 +282,14 @@ def test_egress_between_two_reports_does_not_pass_the_ceiling(seed: int) -> None
             break
     spent_usd = usd_per_s * (now_s + PROGRESS_S)
     assert supervisor.over_ceiling
-    assert spent_usd <= usd, "it was passed before the stop"
-    # No sooner than it must: between two reports it may be any time since the last one.
+    assert spent_usd <= usd, "the ceiling was exceeded before the stop"
+    # The stop is no earlier than necessary: the latest report may be up to one interval old.
     assert spent_usd >= usd - usd_per_s * (6 * PROGRESS_S if lost else 3 * PROGRESS_S), "too early"
 
 
 @pytest.mark.parametrize(("objects", "stops"), [(3_000, False), (10_000, True)])
 def test_requests_between_two_reports_do_not_pass_the_ceiling(objects: int, stops: bool) -> None:
-    """500 objects a second at 0.001 USD each; what is in flight when the lead drains is still written."""
+    """500 objects a second at 0.001 USD each. Objects in flight when the lead drains are still written."""
     budget = Budget(4.0)
     supervisor = Supervisor(budget, restartable=True, now_s=0.0)
     stopped_s = None
@@ -303,19 +305,19 @@ def test_requests_between_two_reports_do_not_pass_the_ceiling(objects: int, stop
         assert (stopped_s + 1.5) * 500 * 0.001 <= 4.0
 
 
-def test_what_is_left_to_send_costs_no_more_than_its_price() -> None:
-    """The last bytes of a job are not taken for more than they are, however fast those before them were."""
+def test_the_rest_of_a_transfer_costs_at_most_its_price() -> None:
+    """The estimate for the last bytes of a job does not exceed their price, however fast the earlier ones were."""
     supervisor = Supervisor(Budget(1.001, usd_per_gb_max=0.1), restartable=True, now_s=0.0)
     for now_s, cost_usd, left_bytes in ((1.0, 0.0, 10**10), (2.0, 0.9, 10**9), (3.0, 0.99, 10**7)):
         rest = {"listed": True, "bytes_total": 10**10, "bytes_done": 10**10 - left_bytes}
         said_now = said(0, "progress", elapsed_s=now_s, cost_usd=cost_usd, **rest)
         actions = supervisor.handle(said_now, now_s)
-        assert [type(action) for action in actions] == [Publish], f"{now_s}: stopped though all of it may be sent"
+        assert [type(action) for action in actions] == [Publish], f"{now_s}: stopped although the rest may be sent"
 
 
 @pytest.mark.parametrize("earlier_gb", [0.0, 4.0])
-def test_a_job_whose_lead_keeps_to_the_plans_egress_is_not_stopped_for_a_burst(earlier_gb: float) -> None:
-    """All windows are filled at once in the beginning: as much is booked in half a second as later in five."""
+def test_a_burst_within_the_planned_egress_does_not_stop_a_job(earlier_gb: float) -> None:
+    """At the start all windows are filled at once, so as much is charged in 0.5 s as later in 5 s."""
     carried_usd = 0.098 * earlier_gb + 0.01
     for mean_usd_per_gb, retries, stopped in ((0.098, 0, False), (None, 0, True), (0.098, 1, True)):
         budget = Budget(1.0, usd_per_gb_max=0.2)

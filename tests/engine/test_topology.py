@@ -20,7 +20,7 @@ def document(**changes: Any) -> dict[str, Any]:
     }
 
 
-def test_a_topology_is_a_plan() -> None:
+def test_a_topology_is_converted_to_a_plan() -> None:
     plan = topology_from_document(document()).plan
     assert [gateway.name for gateway in plan.gateways] == ["lead", "a", "r", "b"]
     assert [route.nodes for route in plan.routes] == [("a", "r", "b"), ("a", "b")]
@@ -65,7 +65,7 @@ def test_gateways_may_have_limits_and_a_port() -> None:
         ({"connections": 65}, "connections"),
     ],
 )
-def test_mistakes_are_named(change: dict[str, Any], complaint: str) -> None:
+def test_mistakes_are_reported_by_name(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(TopologyError, match=complaint):
         topology_from_document(document(**change))
 

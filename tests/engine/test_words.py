@@ -1,4 +1,4 @@
-"""Progress and report as a person reads them."""
+"""Progress and report as readable text."""
 
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ def test_in_one_process_there_are_no_hops_to_show() -> None:
     assert len(ProgressLines().update(Progress(hops=(HopActivity("local"),)))) == 2
 
 
-def test_the_end_says_all() -> None:
+def test_the_summary_is_complete() -> None:
     summary = Summary(
         "some_failed",
         PROGRESS,
@@ -85,24 +85,24 @@ def test_two_lines_before_the_start() -> None:
         "via     this machine, no gateways in between",
     ]
     elsewhere = replace(local_plan(), gateways=(PlannedGateway("local", "aws:us-east-1"),))
-    assert plan_lines("cp", "a", ("b",), elsewhere) == ["copy    a → b"], "it lists before there is a plan"
+    assert plan_lines("cp", "a", ("b",), elsewhere) == ["copy    a → b"], "it lists before it has a plan"
     assert plan_lines("mv", "a", ("b",), priced())[1] == "via     2 gateways (0 relaying) on 1 route; $0.10 per GB"
     free = replace(priced(), routes=(PlannedRoute(("a", "b"), 1.0),))
     assert plan_lines("mv", "a", ("b",), free)[1] == "via     2 gateways (0 relaying) on 1 route"
 
 
-def test_a_ceiling_is_what_the_way_costs_at_most() -> None:
+def test_a_ceiling_is_shown_as_the_maximum_cost() -> None:
     words = plan_lines("cp", "a", ("b",), priced(), 0.002)[1]
     assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.002 per GB, by --max-cost"
     assert "; $0.10 per GB" in plan_lines("cp", "a", ("b",), priced(), 0.2)[1]
     assert summary_lines(Summary("done", PROGRESS), priced(), 0.002)[-1] == "cost    $0.002 predicted, $0.125 metered"
 
 
-def test_what_costs_nothing_has_no_line_of_cost() -> None:
+def test_a_free_transfer_has_no_cost_line() -> None:
     lines = summary_lines(Summary("done", replace(PROGRESS, cost_usd=0.0)), local_plan())
     assert not [line for line in lines if line.startswith("cost")]
 
 
-def test_small_amounts_have_digits_that_say_something() -> None:
+def test_small_amounts_keep_significant_digits() -> None:
     amounts = [12.345, 0.05, 0.001, 0.00042, 0.0000015]
     assert [format_usd(amount) for amount in amounts] == ["$12.35", "$0.05", "$0.001", "$0.00042", "$0.0000015"]

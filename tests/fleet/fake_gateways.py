@@ -1,4 +1,4 @@
-"""Gateways that answer the control API and move nothing: they record their requests and fail as a seed says."""
+"""Gateways that answer the control API and move nothing. They record requests and fail according to a seed."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class FakeGateways:
     folder: Path
     rng: random.Random
     failing: float = 0.0
-    #: Gateways that take requests and never answer.
+    #: Gateways that accept requests and never answer.
     hanging: set[str] = field(default_factory=set)
-    #: Called with a gateway's name before it says its version.
+    #: Called with a gateway's name before the gateway answers with its version.
     on_version: Callable[[str], None] = lambda _: None
-    #: Part of the gateways that refuse to say it.
+    #: Fraction of the gateways that refuse this request.
     unready: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
-    #: Name, path and body of each request that was answered with a success, in order.
+    #: Gateway, path and body of each successful request, in order.
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     servers: dict[str, socketserver.ThreadingUnixStreamServer] = field(default_factory=dict)
 
     def control(self, name: str) -> str:
-        """Control address of a gateway, which answers from now on."""
+        """Start a gateway and return its control address."""
         with self.lock:
             if name not in self.servers:
                 server = socketserver.ThreadingUnixStreamServer(f"{self.folder}/{name}", _handler(self, name))
@@ -54,7 +54,7 @@ class FakeGateways:
 
 @contextmanager
 def fake_gateways(folder: Path, rng: random.Random) -> Iterator[FakeGateways]:
-    """Gateways that end with the block."""
+    """Run gateways within the context."""
     made = FakeGateways(folder, rng)
     try:
         yield made
@@ -66,7 +66,7 @@ def fake_gateways(folder: Path, rng: random.Random) -> Iterator[FakeGateways]:
 
 
 def lead_program(gateways: FakeGateways) -> str:
-    """A program that says that it is ready as a gateway would, and ends when its standard input does."""
+    """Return a program that reports readiness like a gateway, and ends at the end of its standard input."""
     script = gateways.folder / "program"
     ready = json.dumps({"control": gateways.control("lead"), "gateway": "fake", "contract": 1})
     script.write_text(f"#!/bin/sh\necho '{ready}'\nexec cat >/dev/null\n")
@@ -83,7 +83,7 @@ def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
                 return
             if gateways.fails():
                 if gateways.fails():
-                    return  # The connection closes without a word.
+                    return  # The connection closes without an answer.
                 self.reply(503, {"error": "too busy"})
                 return
             with gateways.lock:

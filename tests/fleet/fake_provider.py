@@ -24,7 +24,7 @@ from tradewind.fleet.provider import (
 
 
 class FakeProvider:
-    """Machines in memory, which fail as the seed says. `control` gives the control address of each."""
+    """Machines in memory, which fail according to the seed. `control` returns the control address of each."""
 
     kind = "fake"
     settles_s = 0.0
@@ -40,7 +40,7 @@ class FakeProvider:
 
     @property
     def failing(self) -> float:
-        """Part of the launches that go wrong: half of them are refused, half of the calls lose their answer."""
+        """Fraction of the launches that fail: half of them are refused, half of the calls lose their answer."""
         return 2 * self.refusing
 
     @failing.setter
@@ -68,7 +68,7 @@ class FakeProvider:
         results = [self.create(order) for order in orders]
         with self._lock:
             lost = self.rng.random() < self.losing
-        if lost:  # Machines were started, and only the answer is lost.
+        if lost:  # The machines were started; only the answer is lost.
             raise CallRefused(Refusal("transient", "the connection was closed"))
         return results
 

@@ -1,4 +1,4 @@
-"""The local provider behind a bad network and a strict account: what clouds do, over real machines."""
+"""The local provider with the faults of a cloud's API and the limits of an account, over real machines."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class FaultyProvider:
     def __init__(self, inner: Provider) -> None:
         self.inner = inner
         self.kind = inner.kind
-        #: Delay with which launches and ends of machines show in listings.
+        #: Delay until launches and ends of machines appear in listings.
         self.settles_s = 0.0
-        #: Next refusals by machine name, one for each attempt; and of whole calls by name of the call.
+        #: Next refusals: of orders by machine name, one for each attempt; of whole calls by the call's name.
         self.refusals: dict[str, deque[Refusal]] = defaultdict(deque)
         self.calls_refused: dict[str, deque[Refusal]] = defaultdict(deque)
-        #: Calls whose answer is lost: they are carried out.
+        #: Number of calls whose answer will be lost, by name. They are carried out.
         self.answers_lost: Counter[str] = Counter()
-        #: Zones without capacity, as (type, zone); None stands for every zone.
+        #: Zones without capacity, as (type, zone). None means every zone.
         self.full: set[tuple[str | None, str | None]] = set()
         self.delays_s: dict[str, float] = {}
         self.offered: tuple[Offer, ...] = ()

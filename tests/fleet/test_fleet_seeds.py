@@ -1,6 +1,6 @@
-"""`Fleet` against a fake provider, with seeds: machines fail to start, are late, die, and are wanted no more.
+"""`Fleet` with a fake provider, with seeds: machines fail to start, are late, die, or are no longer wanted.
 
-Whatever happens, no machine outlives the fleet's close, none is started twice, and none of another fleet is touched.
+In every case no machine outlives the fleet's close, none is started twice, and none of another fleet is touched.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def names(plan: Plan) -> set[str]:
 
 @pytest.fixture
 def gateways(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGateways]:
-    """All gateways answer."""
+    """Fake gateways that answer."""
     monkeypatch.setattr("tradewind.fleet.launching.BACKOFF_S", 0.001)
     monkeypatch.setattr("tradewind.fleet.ending.RETRY_WAIT_S", 0.001)
-    # Paths of Unix sockets are short.
+    # Paths of Unix sockets must be short.
     with tempfile.TemporaryDirectory(prefix="tw-") as sockets, fake_gateways(Path(sockets), random.Random(0)) as made:
         yield made
 
@@ -59,7 +59,7 @@ def rented(plan: Plan) -> set[str]:
 
 
 class Life:
-    """One fleet, from its start to its end, and what is known of it at each step."""
+    """One fleet, from its start to its end, with checks at each step."""
 
     def __init__(self, rng: random.Random, folder: Path, gateways: FakeGateways) -> None:
         self.rng, self.lead = rng, lead_program(gateways)
@@ -95,9 +95,9 @@ class Life:
             self.provider.die()
             self.provider.living["other-fleet", "relay-0"] = self.other
         fleet.shrink(plan)
-        assert self.mine(fleet.id) <= rented(plan), "a machine that nobody wants lives on"
+        assert self.mine(fleet.id) <= rented(plan), "an unwanted machine is still alive"
         recorded: Mapping[str, str] = self.journal.load(fleet.id).machines
-        assert set(recorded) == rented(plan), "what is written down is not what is wanted"
+        assert set(recorded) == rented(plan), "the record does not match the wanted machines"
 
     def mine(self, fleet_id: str) -> set[str]:
         return self.provider.names(fleet_id)
@@ -122,7 +122,7 @@ def test_no_machine_outlives_its_fleet(tmp_path: Path, gateways: FakeGateways, b
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, gateways: FakeGateways, seed: int) -> None:
-    """A signal's thread closes while the replanning grows."""
+    """A signal's thread closes the fleet while replanning grows it."""
     rng = random.Random(seed)
     life = Life(rng, tmp_path, gateways)
     life.provider.failing = gateways.unready = 0.0
@@ -137,7 +137,7 @@ def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, gateways: Fa
     closer = threading.Thread(target=close)
     closer.start()
     begin.wait()
-    with suppress(GatewayError):  # It is closed.
+    with suppress(GatewayError):  # The fleet is closed meanwhile.
         for _ in range(20):
             fleet.shrink(fleet.grow(plan_over(life.wanted())).plan)
     closer.join()
@@ -146,11 +146,11 @@ def test_a_close_from_another_thread_leaves_nothing(tmp_path: Path, gateways: Fa
 
 
 def nothing() -> None:
-    """A hook that does nothing."""
+    """Do nothing."""
 
 
 class HookedProvider(FakeProvider):
-    """Calls a hook when a machine of this name is launched, and when it is ended with a grace."""
+    """Calls a hook when a machine of a given name is launched, and when it is ended with a grace period."""
 
     def __init__(self, name: str, control: Callable[[str], str]) -> None:
         super().__init__(random.Random(0), 0.0, control)
@@ -177,7 +177,7 @@ def hooked(folder: Path, gateways: FakeGateways, name: str, relays: Sequence[str
 
 
 def test_a_launch_that_races_a_close_is_terminated(tmp_path: Path, gateways: FakeGateways) -> None:
-    """The provider takes its time; what it started by then is wanted no more."""
+    """The provider is slow, so the machine is no longer wanted when it is launched."""
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))
 
@@ -186,7 +186,7 @@ def test_a_launch_that_races_a_close_is_terminated(tmp_path: Path, gateways: Fak
         assert fleet._ended.wait(60.0)
 
     provider.on_launch = close
-    with pytest.raises(GatewayError, match=r"is closed|not wanted any more"):
+    with pytest.raises(GatewayError, match=r"is closed|no longer wanted"):
         fleet.grow(plan_over(["relay-0", "relay-1", "relay-2"]))
     closer.join()
     assert sorted(provider.started) == ["relay-0", "relay-1", "relay-2", "sink", "source"]
@@ -198,7 +198,7 @@ def test_a_launch_that_races_an_end_by_another_process_is_terminated(tmp_path: P
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     journal = FleetJournal(tmp_path)
     provider.on_launch = lambda: journal.dismiss(fleet.id)
-    with pytest.raises(GatewayError, match="not wanted any more"):
+    with pytest.raises(GatewayError, match="no longer wanted"):
         fleet.grow(plan_over(["relay-0"]))
     assert provider.names(fleet.id) == {"source", "sink"}
     with pytest.raises(GatewayError, match="was ended by another process"):
@@ -207,7 +207,7 @@ def test_a_launch_that_races_an_end_by_another_process_is_terminated(tmp_path: P
     assert provider.living == {}
 
 
-def test_a_growth_that_a_close_ends_leaves_no_record(tmp_path: Path, gateways: FakeGateways) -> None:
+def test_growing_a_fleet_that_is_closed_meanwhile_leaves_no_record(tmp_path: Path, gateways: FakeGateways) -> None:
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     closer = threading.Thread(target=lambda: fleet.close(grace_s=0.0))
 
@@ -225,7 +225,7 @@ def test_a_growth_that_a_close_ends_leaves_no_record(tmp_path: Path, gateways: F
     assert os.listdir(tmp_path / "fleets") == []
 
 
-def test_a_machine_that_is_slow_to_end_does_not_hold_up_a_close(tmp_path: Path, gateways: FakeGateways) -> None:
+def test_a_machine_that_ends_slowly_does_not_delay_a_close(tmp_path: Path, gateways: FakeGateways) -> None:
     provider, fleet = hooked(tmp_path, gateways, "relay-0", ["relay-0"])
     ending, may_end = threading.Event(), threading.Event()
 
@@ -241,7 +241,7 @@ def test_a_machine_that_is_slow_to_end_does_not_hold_up_a_close(tmp_path: Path, 
     closer.start()
     end_s = time.monotonic() + 30.0
     while provider.living:
-        assert time.monotonic() < end_s, "its machines wait for another one"
+        assert time.monotonic() < end_s, "its machines wait for another machine"
         time.sleep(0.01)
     may_end.set()
     shrinker.join()
@@ -249,7 +249,7 @@ def test_a_machine_that_is_slow_to_end_does_not_hold_up_a_close(tmp_path: Path, 
     assert os.listdir(tmp_path / "fleets") == []
 
 
-def test_a_machine_that_never_answered_gets_no_time_to_end(tmp_path: Path, gateways: FakeGateways) -> None:
+def test_a_machine_that_never_answered_gets_no_grace(tmp_path: Path, gateways: FakeGateways) -> None:
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     graced: list[str] = []
     provider.on_terminate = lambda: graced.append("relay-0")
@@ -262,9 +262,7 @@ def test_a_machine_that_never_answered_gets_no_time_to_end(tmp_path: Path, gatew
     assert graced == []
 
 
-def test_machines_that_are_known_end_though_the_provider_cannot_say_which_live(
-    tmp_path: Path, gateways: FakeGateways
-) -> None:
+def test_known_machines_are_ended_even_if_the_provider_cannot_list_them(tmp_path: Path, gateways: FakeGateways) -> None:
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     assert len(provider.living) == 2
 
@@ -275,13 +273,13 @@ def test_machines_that_are_known_end_though_the_provider_cannot_say_which_live(
     with pytest.raises(GatewayError, match="cannot say"):
         fleet.close()
     assert provider.living == {}
-    assert [record.id for record in FleetJournal(tmp_path).records()] == [fleet.id], "there may be others"
+    assert [record.id for record in FleetJournal(tmp_path).records()] == [fleet.id], "other machines may run"
 
 
 def test_a_machine_that_cannot_be_listed_lives_until_its_lease_expires(
     tmp_path: Path, gateways: FakeGateways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unreachable is not dead."""
+    """A machine that cannot be reached is not dead."""
     provider, fleet = hooked(tmp_path, gateways, "relay-0")
     machines = provider.machines
 

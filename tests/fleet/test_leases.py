@@ -1,4 +1,4 @@
-"""Leases: renewed through the fleet's owner, all at once, and a failure is reported."""
+"""Leases: renewed concurrently through the fleet's owner, with failures reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEASE_S = 3
 @contextmanager
 def fleet_of(tmp_path: Path, reports: queue.SimpleQueue[str] | None = None) -> Iterator[Fleet]:
     journal, binary = FleetJournal(tmp_path / "state"), find_gateway()
-    told = queue.SimpleQueue[str]() if reports is None else reports
+    reported = queue.SimpleQueue[str]() if reports is None else reports
     fleet = Fleet(
         LocalProvider(binary, journal.folder),
         journal,
@@ -34,7 +34,7 @@ def fleet_of(tmp_path: Path, reports: queue.SimpleQueue[str] | None = None) -> I
         binary,
         purpose="a test",
         settings=FleetSettings(lease_s=LEASE_S),
-        report=told.put,
+        report=reported.put,
     )
     try:
         yield fleet
@@ -67,7 +67,7 @@ def test_a_renewal_that_fails_is_reported_once(tmp_path: Path) -> None:
     with fleet_of(tmp_path, reports) as fleet:
         fleet.crash("source")
         assert reports.get(timeout=60.0).startswith("the lease of machine source could not be renewed: ")
-        # The others are renewed as before, and the failure is not told again at each round.
+        # The others are still renewed, and the failure is not reported again in each round.
         time.sleep(1.5 * LEASE_S)
         assert fleet.living() == {"lead", "sink"}
     assert reports.empty()

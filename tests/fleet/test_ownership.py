@@ -1,4 +1,4 @@
-"""Whose fleet it is: decided by lock and owner record. A planted or foreign record makes nobody end anything."""
+"""Ownership of fleets, decided by lock and owner record. A forged or foreign record causes no process to be ended."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.locks import try_lock
 
 OWN = secrets.token_hex(4)
-"""Ends the names of fleets with machines: other tests run on this host."""
+"""Suffix of the ids of fleets with machines, because other tests run on this host."""
 STRANGER = 54321
-"""Another user's id."""
+"""The id of another user."""
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
 
 
@@ -51,7 +51,7 @@ def journal(tmp_path: Path) -> FleetJournal:
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that leads its group and has nothing to do with any fleet."""
+    """A process that leads its group and does not belong to any fleet."""
     process = subprocess.Popen(["sleep", "600"], start_new_session=True)
     yield process
     process.kill()
@@ -59,7 +59,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] | None = None) -> Path:
-    """A fleet as its client leaves it when it dies; `changes` are to its owner."""
+    """Write a fleet's record as a dead client leaves it, with `changes` to its owner."""
     folder = journal.open(fleet_id, "a test", {"kind": "local"}, {"local": "site:a"})
     os.close(journal._locks.pop(fleet_id))
     if changes is not None:
@@ -70,7 +70,7 @@ def write_record(journal: FleetJournal, fleet_id: str, changes: dict[str, Any] |
 
 
 def mark_of_machine(folder: Path) -> dict[str, str]:
-    """The environment of a process that is a machine of the fleet of a folder."""
+    """Return the environment of a process that is a machine of a folder's fleet."""
     order = LaunchOrder(folder.name, "local", "site:a", "a-key", 1, Lease(600, "an-owner"))
     mark = machine_mark("local", order, Placement(), folder, folder)
     return {**os.environ, MACHINE_VARIABLE: json.dumps(mark)}
@@ -78,10 +78,10 @@ def mark_of_machine(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def machine_of(folder: Path, user: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that says that it is a machine of a fleet, maybe another user's."""
+    """Run a process with the mark of a fleet's machine, optionally as another user."""
     process = subprocess.Popen(["sleep", "600"], start_new_session=True, env=mark_of_machine(folder), user=user)
     try:
-        # The kernel sets the environment up last.
+        # The environment is visible only after exec.
         wait_until(lambda: MACHINE_VARIABLE.encode() in Path(f"/proc/{process.pid}/environ").read_bytes())
         yield process
     finally:
@@ -109,16 +109,16 @@ def test_a_fleet_is_in_use_while_its_lock_is_held_and_abandoned_when_it_is_free(
     [
         ("same", "same", 0, True, "in use"),
         ("same", "same", 0, False, "abandoned"),
-        ("other", "same", 0, False, "abandoned"),  # Containers of one kernel: the lock holds between them.
-        ("same", "other", 0, False, "elsewhere"),  # Machines made of one image have one id.
-        ("same", "other", HEARTBEAT_STALE_S + 1, False, "abandoned"),  # It was started again.
+        ("other", "same", 0, False, "abandoned"),  # Containers of one kernel share locks.
+        ("same", "other", 0, False, "elsewhere"),  # Hosts from the same image have the same id.
+        ("same", "other", HEARTBEAT_STALE_S + 1, False, "abandoned"),  # The host was rebooted.
         ("other", "other", 0, False, "elsewhere"),
         ("other", "other", 10 * HEARTBEAT_STALE_S, False, "elsewhere"),
         ("other", "other", 0, True, "in use"),
         ("", "other", 10 * HEARTBEAT_STALE_S, False, "elsewhere"),
     ],
 )
-def test_who_owns_a_fleet(
+def test_ownership_of_a_fleet(
     monkeypatch: pytest.MonkeyPatch, host: str, boot: str, silent_s: float, locked: bool, expected: str
 ) -> None:
     monkeypatch.setattr(ownership_module, "_host", lambda: "same")
@@ -127,8 +127,8 @@ def test_who_owns_a_fleet(
     assert ownership(found, locked=locked, heartbeat_unix_s=time.time() - silent_s) == expected
 
 
-def test_a_fleet_of_another_host_is_neither_forgotten_nor_ended(journal: FleetJournal, tmp_path: Path) -> None:
-    """Two hosts may share process ids, and machines made of one image."""
+def test_a_fleet_of_another_host_is_neither_removed_nor_ended(journal: FleetJournal, tmp_path: Path) -> None:
+    """Two hosts may have the same process ids and, if made from one image, the same host id."""
     folder = write_record(
         journal, f"theirs-{OWN}", {"host": "other", "boot": "other", "host_name": "elsewhere.example"}
     )
@@ -144,7 +144,7 @@ def test_a_fleet_of_another_host_is_neither_forgotten_nor_ended(journal: FleetJo
 
 @pytest.mark.parametrize("column", ["owner", "provider", "wanted"])
 @pytest.mark.parametrize("content", ["", "[1]", "7", "[" * 100_000, "null"])
-def test_a_record_that_cannot_be_read_is_reported_by_name(
+def test_an_unreadable_record_is_reported_by_name(
     journal: FleetJournal, tmp_path: Path, column: str, content: str
 ) -> None:
     write_record(journal, "bad")
@@ -157,7 +157,7 @@ def test_a_record_that_cannot_be_read_is_reported_by_name(
     assert "good" in listed.stdout and "error: fleet bad cannot be read: " in listed.stderr
     ended = command.run("fleet", "down").expect(1)
     assert ended.stdout == "good: 0 machines ended\n" and "fleet bad cannot be read" in ended.stderr
-    assert (journal.folder / "bad").exists(), "it may name machines that live"
+    assert (journal.folder / "bad").exists(), "its machines may live"
 
 
 def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, tmp_path: Path) -> None:
@@ -182,7 +182,23 @@ def test_fleet_down_ends_the_charges_of_an_abandoned_job(journal: FleetJournal, 
     assert ledger.total_usd(time.time() + 900) == pytest.approx(1.0, abs=0.1)
 
 
-def test_fleet_explain_shows_each_attempt_also_after_the_end(journal: FleetJournal, tmp_path: Path) -> None:
+def test_fleet_list_shows_when_the_machines_of_a_dead_client_end(journal: FleetJournal, tmp_path: Path) -> None:
+    fleet_id = f"leased-{OWN}"
+    write_record(journal, fleet_id)
+    command = command_of(journal, tmp_path)
+    assert "leases" not in command.run("fleet", "list").stdout
+    for name, lease_s in (("local", 7000.0), ("ended", 99_000.0)):
+        journal.launched(fleet_id, name, "site:a")
+        journal.ready(fleet_id, name, lease_s)
+    journal.ended(fleet_id, ["ended"])
+    assert "0 of 1 machines alive (leases expire in 1 h 5" in command.run("fleet", "list").stdout
+    shown = json.loads(command.run("fleet", "list", "--json").stdout)
+    assert shown["lease_end_unix_s"] == pytest.approx(time.time() + 7000, abs=60)
+    journal.leased(fleet_id, "local", -1.0)
+    assert "(leases expired)" in command.run("fleet", "list").stdout
+
+
+def test_fleet_explain_shows_each_attempt_even_after_the_end(journal: FleetJournal, tmp_path: Path) -> None:
     write_record(journal, "one")
     refused = Attempt(0.0, "relay", "aws:us-east-1", "permission", "not authorised", "m5.large", "a", "ec2:CreateFleet")
     for attempt in (refused, Attempt(1.0, "sink", "site:b", "launched")):
@@ -220,16 +236,14 @@ def test_fleet_down_removes_what_a_killed_client_left_without_a_record(journal: 
     os.close(holder)
 
 
-def test_a_process_that_does_not_say_that_it_is_ours_is_never_ended(
-    journal: FleetJournal, bystander: subprocess.Popen[bytes]
-) -> None:
-    """Whatever named it: ids of processes are used again."""
+def test_a_process_without_our_mark_is_never_ended(journal: FleetJournal, bystander: subprocess.Popen[bytes]) -> None:
+    """It is not ended even if a record names its id, because process ids are reused."""
     provider, process = make_provider(LOCAL, find_gateway(), journal), find_process(bystander.pid)
     for planted in (f"{process.pid}@{process.started}", f"{process.pid}@{(process.started or 0) + 1}"):
         assert [answer.refusal for answer in provider.terminate([planted], grace_s=1.0)] == [None]
     assert bystander.poll() is None
     RunningProcess(bystander.pid, None).signal(signal.SIGKILL)
-    assert bystander.poll() is None, "an id without a start time is nobody's"
+    assert bystander.poll() is None, "an id without a start time identifies no process"
 
 
 @root_only
@@ -262,7 +276,7 @@ def test_records_and_folders_of_another_user_are_refused(journal: FleetJournal, 
 
 
 def modes(folder: Path) -> dict[str, str]:
-    """Folders below one that others may enter."""
+    """Return the modes of the folders below a folder that others may enter."""
     found = [folder, *(entry for entry in folder.rglob("*") if entry.is_dir())]
     return {str(entry): oct(entry.stat().st_mode & 0o777) for entry in found if entry.stat().st_mode & 0o077}
 
@@ -304,7 +318,7 @@ def test_a_state_folder_with_other_things_keeps_its_mode_and_one_that_all_may_wr
     with pytest.raises(ConfigError, match="other users may write"):
         state_folder(home)
     home.chmod(0o1777)
-    assert state_folder(home) == home, "nobody can replace what is in it, as in /tmp"
+    assert state_folder(home) == home, "others cannot replace its files, as in /tmp"
     assert private_folder(home / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert (home / "a").stat().st_mode & 0o777 == 0o700
 
@@ -325,7 +339,7 @@ time.sleep(600)
 
 
 def namespace_reason() -> str | None:
-    """Why this machine gives us no PID namespace; None if it does."""
+    """Return why this host provides no PID namespaces; None if it does."""
     if shutil.which("unshare") is None:
         return "there is no unshare"
     done = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, text=True)
@@ -334,7 +348,7 @@ def namespace_reason() -> str | None:
 
 @pytest.fixture
 def other_namespace(journal: FleetJournal) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Starts a client with a fleet in a PID namespace of its own."""
+    """Starts a client with a fleet in its own PID namespace."""
     if reason := namespace_reason():
         pytest.skip(reason)
     clients = []
@@ -366,7 +380,7 @@ def test_a_fleet_of_another_pid_namespace_is_in_use(
     assert "2 of 2 machines alive, in use by process" in listed and "of another PID namespace" in listed
     assert command.run("fleet", "down").expect(0).stdout == ""
     assert [record.ownership for record in journal.records()] == ["in use"]
-    # Named, it is ended.
+    # If it is named, it is ended.
     assert command.run("fleet", "down", fleet_id).expect(0).stdout == f"{fleet_id}: 2 machines ended\n"
     assert list(journal.records()) == []
 
@@ -387,14 +401,14 @@ def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(
     assert list(journal.records()) == []
 
 
-def test_two_clients_cannot_have_one_fleet(journal: FleetJournal) -> None:
+def test_two_clients_cannot_own_the_same_fleet(journal: FleetJournal) -> None:
     journal.open("one", "a test", {"kind": "local"}, {})
-    with pytest.raises(GatewayError, match="another process has fleet one"):
+    with pytest.raises(GatewayError, match="fleet one is in use by another process"):
         FleetJournal(journal.folder.parent).open("one", "a test", {"kind": "local"}, {})
     journal.close("one")
 
 
-def test_a_fleet_that_runs_is_in_use_and_says_who_has_it(journal: FleetJournal) -> None:
+def test_a_running_fleet_is_in_use_and_names_its_owner(journal: FleetJournal) -> None:
     binary = find_gateway()
     provider = make_provider(LOCAL, binary, journal)
     plan = plan_between("site:a", "site:b")
@@ -406,7 +420,7 @@ def test_a_fleet_that_runs_is_in_use_and_says_who_has_it(journal: FleetJournal) 
         journal.database.write("UPDATE fleets SET heartbeat_unix_s = 0")
         end_s = time.monotonic() + 30.0
         while next(journal.records()).heartbeat_unix_s == 0:
-            assert time.monotonic() < end_s, "the heart does not beat"
+            assert time.monotonic() < end_s, "the heartbeat is not written"
             time.sleep(0.05)
     finally:
         fleet.close()
@@ -414,20 +428,20 @@ def test_a_fleet_that_runs_is_in_use_and_says_who_has_it(journal: FleetJournal) 
         journal.load(fleet.id)
 
 
-def test_a_fleet_of_a_copied_state_folder_is_left_to_the_original(journal: FleetJournal, tmp_path: Path) -> None:
-    """The copy's lock is free, but the owner lives and holds the original's."""
+def test_a_fleet_of_a_copied_state_folder_belongs_to_the_original(journal: FleetJournal, tmp_path: Path) -> None:
+    """The lock of the copy is free, but the owner lives and holds the lock of the original."""
     journal.open("one", "a test", {"kind": "local"}, {})
     copied = FleetJournal(shutil.copytree(journal.folder.parent, tmp_path / "copied"))
     assert list(copied.records()) == []
     (found,) = copied.unreadable()
-    assert found.id == "one" and "copied from another state folder" in found.because
+    assert found.id == "one" and "belongs to another state folder" in found.because
     (record,) = FleetJournal(journal.folder.parent).records()
     assert record.ownership == "in use"
     journal.close("one")
 
 
-def test_machines_of_a_sky_that_is_down_are_ended_and_not_forgotten(journal: FleetJournal, tmp_path: Path) -> None:
-    """The emulator was killed, and its network with it; the gateways are processes of their own."""
+def test_machines_of_a_sky_that_is_down_can_be_ended(journal: FleetJournal, tmp_path: Path) -> None:
+    """The emulator was killed, and its network with it. The gateways are separate processes."""
     provider = {"kind": "sky", "sky": str(tmp_path / "gone")}
     folder = journal.open(f"one-{OWN}", "a test", provider, {"local": "site:a"})
     os.close(journal._locks.pop(folder.name))

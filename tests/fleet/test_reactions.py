@@ -1,4 +1,4 @@
-"""Reactions of a fleet to refusals, lost answers and late listings: real machines behind an account that refuses."""
+"""Reactions of a fleet to refusals, lost answers and late listings, with real machines behind a faulty provider."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLAN = plan_between("cloud:a", "cloud:b")
 
 
 class Meter:
-    """Records what a fleet tells it."""
+    """Records the fleet's calls."""
 
     def __init__(self) -> None:
         self.living: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Meter:
 
 
 class World:
-    """A provider with faults, and the fleets that are started with it."""
+    """A provider with faults, and the fleets started with it."""
 
     def __init__(self, folder: Path) -> None:
         self.journal, self.binary = FleetJournal(folder), find_gateway()
@@ -101,12 +101,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     assert made.living() == set(), "a machine outlived its fleet"
 
 
-def test_throttling_and_transient_errors_are_waited_out(world: World) -> None:
+def test_throttling_and_transient_errors_are_retried(world: World) -> None:
     world.refuse("source", Refusal("throttled", "slow down", retry_after_s=0.3), Refusal("transient", "try again"))
     world.provider.calls_refused["launch"].append(Refusal("throttled", "too many requests"))
     began_s = time.monotonic()
     fleet = world.start()
-    assert time.monotonic() - began_s >= 0.3, "the wait that the provider asked for"
+    assert time.monotonic() - began_s >= 0.3, "the wait that the provider requested"
     assert fleet.living() == {"lead", "source", "sink"}
     outcomes = world.outcomes()
     assert [outcome for name, outcome in outcomes if name == "sink"] == ["throttled", "launched"]
@@ -116,10 +116,12 @@ def test_throttling_and_transient_errors_are_waited_out(world: World) -> None:
         "transient",
         "launched",
     ]
-    assert [order.name for order in world.provider.ordered].count("sink") == 1, "what is there is not ordered again"
+    assert [order.name for order in world.provider.ordered].count("sink") == 1, (
+        "an existing machine is not ordered again"
+    )
 
 
-def test_a_machine_that_is_always_throttled_is_given_up(world: World) -> None:
+def test_a_machine_that_is_always_throttled_fails(world: World) -> None:
     world.refuse("sink", *[Refusal("throttled", "slow down")] * (WAITS_MAX + 1))
     with pytest.raises(ProviderRefused, match="machine sink in cloud:b cannot be launched: throttled") as caught:
         world.start()
@@ -130,7 +132,7 @@ def test_a_machine_that_is_always_throttled_is_given_up(world: World) -> None:
     assert world.meter.living == {}
 
 
-def test_a_missing_permission_stops_at_once_and_is_named(world: World) -> None:
+def test_a_missing_permission_fails_at_once_and_is_named(world: World) -> None:
     world.refuse("source", Refusal("permission", "not authorised", action="ec2:CreateFleet"))
     with pytest.raises(ProviderRefused, match="permission: not authorised") as caught:
         world.start()
@@ -173,7 +175,7 @@ def test_a_spot_machine_may_be_replaced_by_one_on_demand_and_never_the_other_way
     assert choices_of(on_demand, [spot, demand]) == []
 
 
-def test_a_machine_of_another_zone_takes_the_place_of_one_that_cannot_be_had(world: World) -> None:
+def test_a_machine_of_another_zone_replaces_an_unavailable_one(world: World) -> None:
     world.provider.offered = (
         Offer("cloud:a", "any", zones=("a-1", "a-2", "a-3"), price_source="list"),
         Offer("cloud:b", "any", zones=("b-1",), price_source="list"),
@@ -185,7 +187,7 @@ def test_a_machine_of_another_zone_takes_the_place_of_one_that_cannot_be_had(wor
     assert [(order.zone) for order in world.provider.ordered if order.name == "source"] == [None, "a-1", "a-2", "a-3"]
 
 
-def test_a_region_without_capacity_is_given_up_with_its_name(world: World) -> None:
+def test_a_region_without_capacity_fails_with_its_name(world: World) -> None:
     world.provider.offered = (Offer("cloud:b", "any", zones=("b-1", "b-2"), price_source="list"),)
     world.refuse("sink", *[Refusal("capacity", "none is left")] * 5)
     with pytest.raises(ProviderRefused, match="machine sink in cloud:b cannot be launched: capacity") as caught:
@@ -204,7 +206,7 @@ def test_machines_of_a_launch_whose_answer_is_lost_are_found_and_not_started_twi
     assert world.outcomes() == [("source", "launched"), ("sink", "launched")]
 
 
-def test_a_listing_that_is_late_makes_no_machine_dead(world: World) -> None:
+def test_a_late_listing_does_not_make_a_machine_dead(world: World) -> None:
     world.provider.settles_s = 2.0
     fleet = world.start()
     assert living(world.provider, fleet.id) == [], "none is listed yet"
@@ -235,18 +237,18 @@ def test_a_slow_launch_is_ended_by_the_close_that_it_races(world: World) -> None
     assert world.meter.living == {}
 
 
-def test_a_launch_that_never_answers_has_a_time_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_without_an_answer_times_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.fleet.launching.LAUNCH_S", 0.2)
     monkeypatch.setattr("tradewind.fleet.launching.WAITS_MAX", 1)
     monkeypatch.setattr("tradewind.fleet.fleet.LAUNCH_S", 5.0)
     world.provider.delays_s["launch"] = 0.8
     with pytest.raises(ProviderRefused, match=r"transient: launch: no answer within"):
         world.start()
-    assert world.living() == set(), "what it started after all was ended"
+    assert world.living() == set(), "the late machines were ended"
     assert world.meter.living == {}
 
 
-def test_a_termination_is_repeated_until_the_provider_says_that_it_is_done(world: World) -> None:
+def test_a_termination_is_repeated_until_the_provider_confirms_it(world: World) -> None:
     fleet = world.start()
     world.provider.calls_refused["terminate"].extend([Refusal("throttled", "slow down"), Refusal("transient", "again")])
     world.provider.answers_lost["terminate"] = 1
@@ -254,7 +256,7 @@ def test_a_termination_is_repeated_until_the_provider_says_that_it_is_done(world
     assert world.living() == set() and list(world.journal.records()) == []
 
 
-def test_listings_that_are_refused_for_a_moment_are_repeated(world: World) -> None:
+def test_temporarily_refused_listings_are_retried(world: World) -> None:
     fleet = world.start()
     world.provider.calls_refused["machines"].extend([Refusal("throttled", "slow down"), Refusal("transient", "again")])
     fleet.crash("source")
@@ -264,7 +266,7 @@ def test_listings_that_are_refused_for_a_moment_are_repeated(world: World) -> No
     assert world.living() == set() and list(world.journal.records()) == []
 
 
-def test_a_fleet_that_may_not_be_ended_stays_on_record(world: World) -> None:
+def test_a_fleet_that_cannot_be_ended_stays_on_record(world: World) -> None:
     fleet = world.start()
     world.provider.calls_refused["terminate"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
     with pytest.raises(GatewayError, match="2 of 2 machines may still run: permission") as caught:

@@ -1,4 +1,4 @@
-"""Providers with which fleets are tested, and plans for them."""
+"""Providers for tests of fleets, and plans for them."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tradewind.gateway.binary import find_gateway
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 GONE_S = 60.0
-"""A gateway that is to end is gone after this time, however busy the host."""
+"""Maximum time until a gateway that must end is gone, on a busy host."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A provider, and two regions in which it has machines: at least two in the first."""
+    """A provider with machines in two regions, at least two of them in the first."""
 
     journal: FleetJournal
     provider: Provider
     regions: tuple[str, str]
     binary: str
     most: int | None = None
-    """Machines of one fleet in the first region; None if there is no limit."""
+    """Maximum machines of one fleet in the first region; None if there is no limit."""
     owner: str = field(default_factory=lambda: f"owner-{secrets.token_hex(4)}")
-    """Other tests have machines beside ours."""
+    """Owner of the machines. It differs in each world, because other tests may run machines at the same time."""
 
     def fleet_id(self, name: str = "test") -> str:
         return f"{name}-{self.owner}"
@@ -47,7 +47,7 @@ class World:
         return Fleet(self.provider, self.journal, plan, self.binary, purpose="a test", settings=settings)
 
     def again(self, state: Path | None = None, binary: str | None = None) -> Provider:
-        """The provider as another process makes it, from what is written down; in `state` nothing is."""
+        """Return the provider as another process makes it from its document; with `state`, in an empty state folder."""
         journal = self.journal if state is None else FleetJournal(state)
         return make_provider(self.provider.document(), binary or self.binary, journal)
 
@@ -63,18 +63,18 @@ def living(provider: Provider, fleet_id: str) -> list[Machine]:
 def wait_until(condition: Callable[[], bool], timeout_s: float = GONE_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline_s, "it never came to that"
+        assert time.monotonic() < deadline_s, "the condition never held"
         time.sleep(0.02)
 
 
 def plan_between(src: str, dst: str) -> Plan:
-    """A source and a sink, and a lead at the source."""
+    """Return a plan of a source and a sink, with a lead at the source."""
     gateways = (PlannedGateway("lead", src), PlannedGateway("source", src), PlannedGateway("sink", dst))
     return Plan(gateways, (PlannedHop("source", "sink", 2),), (PlannedRoute(("source", "sink"), 1.0),))
 
 
 def late_binary(folder: Path, late: str) -> str:
-    """A gateway program that does nothing where the gateway is called `late`: a machine that never boots."""
+    """Return a gateway program that does nothing for the gateway `late`, like a machine that never boots."""
     script, nothing = folder / "gateway", folder / "nothing"
     nothing.touch()
     real = find_gateway()
@@ -86,7 +86,7 @@ def late_binary(folder: Path, late: str) -> str:
 
 
 def leftovers(text: str) -> list[str]:
-    """Command lines of living processes that name `text`."""
+    """Return the command lines of living processes that contain `text`."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""One request and its answer, against a peer that may answer anything."""
+"""One request and its answer, with a peer that may send anything."""
 
 import socket
 import threading
@@ -19,7 +19,7 @@ def asked() -> list[bytes]:
 
 @pytest.fixture
 def ask(asked: list[bytes]) -> Ask:
-    """Send a request to a peer that reads it whole, says `answer` and closes."""
+    """Sends a request to a peer that reads it completely, sends `answer` and closes."""
 
     def made(answer: bytes, method: str = "GET", body: bytes | None = None) -> Exchange:
         ours, theirs = socket.socketpair()
@@ -31,7 +31,7 @@ def ask(asked: list[bytes]) -> Ask:
                 while not received.endswith(b"\r\n\r\n" + (body or b"")):
                     received += theirs.recv(1 << 16)
                 asked.append(received)
-                with suppress(BrokenPipeError):  # Who has read enough hangs up.
+                with suppress(BrokenPipeError):  # The client may close early.
                     theirs.sendall(answer)
 
         threading.Thread(target=peer, daemon=True).start()
@@ -48,17 +48,17 @@ def test_a_request_and_its_answer(ask: Ask, asked: list[bytes]) -> None:
     ]
 
 
-def test_a_body_of_no_announced_length_goes_on_to_the_end(ask: Ask) -> None:
+def test_a_body_without_an_announced_length_is_read_to_the_end(ask: Ask) -> None:
     with ask(b"HTTP/1.0 200 OK\r\n\r\none\ntwo\n") as answer:
         assert [answer.readline(100), answer.readline(100), answer.readline(100)] == [b"one\n", b"two\n", b""]
 
 
-def test_no_more_is_read_than_is_wanted(ask: Ask) -> None:
+def test_no_more_bytes_are_read_than_requested(ask: Ask) -> None:
     with ask(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 1000) as answer:
         assert answer.read(10) == b"x" * 10
 
 
-def test_a_body_that_is_cut_off_is_no_answer(ask: Ask) -> None:
+def test_a_truncated_body_is_refused(ask: Ask) -> None:
     with ask(b"HTTP/1.0 200 OK\r\ncontent-length: 9\r\n\r\nbody") as answer, pytest.raises(BadAnswer, match="4 of 9"):
         answer.read(100)
 
@@ -76,6 +76,6 @@ def test_a_body_that_is_cut_off_is_no_answer(ask: Ask) -> None:
     ],
     ids=["nothing", "no HTTP", "no status", "half a head", "half a line", "a long line", "many lines"],
 )
-def test_what_is_no_answer_is_refused(ask: Ask, answer: bytes) -> None:
+def test_an_invalid_answer_is_refused(ask: Ask, answer: bytes) -> None:
     with pytest.raises(BadAnswer):
         ask(answer)

@@ -1,4 +1,4 @@
-"""The client against the real gateway program."""
+"""The client with the real gateway program."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def local(tmp_path: Path) -> Iterator[GatewayProcess]:
     process.stop()
 
 
-def test_a_gateway_that_is_silent_is_lost_and_its_reader_does_not_hang(
+def test_a_silent_gateway_is_lost_and_its_reader_does_not_hang(
     local: GatewayProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "EVENT_SILENCE_S", 1.0)
@@ -54,7 +54,7 @@ def owner(tmp_path: Path) -> Iterator[FleetOwner]:
 
 
 def joined(owner: FleetOwner, tmp_path: Path, name: str, *, calls_home: bool) -> GatewayProcess:
-    """A gateway that joins the owner's fleet, in one direction or the other."""
+    """Start a gateway that joins the owner's fleet, in either direction."""
     token = JoinToken.new()
     join = owner.join(name, token)
     if calls_home:
@@ -88,7 +88,7 @@ def test_a_gateway_joins_a_fleet_and_is_reached_through_its_owner(
         process.stop()
 
 
-def test_a_gateway_that_is_not_there_is_lost_and_the_owner_knows_why(owner: FleetOwner, tmp_path: Path) -> None:
+def test_a_missing_gateway_is_lost_and_the_owner_knows_why(owner: FleetOwner, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     owner.add("relay", JoinToken.new(), dial=address)
@@ -103,7 +103,7 @@ def test_tokens_are_not_printed(owner: FleetOwner) -> None:
     assert token.hex != JoinToken.new().hex
 
 
-def test_an_owner_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_an_owner_that_cannot_start_reports_why(tmp_path: Path) -> None:
     with pytest.raises(GatewayError, match=r"did not start: .*cannot listen at 203\.0\.113\.1:0"):
         FleetOwner(BINARY, "f", tmp_path, f"{tmp_path}/log", listen="203.0.113.1:0", enter=(), environment=os.environ)
 
@@ -114,13 +114,13 @@ def test_over_a_unix_socket(local: GatewayProcess) -> None:
     assert "# TYPE" in client.metrics()
 
 
-def test_a_refused_program_says_why(local: GatewayProcess) -> None:
+def test_a_refused_program_reports_why(local: GatewayProcess) -> None:
     with pytest.raises(GatewayError, match="refused PUT /v1/program") as caught:
         GatewayClient(local.control).put_program({"contract": 1, "job_id": "x", "node": "local", "routes": [{}]})
     assert not isinstance(caught.value, GatewayLost)
 
 
-def test_tcp_is_reached_through_an_owner_alone() -> None:
+def test_a_tcp_address_is_refused_without_an_owner() -> None:
     with pytest.raises(GatewayError, match="not the path of a Unix socket"):
         GatewayClient("127.0.0.1:1").version()
 
@@ -132,13 +132,13 @@ def test_a_dead_gateway_is_lost(local: GatewayProcess) -> None:
         GatewayClient(local.control).version()
 
 
-def test_a_gateway_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_a_gateway_that_cannot_start_reports_why(tmp_path: Path) -> None:
     process = GatewayProcess(BINARY, "bad", ["--control", "unix:/no/such/folder/s"], str(tmp_path / "log"))
     with pytest.raises(GatewayError, match=r"did not start: .*cannot listen"):
         process.wait_ready()
 
 
-def test_a_gateway_of_another_contract_is_told_by_both_versions(tmp_path: Path) -> None:
+def test_the_error_for_a_gateway_of_another_contract_has_both_versions(tmp_path: Path) -> None:
     aged = ["sh", "-c", """"$@" | sed -u 's/"contract":1/"contract":7/'""", "sh"]
     arguments = ["--control", f"unix:{tmp_path}/s"]
     process = GatewayProcess(BINARY, "aged", arguments, str(tmp_path / "log"), enter=aged)
@@ -150,7 +150,7 @@ def test_a_gateway_of_another_contract_is_told_by_both_versions(tmp_path: Path) 
     assert process.exit_code is not None
 
 
-def test_a_task_of_another_contract_is_told_by_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_task_of_another_contract_has_both_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binary, "CONTRACT_VERSION", 7)
     task = {"task": "one that this gateway does not know"}
     with pytest.raises(
@@ -190,7 +190,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-def test_the_program_is_found_where_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_program_is_found_through_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRADEWIND_GATEWAY", BINARY)
     assert find_gateway() == BINARY
     monkeypatch.setenv("TRADEWIND_GATEWAY", str(tmp_path / "none"))
@@ -198,7 +198,7 @@ def test_the_program_is_found_where_it_is_named(monkeypatch: pytest.MonkeyPatch,
         find_gateway()
 
 
-def test_a_missing_program_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("TRADEWIND_GATEWAY", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))

@@ -1,4 +1,4 @@
-"""A campaign with real gateways on this machine: what it says, what it costs, and where it stops."""
+"""A campaign with real gateways on this machine: its quote, its cost, and its end."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -25,14 +25,14 @@ SETTINGS = ProbeSettings(connections=2, warmup_s=0.1, measure_s=0.2)
 
 
 def catalog(usd_per_hour: float = 0.0, boot_s: float = 0.0) -> Catalog:
-    """A GB costs a dollar, machines send 80 Gbit/s, and a → b is believed to carry 8."""
+    """Return a catalog with 1 USD per GB, machines of 80 Gbit/s, and a known rate of 8 Gbit/s for a → b."""
     prices = {pair: EgressPrice((PriceTier(0.0, 1.0),), ORIGIN) for pair in PAIRS}
     machine = MachineType("site", "m", 1, 80.0, 80.0, 80.0, boot_s, ORIGIN)
     offer = MachineOffer(machine, usd_per_hour, False, ORIGIN)
     return Catalog({}, PriceBook(prices), Grid({(A, B): Link(8.0, ORIGIN)}), {"site": (offer,)})
 
 
-def test_the_quote_is_by_belief_and_by_what_machines_can_send() -> None:
+def test_the_quote_has_an_estimate_and_a_bound_from_machine_caps() -> None:
     quote = Campaign(catalog(), PAIRS, SETTINGS).quote
     assert sum(len(of) for of in quote.rounds) == 6
     assert quote.seconds == pytest.approx(6 * (0.3 + SETTLE_S))
@@ -55,11 +55,10 @@ def test_it_measures_every_link_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(journal.records()) == []
 
 
-def test_it_stops_before_a_round_that_could_pass_the_budget(tmp_path: Path) -> None:
+def test_it_stops_before_a_round_that_could_exceed_the_budget(tmp_path: Path) -> None:
     journal, binary = FleetJournal(tmp_path), find_gateway()
     campaign = Campaign(catalog(), PAIRS, SETTINGS)
-    # A round of one probe may cost three dollars: there is enough for the first, and the least that it costs is missing
-    # for the second.
+    # A round of one probe may cost 3 USD: the budget is enough for the first, but not for the minimum of the second.
     links = list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=3.0 + 1e-9))
     assert len(links) == 1 and 1e-9 < links[0].usd <= 3.0
     assert list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=2.9)) == []
@@ -74,7 +73,7 @@ def test_machines_are_part_of_the_quote() -> None:
     assert quote.usd_most == pytest.approx(machines_usd + 3 * END_S + 6 * 3.0)
 
 
-def test_a_budget_that_the_machines_alone_would_pass_starts_none(tmp_path: Path) -> None:
+def test_no_machine_starts_if_machines_alone_would_exceed_the_budget(tmp_path: Path) -> None:
     journal, binary = FleetJournal(tmp_path), find_gateway()
     campaign = Campaign(catalog(usd_per_hour=3600.0, boot_s=50.0), PAIRS, SETTINGS)
     assert list(campaign.run(make_provider(LOCAL, binary, journal), journal, binary, max_cost_usd=3 * 50.0)) == []
@@ -83,7 +82,7 @@ def test_a_budget_that_the_machines_alone_would_pass_starts_none(tmp_path: Path)
 
 
 def test_the_time_of_the_machines_counts_towards_the_budget(tmp_path: Path) -> None:
-    """The clock jumps by 100 s, or 300 dollars, each time it is read: the second round is beyond the budget."""
+    """The clock jumps by 100 s, or 300 USD, each time it is read, so the second round is beyond the budget."""
     journal, binary = FleetJournal(tmp_path), find_gateway()
     campaign = Campaign(catalog(usd_per_hour=3600.0), PAIRS, SETTINGS)
     seconds = iter(range(0, 100_000, 100))
@@ -94,15 +93,15 @@ def test_the_time_of_the_machines_counts_towards_the_budget(tmp_path: Path) -> N
 
 
 def test_all_probes_of_an_account_fill_its_tiers_together() -> None:
-    """The first 10 GB of a month are free. Each of six probes sends 3 GB at most."""
+    """The first 10 GB of a month are free. Each of six probes sends at most 3 GB."""
     known = catalog()
     free = EgressPrice((PriceTier(0.0, 0.0), PriceTier(10.0, 1.0)), ORIGIN)
     tiered = replace(known, prices=PriceBook(dict.fromkeys(PAIRS, free)))
     quote = Campaign(tiered, PAIRS, SETTINGS).quote
-    assert quote.usd_most == pytest.approx(6 * 3.0 - 10.0), "each probe alone would be free"
+    assert quote.usd_most == pytest.approx(6 * 3.0 - 10.0), "a single probe would be free"
 
 
-def test_a_budget_is_refused_where_a_price_is_not_known(tmp_path: Path) -> None:
+def test_a_budget_is_refused_if_a_price_is_unknown(tmp_path: Path) -> None:
     journal, binary = FleetJournal(tmp_path), find_gateway()
     known = catalog()
     prices = {pair: price for pair, price in known.prices.pairs.items() if pair != (A, B)}
@@ -123,7 +122,7 @@ def test_machines_are_quoted_on_demand_and_with_their_minimum() -> None:
     assert quote.machines_usd == pytest.approx(3 * 60.0)
 
 
-def test_nothing_and_too_much_are_refused() -> None:
+def test_empty_and_too_large_campaigns_are_refused() -> None:
     with pytest.raises(UsageError, match="nothing to measure"):
         Campaign(catalog(), [])
     many = [Region("site", str(number)) for number in range(REGIONS_MAX + 1)]

@@ -16,7 +16,7 @@ def test_all_pairs_once_no_machine_twice_and_few_rounds(count: int) -> None:
     for of in made:
         machines = [name for pair in of for name in pair]
         assert len(set(machines)) == len(machines)
-    # Each machine is in 2 (n - 1) probes, one a round; the colouring needs at most one more for each direction.
+    # Each machine is in 2 (n - 1) probes, one per round. The colouring needs at most one more round per direction.
     assert 2 * (count - 1) <= len(made) <= 2 * count
 
 
@@ -28,6 +28,6 @@ def test_shared_links_are_respected() -> None:
     assert not any(("a", "b") in of and ("c", "d") in of for of in made)
 
 
-def test_nothing_and_repeats() -> None:
+def test_no_pairs_and_repeated_pairs() -> None:
     assert rounds([]) == []
     assert rounds([("a", "b"), ("a", "b")]) == [(("a", "b"),)]

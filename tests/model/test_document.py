@@ -1,4 +1,4 @@
-"""Documents are read as the types say; whoever wrote a wrong one is told which field it is."""
+"""Documents are read by their types. The error for an invalid one names the field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JOB = JobSpec(
 )
 
 
-def test_what_was_written_is_read() -> None:
+def test_writing_and_reading_round_trip() -> None:
     prices = JobPrices(
         {"aws:us-east-1": MachinePrice(0.1, "list")},
         routes={"a → b": (EdgePrice("a → b", 0.09, tiers=(PriceTier(0.0, 0.09),)),)},

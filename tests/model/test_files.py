@@ -3,7 +3,7 @@ import pytest
 from tradewind.model.files import state_home
 
 
-def test_the_setting_wins_over_the_variable_over_xdg_over_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_overrides_the_variable_which_overrides_xdg_and_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/h")
     monkeypatch.setenv("XDG_STATE_HOME", "/x")
     monkeypatch.setenv("TRADEWIND_STATE_DIR", "/s")
@@ -15,6 +15,6 @@ def test_the_setting_wins_over_the_variable_over_xdg_over_the_home(monkeypatch: 
     assert state_home() == "/h/.local/state/tradewind"
 
 
-def test_a_tilde_is_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_means_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/h")
     assert state_home("~/state") == "/h/state"

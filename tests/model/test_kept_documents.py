@@ -1,4 +1,4 @@
-"""What is encoded is decoded again, exactly; what another version wrote is read, or refused."""
+"""Stored documents: exact round trips; documents of other versions are read or refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_what_is_encoded_is_decoded(value: Outer) -> None:
+def test_encoding_and_decoding_round_trip(value: Outer) -> None:
     document = json.loads(json.dumps(Codec().encode(Outer, value)))
     assert Codec().decode(Outer, document) == value
 
@@ -80,7 +80,7 @@ def test_another_version_may_have_more_fields_or_fewer() -> None:
         {"names": "ab"},
     ],
 )
-def test_what_is_not_of_the_type_is_refused(changes: dict[str, Any]) -> None:
+def test_content_of_a_wrong_type_is_refused(changes: dict[str, Any]) -> None:
     document = Codec().encode(Outer, VALUES[0])
     with pytest.raises(ValueError, match=r"."):
         Codec().decode(Outer, {**document, **changes})

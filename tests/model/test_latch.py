@@ -1,4 +1,4 @@
-"""Waiting that Ctrl-C cannot break: whenever it comes, no lock stays taken."""
+"""A latch survives Ctrl-C at any moment: no lock stays held."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HUNG_S = 20.0
 
 
 class Interrupt(BaseException):
-    """Ctrl-C of this test."""
+    """The test's equivalent of KeyboardInterrupt."""
 
 
 @contextmanager
 def interrupts() -> Iterator[None]:
-    """Within the block SIGALRM raises Interrupt in the main thread."""
+    """Make SIGALRM raise Interrupt in the main thread within the context."""
 
     def interrupt(*_: object) -> None:
         raise Interrupt
@@ -38,7 +38,7 @@ def interrupts() -> Iterator[None]:
 
 
 def interrupted(work: Callable[[], object], rng: random.Random) -> None:
-    """Do it until the interrupt comes."""
+    """Repeat `work` until the interrupt comes."""
     try:
         signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, LATEST_S))
         while True:
@@ -47,7 +47,7 @@ def interrupted(work: Callable[[], object], rng: random.Random) -> None:
         pass
 
 
-def test_a_latch_wakes_all_who_wait() -> None:
+def test_a_latch_wakes_all_waiting_threads() -> None:
     latch, woken = Latch(), threading.Barrier(4)
     waiters = [threading.Thread(target=lambda: (latch.wait(), woken.wait(HUNG_S))) for _ in range(3)]
     for waiter in waiters:
@@ -70,7 +70,7 @@ def test_an_interrupted_wait_leaves_the_latch_usable(seed: int) -> None:
             setter = threading.Thread(target=latch.set, daemon=True)
             setter.start()
             setter.join(HUNG_S)
-            assert not setter.is_alive(), "the lock was left taken"
+            assert not setter.is_alive(), "the lock is still held"
             assert latch.wait(HUNG_S)
 
 
@@ -91,7 +91,7 @@ def test_an_interrupted_reader_does_not_stop_the_writer(seed: int) -> None:
             interrupted(lambda: [None for _ in log.lines()], rng)
     going.set()
     writer.join(HUNG_S)
-    assert not writer.is_alive(), "the lock was left taken"
+    assert not writer.is_alive(), "the lock is still held"
     log.append(b"last\n")
     log.end()
     assert list(log.lines())[-1] == b"last\n"

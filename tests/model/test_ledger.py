@@ -1,4 +1,4 @@
-"""The ledger's sums: what is counted, once each, over all runs."""
+"""The ledger's sums: everything is counted exactly once over all runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_egress_has_a_line_per_edge_with_its_volume_and_price() -> None:
 
 
 def test_egress_lines_add_up_to_what_the_lead_counts() -> None:
-    """Bytes that were sent twice arrived once; what another version counted has no routes."""
+    """Bytes that were sent twice arrived once. Egress that another version counted has no routes."""
     arrived = {"a-1 → b-1": 10**9, "unknown": 10**9}
     for usd, what in (
         (0.03, ["aws:a → azure:b", "bytes sent again"]),
@@ -75,13 +75,13 @@ def test_a_machine_of_a_dead_owner_is_charged_until_its_lease_must_have_ended() 
     ledger = Ledger(PRICES, machines=(use(0.0, None),), heartbeat_s=50.0, alive_s_max=905.0)
     assert ledger.total_usd(60.0) == pytest.approx(0.060)
     assert ledger.total_usd(1e6) == pytest.approx(0.955)
-    # Somebody ended it, and says so.
+    # Another process ended it and recorded that.
     assert ledger.ended(100.0).total_usd(1e6) == pytest.approx(0.1)
     assert ledger.ended(1e6).total_usd(2e6) == pytest.approx(0.955)
 
 
-def test_a_clock_that_was_set_back_makes_no_machine_cheaper() -> None:
-    """Its owner wrote at 4000 that it lived, and died; now the clock says 500, before its launch."""
+def test_a_clock_set_back_makes_no_machine_cheaper() -> None:
+    """Its owner wrote a heartbeat at 4000 and died. Now the clock shows 500, before the launch."""
     ledger = Ledger(PRICES, machines=(use(1000.0, None),), heartbeat_s=4000.0, alive_s_max=905.0)
     assert ledger.total_usd(500.0) == pytest.approx(3.0)
     assert ledger.ended(500.0).total_usd(500.0) == pytest.approx(3.0)
@@ -106,10 +106,12 @@ def test_requests_of_a_run_leave_out_those_of_earlier_runs_and_count_retries() -
     read, write = run_requests(now, destinations=1, chunk_bytes=1 << 24)
     assert (read, write) == (Requests(gets=2007, lists=3), Requests(puts=2007, heads=1000))
     earlier = Progress(objects_done=9, objects_earlier=9)
-    assert run_requests(earlier, 1, 1 << 24) == (Requests(), Requests(heads=9)), "earlier copies are asked for"
-    assert run_requests(earlier, 1, 1 << 24, compares=True) == (Requests(), Requests()), "they are in the listing"
+    assert run_requests(earlier, 1, 1 << 24) == (Requests(), Requests(heads=9)), "earlier copies are checked by HEAD"
+    assert run_requests(earlier, 1, 1 << 24, compares=True) == (Requests(), Requests()), (
+        "they are checked by the listing"
+    )
     read, write = run_requests(now, destinations=1, chunk_bytes=1 << 24, moves=True)
-    assert (read.heads, write.heads) == (0, 3000), "each copy is asked for before its source is deleted"
+    assert (read.heads, write.heads) == (0, 3000), "each copy is checked by HEAD before its source is deleted"
     read, write = run_requests(now, destinations=3, chunk_bytes=1 << 24, compares=True)
     assert (read.lists, write.lists) == (1, 3), "each destination is listed"
 
@@ -121,7 +123,7 @@ def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_re
     assert write == Requests(puts=2 * (10 + 2), heads=2)
 
 
-def test_a_machine_is_billed_for_the_least_that_its_provider_bills() -> None:
+def test_a_machine_is_billed_for_its_providers_minimum() -> None:
     short = MachineUse(1, "fleet", "relay-1", "aws:us-east-1", 100.0, 107.0, 0.001, "list", billed_s_min=60.0)
     long = MachineUse(2, "fleet", "relay-1", "aws:us-east-1", 200.0, 300.0, 0.001, "list", billed_s_min=60.0)
     ledger = Ledger(PRICES, machines=(short, long))
@@ -137,8 +139,8 @@ def tiered(what: str, mean: float, used_gb: float = 0.0) -> EdgePrice:
     return EdgePrice(what, mean, "list", TIERS, "aws", used_gb)
 
 
-def test_egress_is_metered_at_the_tiers_that_it_reached_and_not_at_the_plans_mean() -> None:
-    """A job of 200 GB that stops after 20 GB has paid the first tiers; the next run goes on where it stopped."""
+def test_egress_is_metered_by_reached_tiers_not_by_the_plans_mean() -> None:
+    """A job of 200 GB that stops after 20 GB is charged the first tiers. The next run continues in its tier."""
     mean = (10 * 0.09 + 90 * 0.05 + 100 * 0.01) / 200
     prices = JobPrices(routes={"a → b": (tiered("aws:a → gcp:b", mean),)})
     first = RunCount(1, 20 * mean, route_bytes={"a → b": 20 * 10**9})
@@ -154,7 +156,7 @@ def test_egress_is_metered_at_the_tiers_that_it_reached_and_not_at_the_plans_mea
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_metered_egress_is_what_the_billing_count_costs_however_it_was_cut(seed: int) -> None:
+def test_metered_egress_does_not_depend_on_how_the_volume_is_divided(seed: int) -> None:
     rng = random.Random(seed)
     used_gb = rng.choice([0.0, 5.0, 10.0, 150.0])
     edges = tuple(tiered(f"aws:{name} → gcp:z", rng.uniform(0.02, 0.08), used_gb) for name in "abc")

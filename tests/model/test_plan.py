@@ -42,7 +42,7 @@ def test_the_local_plan_has_no_hops() -> None:
         ((PlannedRoute(("a", "b"), 1),), (PlannedHop("a", "b", 1), PlannedHop("lead", "b", 1)), "on no route"),
     ],
 )
-def test_what_cannot_be_carried_out_is_refused(
+def test_invalid_plans_are_refused(
     routes: tuple[PlannedRoute, ...], hops: tuple[PlannedHop, ...] | None, complaint: str
 ) -> None:
     with pytest.raises(TopologyError, match=complaint):
@@ -55,6 +55,6 @@ def test_names_fit_certificates(name: str) -> None:
         plan(PlannedRoute(("a", "b"), 1), names=("lead", "a", "b", name))
 
 
-def test_the_lead_must_be_there() -> None:
+def test_a_plan_needs_its_lead() -> None:
     with pytest.raises(TopologyError, match="lead"):
         plan(PlannedRoute(("a", "b"), 1), names=("a", "b"))

@@ -26,7 +26,7 @@ def test_large_objects_are_written_in_parts_that_are_opened_and_closed() -> None
     large = ObjectSet(3, 3 * 100 * 2**20)
     assert large.at_source().gets == 3 * 7
     assert large.at_destination().puts == 3 * (7 + 2)
-    assert ObjectSet(3, 3 * 2**24).at_destination() == Requests(puts=3), "one chunk each is one write"
+    assert ObjectSet(3, 3 * 2**24).at_destination() == Requests(puts=3), "an object of one chunk is one write"
     assert ObjectSet.of_chunk_size(160e9).count == 9537
     assert str(large.at_source() + large.at_destination()) == "21 GET, 27 PUT, 1 LIST, 6 HEAD"
 

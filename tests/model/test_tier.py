@@ -1,4 +1,4 @@
-"""Volumes shared out to price tiers."""
+"""Dividing volumes into price tiers."""
 
 from __future__ import annotations
 

@@ -83,11 +83,11 @@ def test_durations_need_a_unit(text: str) -> None:
         (10**18, "1000 PB"),
     ],
 )
-def test_bytes_are_written_in_three_digits(count: int, text: str) -> None:
+def test_bytes_are_formatted_with_three_digits(count: int, text: str) -> None:
     assert format_bytes(count) == text
 
 
-def test_rates_and_durations_are_written() -> None:
+def test_rates_and_durations_are_formatted() -> None:
     assert format_rate(118_000_000) == "118 MB/s"
     assert [format_duration(s) for s in (0.42, 59.96, 185, 8040)] == ["0.4 s", "1 min 00 s", "3 min 05 s", "2 h 14 min"]
 
@@ -139,13 +139,13 @@ def test_money(usd: float, text: str) -> None:
     assert format_usd(usd) == text
 
 
-def test_a_goal_is_repeated_as_it_was_asked() -> None:
+def test_a_goal_is_shown_as_it_was_entered() -> None:
     assert str(MinThroughput(parse_rate_gbps("12.4567Gbit/s"))) == "cheapest at 12.4567 Gbit/s or more"
     assert str(MinThroughput(parse_rate_gbps("2.5Gbit/s"), exactly=True)) == "cheapest at exactly 2.5 Gbit/s"
     assert str(MaxCost(0.925)) == "fastest for at most $0.925"
 
 
 @pytest.mark.parametrize("text", ["1_0USD", "$1_000", "١USD", "nanUSD", "$inf", "-1USD", "0USD", "1", "1e400USD", "$"])
-def test_what_is_no_amount_of_money_is_refused(text: str) -> None:
+def test_invalid_amounts_of_money_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="an amount of money"):
         parse_usd(text)

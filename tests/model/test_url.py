@@ -65,7 +65,7 @@ def test_pasted_addresses(text: str, root: str, key: str, region: str | None) ->
         "a\0b",
     ],
 )
-def test_what_cannot_be_understood(text: str) -> None:
+def test_invalid_urls_are_refused(text: str) -> None:
     with pytest.raises(UrlError):
         parse_url(text, cwd="/")
 

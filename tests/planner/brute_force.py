@@ -1,7 +1,7 @@
-"""The best plan by trying all machines of all types, with the paper's model as printed: M not eliminated.
+"""Find the best plan by trying all machines of all types, with the paper's model as printed: M is not eliminated.
 
-Shares no code with the planner. For fixed machines each goal is one linear program; the cheapest at at least a rate
-is one after the change of variables f = F/T, y = 1/T (Charnes and Cooper).
+Shares no code with the planner. For fixed machines each goal is one linear program. The cheapest plan at a minimum rate
+becomes one by the change of variables f = F/T, y = 1/T (Charnes and Cooper).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
 
 Machines = dict[Region, tuple[MachineOffer, int]]
-"""Type and number of the machines of each region."""
+"""Type and number of machines by region."""
 
 CONNECTIONS = 64.0
 
@@ -44,7 +44,7 @@ class World:
 
 
 def machine_choices(catalog: Catalog, region: Region, most: int) -> list[tuple[MachineOffer, int]]:
-    """No machine, or some of one type."""
+    """Return the choices for a region: no machine, or up to `most` of one type."""
     offers = catalog.machine_offers(region)
     return [(offers[0], 0), *itertools.product(offers, range(1, most + 1))]
 
@@ -54,7 +54,7 @@ def machines_usd_per_s(machines: Machines) -> float:
 
 
 def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -> float:
-    """Least cost at (at least) a rate; infinite if out of reach."""
+    """Return the minimum cost at a minimum (or exact) rate; infinite if the rate is infeasible."""
     best = float("inf")
     for machines in world.machine_sets():
         model = _flows(world, machines, scaled=True)
@@ -72,7 +72,7 @@ def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -
 
 
 def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
-    """Highest rate for at most ``ceiling_usd``; zero if nothing is that cheap."""
+    """Return the highest rate for at most ``ceiling_usd``; zero if no plan is that cheap."""
     best = 0.0
     for machines in world.machine_sets():
         model = _flows(world, machines, scaled=False)
@@ -90,7 +90,7 @@ def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
 
 
 def _flows(world: World, machines: Machines, *, scaled: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    """Flows in Gbit/s with rate T; or, scaled, as parts of T with y = 1/T in the place of each constant."""
+    """Return the model of flows in Gbit/s with rate T; or, scaled, as fractions of T with y = 1/T for each constant."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     links = {

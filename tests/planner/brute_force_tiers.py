@@ -1,7 +1,7 @@
-"""The best plan where prices have volume tiers: all machines, and for each billing count each of its tiers, in turn.
+"""Find the best plan with volume tiers by trying all machines and, for each billing count, all its tiers.
 
-Shares no code with the planner. With machines and tiers fixed each goal is one linear program over shares of the
-rate, in which the volume of each count is kept inside its tier.
+Shares no code with the planner. For fixed machines and tiers each goal is one linear program over shares of the rate,
+in which the volume of each count stays inside its tier.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tradewind.model.price import PriceTier
 
 
 def cheapest_usd(world: World | TreeWorld, rate_min_gbps: float) -> float:
-    """Least cost at at least a rate; infinite if out of reach."""
+    """Return the minimum cost at a minimum rate; infinite if the rate is infeasible."""
     best = math.inf
     for highs, inverse_rate, usd in _models(world):
         highs.addConstr(inverse_rate <= 1 / rate_min_gbps)
@@ -29,7 +29,7 @@ def cheapest_usd(world: World | TreeWorld, rate_min_gbps: float) -> float:
 
 
 def fastest_gbps(world: World | TreeWorld, ceiling_usd: float) -> float:
-    """Highest rate for at most ``ceiling_usd``; zero if nothing is that cheap."""
+    """Return the highest rate for at most ``ceiling_usd``; zero if no plan is that cheap."""
     best = 0.0
     for highs, inverse_rate, usd in _models(world):
         highs.addConstr(usd <= ceiling_usd)
@@ -40,7 +40,7 @@ def fastest_gbps(world: World | TreeWorld, ceiling_usd: float) -> float:
 
 
 def _models(world: World | TreeWorld) -> Iterator[tuple]:  # type: ignore[type-arg]
-    """Models with the inverse of the rate and the cost, one per set of machines and choice of tiers."""
+    """Yield models with the inverse of the rate and the cost, one per set of machines and choice of tiers."""
     trees = world.trees() if isinstance(world, TreeWorld) else []
     boot_s = 0.0 if isinstance(world, TreeWorld) else world.boot_s
     for machines in world.machine_sets():
@@ -69,7 +69,7 @@ def _models(world: World | TreeWorld) -> Iterator[tuple]:  # type: ignore[type-a
 
 
 def _counts(world: World | TreeWorld, machines: Machines) -> dict[tuple[str, tuple[PriceTier, ...]], list]:  # type: ignore[type-arg]
-    """Links between machines by provider and price: each of these is one billing count."""
+    """Return the links between machines by provider and price. Each group is one billing count."""
     counts: dict[tuple[str, tuple[PriceTier, ...]], list] = {}  # type: ignore[type-arg]
     for src, dst in world.catalog.grid.links:
         price = world.catalog.egress(src, dst)

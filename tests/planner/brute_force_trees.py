@@ -1,7 +1,7 @@
-"""The best plan for several destinations by trying all machines of all types and writing every tree down.
+"""Find the best plan for several destinations by trying all machines of all types and enumerating every tree.
 
-Shares no code with the planner: a tree is a choice of one predecessor for each region that it reaches. With the
-machines fixed each goal is one linear program over the rates of the trees.
+Shares no code with the planner: a tree is a choice of one predecessor for each region that it reaches. For fixed
+machines each goal is one linear program over the rates of the trees.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TreeWorld:
     machines_max: int
 
     def trees(self) -> list[Tree]:
-        """Every tree from the source that reaches all destinations and ends at destinations only."""
+        """Return every tree from the source that reaches all destinations and whose leaves are destinations."""
         regions = [r for r in self.catalog.grid.regions() if r != self.source]
         into = {r: [u for u, v in self.catalog.grid.links if v == r] for r in regions}
         found = []
@@ -56,7 +56,7 @@ class TreeWorld:
 
 
 def cheapest_usd(world: TreeWorld, rate_min_gbps: float, *, exactly: bool = False) -> float:
-    """Least cost at (at least) a rate, by shares of trees and y = 1/T; infinite if out of reach."""
+    """Return the minimum cost at a minimum (or exact) rate, by shares of trees and y = 1/T; infinite if infeasible."""
     best = float("inf")
     trees = world.trees()
     for machines in world.machine_sets():
@@ -71,7 +71,7 @@ def cheapest_usd(world: TreeWorld, rate_min_gbps: float, *, exactly: bool = Fals
 
 
 def fastest_gbps(world: TreeWorld, ceiling_usd: float = float("inf")) -> float:
-    """Highest rate for at most ``ceiling_usd``; zero if nothing is that cheap."""
+    """Return the highest rate for at most ``ceiling_usd``; zero if no plan is that cheap."""
     best = 0.0
     trees = world.trees()
     for machines in world.machine_sets():
@@ -92,7 +92,7 @@ def _egress_usd_per_gb(world: TreeWorld, use):  # type: ignore[no-untyped-def]  
 
 
 def shares(world: TreeWorld, trees: list[Tree], machines: Machines):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """The model, what part of the bytes takes each link, and the inverse of the rate."""
+    """Return the model, the share of the bytes on each link, and the inverse of the rate."""
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.silent()
     inverse_rate = highs.addVariable(lb=0, ub=1e6)

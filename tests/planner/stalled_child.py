@@ -1,4 +1,4 @@
-"""A solver's child process whose HiGHS never comes back: it calculates and asks nothing."""
+"""A solver's child process whose HiGHS never returns: it computes and makes no callbacks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["serve_child", "stall"]
 
 
 def serve_child(line_fd: str, life_fd: str) -> None:
-    """Report one point of the knapsack, then calculate for ever."""
+    """Report one point of the knapsack, then compute for ever."""
     vars(milp)["solve_milp"] = _reporting
     milp.serve_child(line_fd, life_fd)
 
 
 def stall(line_fd: str, life_fd: str) -> None:
-    """Calculate for ever without a word."""
+    """Compute for ever without reporting a point."""
     vars(milp)["solve_milp"] = _silent
     milp.serve_child(line_fd, life_fd)
 

@@ -1,4 +1,4 @@
-"""The all-pairs benchmark skips the solver where it can prove the direct path best; here both are held against it."""
+"""The all-pairs benchmark skips the solver if the direct path is proven best. Here it is compared with the solver."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def planned_of(seed: int) -> tuple[PairPlanner, list[Planned]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_proven_without_the_solver_is_what_the_solver_finds(seed: int) -> None:
+def test_pairs_proven_without_the_solver_match_the_solver(seed: int) -> None:
     planner, found = planned_of(seed)
-    assert any(not planned.solved for planned in found), "a world in which nothing can be proven tests nothing"
+    assert any(not planned.solved for planned in found), "the world must have pairs that are proven without the solver"
     for planned in found:
         made = prepare(planner.catalog, planned.src, planned.dst, 50.0, network=planner.network)
         best = fastest(made.formulation, made.demand, made.settings)
@@ -32,14 +32,14 @@ def test_what_is_proven_without_the_solver_is_what_the_solver_finds(seed: int) -
         assert planned.speedup >= 1 - 1e-6
 
 
-def test_plans_of_all_pairs_can_be_kept_and_read_again() -> None:
+def test_plans_of_all_pairs_can_be_stored_and_read() -> None:
     _, found = planned_of(0)
     every = AllPairs(tuple(found), 30, 1.0, 2.0, 2, 0.5, 0.6)
     assert AllPairs.from_json(every.to_json()) == every
 
 
-def test_a_pair_whose_first_model_defeats_the_simplex_is_proven_all_the_same() -> None:
-    """The solver answers "unknown" to it unless it is presolved."""
+def test_a_pair_whose_first_model_fails_in_the_simplex_is_proven() -> None:
+    """Without presolve the solver's answer is "unknown"."""
     grids = Grids(GRID_FOLDER)
     if reason := grids.missing():
         pytest.skip(reason)

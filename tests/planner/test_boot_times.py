@@ -1,4 +1,4 @@
-"""A plan waits for, and pays, the start of the slowest machine that it uses, whatever else is on offer."""
+"""A plan waits for, and pays, the start of the slowest machine that it uses, independent of other offers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VOLUME_GB = 4.0
 
 
 def world(seed: int) -> Catalog:
-    """Five regions of two providers, two machine types each, all with boot times of their own."""
+    """Return a catalog of five regions of two providers, with two machine types each and different boot times."""
     rng = random.Random(seed)
     catalog = random_world(seed, 5, types=2)
     slow = {
@@ -45,7 +45,7 @@ def planned(catalog: Catalog, goal: Goal) -> UnicastOverlay:
 
 
 def restricted(catalog: Catalog, boot_s: float) -> Catalog:
-    """The same world, with all machines that start within ``boot_s`` taking just that, and no others."""
+    """Return the catalog with only the machines that start within ``boot_s``, with ``boot_s`` as their boot time."""
     kept = {
         provider: tuple(
             replace(o, machine=replace(o.machine, boot_s=boot_s)) for o in offers if o.machine.boot_s <= boot_s
@@ -112,6 +112,6 @@ def test_the_frontier_charges_each_set_of_machines_its_own_start(seed: int) -> N
     for part in (0.02, 0.4, 0.8):
         rate = ends[0] + part * (ends[1] - ends[0])
         least_usd = planned(catalog, MinThroughput(rate)).cost.total_usd
-        assert frontier.cost_usd(rate) >= least_usd * (1 - 1e-6), "no plan is that cheap"
+        assert frontier.cost_usd(rate) >= least_usd * (1 - 1e-6), "no plan costs that little"
         gap = next(s.gap for s in frontier.segments if rate <= s.rate_to_gbps)
         assert frontier.cost_usd(rate) * (1 - gap) <= least_usd * (1 + 1e-6), "a plan beats a proven piece"

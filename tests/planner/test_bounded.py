@@ -1,4 +1,4 @@
-"""Questions on the packaged catalog that took minutes are answered within their work, or say what is not proven."""
+"""Problems on the packaged catalog that used to take minutes are answered within their work limit, or state a gap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tradewind.planner.plan import Transfer, prepare, solve_overlay
 from tradewind.render.words import plan_lines
 
 SPENT = 1.2
-"""Parts of the work that may be done: first answers and clean-up come after the limit too."""
+"""Permitted work as a multiple of the limit: first answers and clean-up also come after the limit."""
 PROVEN = 1e-6
 
 
@@ -29,7 +29,7 @@ def transfer_of(volume_gb: float) -> Transfer:
 
 
 def meters(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
-    """The meters of the questions that are asked from now on."""
+    """The meters of all problems from now on."""
     seen: list[WorkBudget] = []
     with_new_budget = SolverSettings.with_new_budget
 
@@ -55,16 +55,18 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
         (0.003, MinThroughput(60.0)),
     ],
 )
-def test_a_question_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch, volume_gb: float, goal: Goal) -> None:
+def test_a_problem_is_answered_within_its_work_limit(
+    monkeypatch: pytest.MonkeyPatch, volume_gb: float, goal: Goal
+) -> None:
     asked = meters(monkeypatch)
     plan = solve_overlay(transfer_of(volume_gb), goal)
     assert asked
     assert all(budget.done <= WORK_MAX * SPENT for budget in asked)
-    assert plan.optimal == (plan.gap <= PROVEN), "what is called proven has no gap"
+    assert plan.optimal == (plan.gap <= PROVEN), "a proven plan has no gap"
 
 
-def test_what_is_not_proven_says_by_how_much() -> None:
-    """3 MB as fast as can be: nearly all of the cost is whole machines that boot, the hardest question there is."""
+def test_an_unproven_plan_states_its_gap() -> None:
+    """3 MB as fast as possible is the hardest problem: nearly all of the cost is whole machines while they boot."""
     limited = replace(transfer_of(0.003), settings=SolverSettings(work_max=WORK_MAX / 10))
     plan = solve_overlay(limited, Fastest())
     assert plan.gap > PROVEN

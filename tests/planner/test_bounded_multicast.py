@@ -1,4 +1,4 @@
-"""Several destinations: every loop counts its work, and what is answered when it is spent holds and says its gap."""
+"""Several destinations: every loop counts its work, and an answer at the limit is valid and states its gap."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from tradewind.planner.plan import Transfer
 
 RUNAWAY = Path(__file__).parents[3] / "shared" / "grid" / "cloudcast" / "runaway.json"
 PATIENT_S = 3600.0
-"""So that no clock ends a solve here: work alone does."""
+"""A time limit so long that only the work limit ends a solve."""
 TIERED = (
     "gcp:us-west2 gcp:asia-southeast2 aws:ap-southeast-4 azure:westus gcp:us-east4 azure:canadaeast "
     "aws:ap-northeast-3 aws:af-south-1 aws:eu-west-1"
 )
-"""Regions of three providers whose egress has price tiers; the first is the source."""
+"""Regions of three providers whose egress has price tiers. The first is the source."""
 REACH = {"p": (5.0, 0.02, 0.09, 10, 20), "q": (7.0, 0.05, 0.12, 14, 32), "r": (16.0, 0.02, 0.0875, 32, 32)}
-"""Per provider: fastest link, price inside and outside, egress and ingress cap of a machine."""
+"""By provider: fastest link, price inside and outside, egress and ingress cap of a machine."""
 
 
 def clouds(seed: int, count: int) -> tuple[Catalog, list[Region]]:
-    """Three providers with a link between all regions, one machine type each, and prices that tie a lot."""
+    """Return three providers with links between all regions, one machine type each, and many equal prices."""
     rng = random.Random(seed)
     regions = [Region("pqr"[i % 3], f"r{i}") for i in range(count)]
     links, prices = {}, {}
@@ -58,13 +58,13 @@ def clouds(seed: int, count: int) -> tuple[Catalog, list[Region]]:
 
 
 def cpu_s() -> float:
-    """CPU time of this process, and of all children that have ended."""
+    """Return the CPU time of this process and of all children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 class Work:
-    """Counts what a question does, apart from its meter: searches for trees, and simplex iterations."""
+    """Counts the work of a problem independently of its meter: searches for trees, and simplex iterations."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.trees = 0
@@ -74,7 +74,7 @@ class Work:
 
         def counted(*args: Any) -> Any:
             self.trees += 1
-            assert self.trees <= self.trees_max, "the planner ran away"
+            assert self.trees <= self.trees_max, "the planner exceeded its limit"
             return search(*args)
 
         def noted(settings: SolverSettings, *part: float) -> SolverSettings:
@@ -98,7 +98,7 @@ def checked(transfer: Transfer, goal: Goal) -> MulticastOverlay:
     return plan
 
 
-def test_six_destinations_as_fast_as_can_be_take_a_bounded_number_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_six_destinations_at_full_speed_need_a_bounded_number_of_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, regions = clouds(2, 16)
     transfer = prepare_multicast(catalog, regions[0], regions[1:7], 300.0, PlanningLimits(machines_per_region=1))
     settings = SolverSettings(time_limit_s=PATIENT_S, windows_max=6, work_max=linear.WORK_MAX)
@@ -111,7 +111,7 @@ def test_six_destinations_as_fast_as_can_be_take_a_bounded_number_of_trees(monke
 
 
 @pytest.mark.skipif(not RUNAWAY.is_file(), reason="needs the measured grid in ../shared/grid")
-def test_the_problem_that_ran_away_is_answered_within_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_formerly_endless_problem_is_answered_within_its_work_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = read_problem(RUNAWAY)
     limits = PlanningLimits(machines_per_region=problem.machines_per_region)
     transfer = prepare_multicast(problem.catalog, problem.source, problem.destinations, problem.volume_gb, limits)
@@ -122,8 +122,8 @@ def test_the_problem_that_ran_away_is_answered_within_its_work(monkeypatch: pyte
     assert work.done() <= 1.2 * settings.work_max
 
 
-def test_eight_destinations_over_price_tiers_take_a_bounded_cpu_time() -> None:
-    """Each tier of the prices asks the question anew; searches counted a tenth of what they took."""
+def test_eight_destinations_over_price_tiers_need_bounded_cpu_time() -> None:
+    """Each price tier is solved separately, and searches used to be counted as a tenth of their work."""
     source, *sinks = map(parse_region, TIERED.split())
     transfer = prepare_multicast(load_catalog(), source, sinks, 20_000.0, PlanningLimits())
     settings = replace(transfer.settings, work_max=60_000.0, time_limit_s=4.0)
@@ -136,8 +136,8 @@ def test_eight_destinations_over_price_tiers_take_a_bounded_cpu_time() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_question_does_more_work_than_it_may(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound holds up to one solve: what it costs is known when it is over."""
+def test_no_problem_exceeds_its_work_limit(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit holds up to one solve, whose work is only known at its end."""
     rng = random.Random(seed)
     catalog, regions = clouds(seed, rng.randint(6, 10))
     sinks = regions[1 : 1 + rng.randint(2, 5)]
@@ -152,7 +152,7 @@ def test_no_question_does_more_work_than_it_may(seed: int, monkeypatch: pytest.M
     try:
         checked(transfer, goal)
     except SolverLimitReached as error:
-        assert "units of work" in str(error), "no clock ended it"
+        assert "units of work" in str(error), "no time limit ended it"
     assert work.meters
     for budget in work.meters:
         assert budget.done <= budget.work_max + 20_000, "more than one solve beyond the limit"
@@ -161,7 +161,7 @@ def test_no_question_does_more_work_than_it_may(seed: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("work_max", [300.0, 1000.0, 3000.0])
-def test_what_is_answered_when_the_work_is_spent_says_its_gap(seed: int, work_max: float) -> None:
+def test_an_answer_at_the_work_limit_states_its_gap(seed: int, work_max: float) -> None:
     source, sinks = Region("p", "r0"), (Region("q", "r1"), Region("p", "r2"))
     catalog = random_world(2 * seed, 5)
     world = TreeWorld(catalog, source, sinks, 40.0, 1)

@@ -1,4 +1,4 @@
-"""Our branch and bound against that of HiGHS, on the same models (docs/decisions/0018)."""
+"""Compare our branch and bound with that of HiGHS, on the same models (docs/decisions/0018)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXACT = 1e-9
 
 
 def formulation_of(seed: int) -> Formulation:
-    """A random world of 5 to 9 regions, up to 4 machines in each, of up to 3 types."""
+    """Return the model of a random world of 5 to 9 regions, with up to 4 machines each, of up to 3 types."""
     catalog = random_world(seed, 5 + seed % 5, types=1 + seed % 3)
     limits = PlanningLimits(machines_per_region=1 + seed % 4)
     network = prepare(catalog, SOURCE, SINK, 40.0, limits).network
@@ -27,7 +27,7 @@ def formulation_of(seed: int) -> Formulation:
 
 
 def least_of_highs(formulation: Formulation, subproblem: Subproblem) -> float | None:
-    """The least objective of the whole model, by HiGHS alone; None if nothing meets it."""
+    """Return the minimum objective of the whole model by HiGHS alone; None if it is infeasible."""
     highs = quiet_highs(EXACT)
     pass_model(highs, formulation, subproblem, relax=False)
     highs.run()
@@ -53,4 +53,4 @@ def test_both_find_the_same_best_machines(seed: int) -> None:
             continue
         assert ours.complete and ours.objective == pytest.approx(theirs, rel=1e-6, abs=1e-6)
         compared += 1
-    assert compared == len(asks) - 1, "a rate above the fastest is out of reach"
+    assert compared == len(asks) - 1, "a rate above the fastest is infeasible"

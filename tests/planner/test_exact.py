@@ -1,4 +1,4 @@
-"""Every goal against brute force on small random worlds; every plan passes the independent check."""
+"""Compare every goal with brute force on small random worlds. Every plan passes the independent check."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float, types: in
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_frontier_is_what_brute_force_finds_at_any_cost(seed: int) -> None:
+def test_the_frontier_matches_brute_force_at_any_cost(seed: int) -> None:
     world, transfer = world_of(seed)
     frontier = trace_transfer(transfer)
     assert all(segment.proven for segment in frontier.segments)
@@ -111,7 +111,7 @@ def test_no_plan_beats_a_frontier_with_boot_time_by_more_than_its_gap(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_several_machine_types_are_never_dearer_than_the_best_one(seed: int) -> None:
+def test_several_machine_types_never_cost_more_than_the_best_one(seed: int) -> None:
     catalog = random_world(seed, 5, types=3)
     several = prepare(catalog, SOURCE, SINK, VOLUME_GB, PlanningLimits(machines_per_region=3))
     rate = 0.5 * planned(several, Fastest()).throughput_gbps
@@ -128,7 +128,7 @@ def test_several_machine_types_are_never_dearer_than_the_best_one(seed: int) -> 
         assert best.cost.total_usd <= alone.cost.total_usd * (1 + 1e-7)
 
 
-def test_what_cannot_be_had_says_why_and_what_can() -> None:
+def test_infeasible_goals_state_the_reason_and_the_nearest_goal() -> None:
     _, transfer = world_of(0)
     fastest = planned(transfer, Fastest())
     with pytest.raises(InfeasibleGoal) as too_fast:

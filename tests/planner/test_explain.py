@@ -1,4 +1,4 @@
-"""What binds and what would help, in words that a user can act on."""
+"""Explanations of what limits a plan and what would help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def planned(goal: Goal, machines: int = 1) -> tuple[Transfer, UnicastOverlay]:
     return transfer, solve_overlay(transfer, goal)
 
 
-def test_a_full_region_is_named_with_what_it_moves_and_its_limit() -> None:
+def test_a_full_region_is_named_with_its_volume_and_limit() -> None:
     _, plan = planned(Fastest())
     said = " | ".join(plan.binding)
     assert "1 machine uses all its 64 connections, and no more than 1 is allowed there" in said
@@ -37,24 +37,24 @@ def test_a_goal_that_binds_comes_first() -> None:
     transfer, cheapest = planned(Cheapest())
     ceiling_usd = cheapest.cost.total_usd * 1.05
     assert solve_overlay(transfer, MaxCost(ceiling_usd)).binding[0] == f"the cost ceiling of ${ceiling_usd:.2f}"
-    assert solve_overlay(transfer, MinThroughput(6.0)).binding[0] == "the rate asked for, 6 Gbit/s"
+    assert solve_overlay(transfer, MinThroughput(6.0)).binding[0] == "the requested rate of 6 Gbit/s"
 
 
-def test_a_deadline_binds_where_the_plan_needs_all_of_it() -> None:
+def test_a_deadline_binds_if_the_plan_needs_all_of_it() -> None:
     transfer, cheapest = planned(Cheapest())
     assert solve_overlay(transfer, Deadline(cheapest.time_s * 0.9)).binding[0].startswith("the deadline of ")
     early = solve_overlay(transfer, Deadline(cheapest.time_s * 10))
     assert not any("deadline" in phrase for phrase in early.binding)
 
 
-def test_an_offer_is_true_and_says_how_much_it_gives() -> None:
+def test_an_offer_is_correct_and_states_its_gain() -> None:
     transfer, plan = planned(Fastest())
     offers = {offer.change: offer for offer in find_improvements(transfer, plan)}
     everywhere = offers["one more machine in every region (--max-vms)"]
     better = solve_overlay(transfer_with(2), Fastest())
     assert everywhere.plan.throughput_gbps == pytest.approx(better.throughput_gbps)
     assert "(+100%)" in everywhere.gain
-    assert "10% more money" not in offers  # the fastest plan does not look at money
+    assert "10% more money" not in offers  # the fastest plan ignores cost
 
 
 def test_money_buys_rate_under_a_ceiling() -> None:
@@ -68,7 +68,7 @@ def test_money_buys_rate_under_a_ceiling() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("goal", [MinThroughput(1e4), MaxCost(1e-3), Deadline(41.0)], ids=str)
-def test_the_goal_of_the_nearest_plan_can_be_had(goal: Goal, seed: int) -> None:
+def test_the_goal_of_the_nearest_plan_is_feasible(goal: Goal, seed: int) -> None:
     transfer = prepare(random_world(seed, 5, boot_s=40.0), Region("p", "r0"), Region("q", "r1"), 40.0)
     with pytest.raises(InfeasibleGoal) as refused:
         solve_overlay(transfer, goal)
@@ -78,7 +78,7 @@ def test_the_goal_of_the_nearest_plan_can_be_had(goal: Goal, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_nearest_goal_that_is_named_can_be_had(seed: int) -> None:
+def test_the_nearest_goal_in_the_message_is_feasible(seed: int) -> None:
     transfer = prepare(random_world(seed, 5, boot_s=40.0), Region("p", "r0"), Region("q", "r1"), 40.0)
     with pytest.raises(TradewindError) as fast:
         solve_overlay(transfer, MinThroughput(1e4))

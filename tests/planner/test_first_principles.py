@@ -1,4 +1,4 @@
-"""The cost of a plan is computed again from its routes, prices and bills; and no plan beats a stated gap."""
+"""Recompute the cost of a plan from its routes, prices and bills; check that no plan beats a stated gap."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDING = 1e-6
 
 
 def billed_world(rng: random.Random, seed: int) -> Catalog:
-    """Random links and prices, some with tiers; machines that take time to start and are billed for a minimum."""
+    """Return random links and prices, some with tiers, and machines with a boot time and a minimum billed time."""
     catalog = random_world(seed, rng.choice([3, 4]), boot_s=0.0, types=rng.choice([1, 2]))
     book = {pair: EgressPrice(_tiers(rng, price), MADE) for pair, price in catalog.prices.pairs.items()}
     offers = {
@@ -55,7 +55,7 @@ def _tiers(rng: random.Random, price: EgressPrice) -> tuple[PriceTier, ...]:
 
 
 def egress_usd(plan: UnicastOverlay, catalog: Catalog, limits: PlanningLimits) -> float:
-    """By the routes' shares alone: each billing account's volume, tier by tier."""
+    """Return the egress cost from the routes' shares alone: each billing account's volume, tier by tier."""
     sent_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
     for route in plan.routes:
         for src, dst in itertools.pairwise(route.regions):
@@ -80,7 +80,9 @@ def machines_usd(plan: UnicastOverlay) -> float:
 
 
 def requests_usd(catalog: Catalog, objects: int, volume_gb: float) -> float:
-    """A GET and a PUT per part of 16 MiB; objects in parts are opened, closed, and asked for on both sides."""
+    """Return the cost of requests: a GET and a PUT per part of 16 MiB; uploads in parts are also opened, completed and
+    checked by HEAD on both sides.
+    """
     read, write = catalog.stores["p"].request_prices, catalog.stores["q"].request_prices
     parts = math.ceil(volume_gb * 1e9 / objects / 2**24)
     in_parts = parts > 1
@@ -90,7 +92,7 @@ def requests_usd(catalog: Catalog, objects: int, volume_gb: float) -> float:
 
 
 def better(plan: UnicastOverlay, other: UnicastOverlay) -> float:
-    """How much better another plan is by the goal of the first, if it meets that; as the gap counts it."""
+    """Return how much better another plan is by the first one's goal, if it meets that, measured like a gap."""
     goal, rate, usd = plan.goal, plan.throughput_gbps, plan.cost.total_usd
     if isinstance(goal, Fastest):
         return other.throughput_gbps / rate - 1
@@ -104,7 +106,7 @@ def better(plan: UnicastOverlay, other: UnicastOverlay) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_plan_costs_what_its_flows_cost_and_no_plan_beats_its_gap(seed: int) -> None:
+def test_a_plans_cost_matches_its_flows_and_no_plan_beats_its_gap(seed: int) -> None:
     rng = random.Random(seed)
     catalog = billed_world(rng, seed)
     limits = PlanningLimits(
@@ -140,7 +142,7 @@ def test_a_plan_costs_what_its_flows_cost_and_no_plan_beats_its_gap(seed: int) -
         said = plan.cost
         assert (said.egress_usd, said.machines_usd, said.requests_usd) == pytest.approx(parts, rel=ROUNDING), what
         if isinstance(plan.goal, MaxCost):
-            assert sum(parts) <= plan.goal.usd * (1 + ROUNDING), f"{what}: dearer than allowed"
+            assert sum(parts) <= plan.goal.usd * (1 + ROUNDING), f"{what}: above the ceiling"
         assert 0 <= plan.gap < math.inf, what
         for other in plans:
             assert better(plan, other) <= plan.gap + ROUNDING, f"{what}: beaten by the plan for {other.goal}"

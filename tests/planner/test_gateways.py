@@ -1,4 +1,4 @@
-"""A plan by gateway carries what the plan by region says."""
+"""A plan by gateway matches the plan by region."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_gateways_share_evenly_and_add_up(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("part", [0.5, 1.0])
-def test_no_gateway_moves_more_than_its_own_machine_can(seed: int, part: float) -> None:
-    """Where types are to choose from, too: what a region moves must fit each machine's card and connections."""
+def test_no_gateway_exceeds_its_machines_cap(seed: int, part: float) -> None:
+    """With several types too, a region's traffic must fit each machine's NIC and connections."""
     catalog = random_world(seed, 5, types=3)
     transfer = prepare(catalog, Region("p", "r0"), Region("q", "r1"), 10.0, PlanningLimits(machines_per_region=4))
     top = solve_overlay(transfer, Fastest())

@@ -1,4 +1,4 @@
-"""A machine that no byte passes is paid for nothing: no plan has one."""
+"""No plan has a machine that carries no bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def three_regions() -> Transfer:
     return prepare(catalog, SOURCE, SINK, 40.0, PlanningLimits(machines_per_region=1))
 
 
-def test_machines_that_nothing_passes_are_neither_kept_nor_paid() -> None:
+def test_idle_machines_are_neither_kept_nor_paid() -> None:
     transfer = three_regions()
     network = transfer.network
     machines = np.array([1 for _ in network.options], dtype=np.int64)
@@ -43,7 +43,7 @@ def test_machines_that_nothing_passes_are_neither_kept_nor_paid() -> None:
     assert plan.cost.total_usd < point.cost_usd
 
 
-def test_the_check_refuses_machines_that_nothing_passes() -> None:
+def test_the_check_refuses_idle_machines() -> None:
     transfer = three_regions()
     plan = solve_overlay(transfer, Fastest())
     idle = Region("p", "r9")

@@ -1,4 +1,4 @@
-"""Quotas, stores, compression and price tiers: each named limit reaches the plan, and the check knows it."""
+"""Quotas, stores, compression and price tiers: each limit affects the plan, and the check verifies it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ TIERS = (PriceTier(0.0, 0.09), PriceTier(10_000.0, 0.05))
 
 
 def world() -> Catalog:
-    """One link of 8 Gbit/s at a price in two tiers; large machines, and small ones of the same caps for a third."""
+    """Return a link of 8 Gbit/s with two price tiers, large machines, and small ones with the same caps at a third of
+    the price.
+    """
     large, small = offer("p", 10.0, 10.0, 1.5, 0.0), offer("p", 10.0, 10.0, 0.5, 0.0)
     small = replace(small, machine=replace(small.machine, name="p-small"))
     price = EgressPrice(TIERS, MADE)
@@ -33,7 +35,7 @@ def world() -> Catalog:
     return Catalog({}, PriceBook({(SOURCE, SINK): price}), Grid({(SOURCE, SINK): Link(8.0, MADE)}), offers)
 
 
-def test_the_cheaper_machine_of_equal_caps_is_taken() -> None:
+def test_the_cheaper_machine_of_equal_caps_is_chosen() -> None:
     plan = solve_overlay(prepare(world(), SOURCE, SINK, 100.0), Cheapest())
     assert {m.offer.machine.name for m in plan.machines if m.region == SOURCE} == {"p-small"}
     alone = prepare(world(), SOURCE, SINK, 100.0, PlanningLimits(machine_types={"p-10", "q-10"}))
@@ -68,15 +70,17 @@ def test_object_stores_limit_rates_and_bill_requests() -> None:
     assert solve_overlay(without, Fastest()).throughput_gbps == pytest.approx(16.0)
 
 
-def test_egress_is_billed_on_what_is_sent() -> None:
+def test_egress_is_billed_on_sent_bytes() -> None:
     plain = solve_overlay(prepare(world(), SOURCE, SINK, 100.0), Fastest())
     packed = solve_overlay(prepare(world(), SOURCE, SINK, 100.0, PlanningLimits(compression_ratio=0.5)), Fastest())
     assert packed.cost.egress_usd == pytest.approx(plain.cost.egress_usd / 2)
-    assert packed.throughput_gbps == pytest.approx(2 * plain.throughput_gbps), "links carry sent bytes, rates are data"
+    assert packed.throughput_gbps == pytest.approx(2 * plain.throughput_gbps), (
+        "links carry sent bytes, rates count data"
+    )
 
 
 @pytest.mark.parametrize(("used_gb", "usd"), [(0.0, 9.0), (9_950.0, 50 * 0.09 + 50 * 0.05), (20_000.0, 5.0)])
-def test_tiers_go_on_from_what_was_sent_this_month(used_gb: float, usd: float) -> None:
+def test_tiers_start_from_the_volume_sent_this_month(used_gb: float, usd: float) -> None:
     plan = solve_overlay(
         prepare(world(), SOURCE, SINK, 100.0, PlanningLimits(monthly_egress_used_gb=used_gb)), Fastest()
     )
@@ -90,7 +94,7 @@ def plan_json(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, di
     return document
 
 
-def test_the_command_takes_compression_and_egress(
+def test_the_command_accepts_compression_and_egress(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

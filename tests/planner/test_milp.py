@@ -1,4 +1,4 @@
-"""Branch and bound in a child process: ended by the kernel when its time is spent, and never left behind."""
+"""Branch and bound in a child process, which the kernel ends at the time limit and which is never left behind."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ STALL = (
     "import sys; sys.path[:] = sys.argv[3:]; from tests.planner import stalled_child; "
     "stalled_child.serve_child(*sys.argv[1:3])"
 )
-"""A child whose HiGHS reports one point, and then calculates for ever."""
+"""A child whose HiGHS reports one point and then computes for ever."""
 LIMITS = MilpLimits(1e9, 60.0, 1e-7, 10)
 
 
 @pytest.fixture(autouse=True, name="children")
 def _children() -> Iterator[Callable[[], list[int]]]:
-    """Return a function that lists the children a test started: other tests may have started servers here."""
+    """Yield a function that lists the children that a test started, without servers of other tests."""
     end_children()
     earlier = set(children_of_this_thread())
     yield lambda: [pid for pid in children_of_this_thread() if pid not in earlier]
@@ -42,7 +42,7 @@ def _children() -> Iterator[Callable[[], list[int]]]:
 
 
 def knapsack() -> MilpModel:
-    """Three things to choose from, worth 5, 4 and 3, of which not all fit."""
+    """Return a model of three items worth 5, 4 and 3, not all of which fit."""
     return MilpModel(
         costs=np.array([-5.0, -4.0, -3.0]),
         lower=np.zeros(3),
@@ -65,7 +65,7 @@ def children_of_this_thread() -> list[int]:
     return [int(pid) for pid in Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()]
 
 
-def test_a_child_answers_as_this_process_does() -> None:
+def test_a_child_gives_the_same_answer_as_this_process() -> None:
     child, here = solve_in_child(knapsack(), None, LIMITS), solve_milp(knapsack(), None, LIMITS)
     assert child.status is here.status is MilpStatus.OPTIMAL
     assert child.found.objective == here.found.objective == pytest.approx(-9.0)
@@ -80,10 +80,10 @@ def test_a_plan_is_the_same_with_and_without_a_child(
     assert not children()
     monkeypatch.setattr(solver, "CHILD_COLUMNS_MIN", 0)
     assert [checked(distribution(), goal) for goal in goals] == here
-    assert len(children()) == 1, "one child for all"
+    assert len(children()) == 1, "one child serves all"
 
 
-def test_a_search_that_stalls_is_ended_and_what_it_found_is_kept(
+def test_a_stalled_search_is_ended_and_its_solution_is_kept(
     monkeypatch: pytest.MonkeyPatch, children: Callable[[], list[int]]
 ) -> None:
     monkeypatch.setattr(milp, "PROGRAM", STALL)
@@ -96,7 +96,7 @@ def test_a_search_that_stalls_is_ended_and_what_it_found_is_kept(
     assert cpu_s() - before <= 1.0 + 6.0, "the limit, whole seconds, and the start of the child"
 
 
-def test_a_plan_whose_searches_all_stall_holds_and_says_its_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_whose_searches_all_stall_is_valid_and_states_its_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     best = checked(distribution(), MinThroughput(2.0))
     monkeypatch.setattr(solver, "CHILD_COLUMNS_MIN", 0)
     monkeypatch.setattr(milp, "PROGRAM", STALL.replace("serve_child", "stall"))
@@ -122,7 +122,7 @@ def test_a_child_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def interrupted(signal_number: int) -> tuple[int, bool]:
-    """End a process whose search stalls; its exit code, and whether its child ended too."""
+    """End a process whose search stalls; return its exit code, and whether its child ended too."""
     code = (
         f"from tradewind.planner import milp; milp.PROGRAM = {STALL!r}\n"
         "from dataclasses import replace; from tests.planner.test_milp import LIMITS, knapsack\n"
@@ -152,7 +152,7 @@ def interrupted(signal_number: int) -> tuple[int, bool]:
 
 
 def burning(pid: int) -> None:
-    """Wait until a child calculates: it has used more than its start takes."""
+    """Wait until a child computes: it has used more CPU time than its start takes."""
     while cpu_of(pid) < 2.0:
         os.sched_yield()
 

@@ -1,4 +1,4 @@
-"""Several destinations: every goal against brute force over trees; every plan passes the independent check."""
+"""Several destinations: compare every goal with brute force over trees. Every plan passes the independent check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ran
 
 
 def world_of(seed: int) -> tuple[TreeWorld, Transfer]:
-    """Five regions, two or three destinations; odd worlds have two machine types and lack a third of the links."""
+    """Return five regions with two or three destinations. Odd seeds have two machine types and fewer links."""
     catalog = random_world(seed, 5, types=1 + seed % 2)
     if seed % 2:
         rng = random.Random(seed)
@@ -78,7 +78,7 @@ def test_each_goal_is_as_good_as_brute_force(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_done_soonest_is_the_cheapest_of_those_done_about_as_soon(seed: int) -> None:
+def test_soonest_is_the_cheapest_plan_with_about_the_earliest_finish(seed: int) -> None:
     world, transfer = world_of(seed)
     top_gbps = fastest_gbps(world)
     if top_gbps == 0.0:
@@ -90,7 +90,7 @@ def test_done_soonest_is_the_cheapest_of_those_done_about_as_soon(seed: int) -> 
     assert soonest.cost.total_usd == pytest.approx(cheapest_usd(world, 8 * VOLUME_GB / late_s), rel=1e-6)
 
 
-def test_done_soonest_has_a_plan_where_a_cheaper_one_takes_too_long_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_soonest_has_a_plan_even_if_a_cheaper_one_takes_too_long_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
     _, transfer = world_of(2)
     best, top = solve_multicast(transfer, Soonest()), solve_multicast(transfer, Fastest())
 
@@ -104,20 +104,20 @@ def test_done_soonest_has_a_plan_where_a_cheaper_one_takes_too_long_to_find(monk
     assert plan.cost.total_usd * (1 - plan.gap) <= best.cost.total_usd * (1 + 1e-6)
 
 
-def test_the_fastest_beyond_the_size_that_is_solved_whole_is_not_asked_of_all_regions(
+def test_the_fastest_plan_of_a_large_problem_is_solved_over_selected_regions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, transfer = world_of(2)
     for module in (solver, goals):
         monkeypatch.setattr(module, "WHOLE_COLUMNS_MAX", 0)
-    monkeypatch.setattr(goals, "solve_flows", lambda *_: None)  # as where time is up
+    monkeypatch.setattr(goals, "solve_flows", lambda *_: None)  # as if the time limit was reached
     plan = solve_multicast(transfer, Fastest())
     top_gbps = fastest_gbps(world)
     assert plan.throughput_gbps <= top_gbps * (1 + 1e-6) <= plan.throughput_gbps * (1 + plan.gap) * (1 + 2e-6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_beyond_the_size_that_is_solved_whole_the_gap_is_honest(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gap_of_a_large_problem_is_correct(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "WHOLE_COLUMNS_MAX", 0)
     monkeypatch.setattr(solver, "REGIONS_OF_INTEREST_MAX", 4)
     world, transfer = world_of(seed)
@@ -136,7 +136,7 @@ def test_beyond_the_size_that_is_solved_whole_the_gap_is_honest(seed: int, monke
     assert fast.throughput_gbps <= top_gbps * (1 + 1e-6) <= fast.throughput_gbps * (1 + fast.gap) * (1 + 2e-6)
 
 
-def test_store_limits_bind_where_only_some_regions_are_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_limits_apply_if_only_some_regions_are_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "WHOLE_COLUMNS_MAX", 0)
     monkeypatch.setattr(solver, "REGIONS_OF_INTEREST_MAX", 4)
     catalog = random_world(2, 6)
@@ -148,7 +148,7 @@ def test_store_limits_bind_where_only_some_regions_are_solved_for(monkeypatch: p
     assert plan.binding[0].startswith("the object-store write rate at")
 
 
-def test_a_plan_stands_where_the_search_for_a_better_one_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_kept_if_the_search_for_a_better_one_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = random_world(2, 5, boot_s=5.0)
     transfer = prepare_multicast(catalog, SOURCE, SINKS[:2], VOLUME_GB, PlanningLimits(machines_per_region=2))
     ceiling = 1.3 * solve_multicast(transfer, Cheapest()).cost.total_usd
@@ -163,7 +163,7 @@ def test_a_plan_stands_where_the_search_for_a_better_one_takes_too_long(monkeypa
     monkeypatch.setattr(goals, "solve_machines", weary)
     found = solve_goal(transfer, MaxCost(ceiling))
     assert found is not None
-    assert next(solves) > 1, "there was more to look for"
+    assert next(solves) > 1, "the search was not complete"
     assert found.rate_gbps <= best.throughput_gbps * (1 + 1e-6) <= found.rate_gbps * (1 + found.gap) * (1 + 2e-6)
 
 
@@ -201,7 +201,7 @@ def test_the_frontier_is_as_good_as_brute_force_everywhere(seed: int) -> None:
 
 
 def graph(edges: list[tuple[str, str, float]], egress_gbps: float = 10.0) -> Catalog:
-    """Regions of one provider with links of these rates, at one price."""
+    """Return regions of one provider with links of these rates, all at the same price."""
     links = {(Region("p", u), Region("p", v)): Link(gbps, MADE) for u, v, gbps in edges}
     prices = {pair: EgressPrice((PriceTier(0.0, 0.02),), MADE) for pair in links}
     return Catalog({}, PriceBook(prices), Grid(links), {"p": (offer("p", egress_gbps, 10.0, 1.0, 0.0),)})
@@ -214,14 +214,14 @@ def test_a_relay_duplicates_what_it_receives_once() -> None:
     plan = planned(transfer, MinThroughput(3.0))
     assert len(plan.trees) == 1
     assert plan.trees[0].hops[0] == (source, Region("p", "hub"))
-    assert plan.cost.egress_usd == pytest.approx(3 * 8.0 * 0.02), "each link is paid once"
+    assert plan.cost.egress_usd == pytest.approx(3 * 8.0 * 0.02), "each link is charged once"
     assert plan.trees[0].path_to(sinks[1]) == (source, Region("p", "hub"), sinks[1])
 
 
-def test_the_butterfly_is_not_promised_what_only_coding_could_carry() -> None:
-    """Flows that share links would carry 2 Gbit/s to both; relays that only forward carry 1.5."""
+def test_the_butterfly_gets_no_rate_that_needs_network_coding() -> None:
+    """With network coding the links would carry 2 Gbit/s to both. Relays that only forward carry 1.5."""
     unit = [("s", "l"), ("s", "r"), ("l", "a"), ("r", "b"), ("l", "m"), ("r", "m"), ("m", "n"), ("n", "a"), ("n", "b")]
-    # Connections are shared among a region's links, so links are wide and the machines' caps are the bottlenecks.
+    # A region's links share its connections, so the links are fast and the machines' caps are the bottlenecks.
     catalog = graph([(u, v, 1000.0) for u, v in unit])
     caps = {"s": (2.0, 10.0), "l": (2.0, 1.0), "r": (2.0, 1.0), "m": (1.0, 10.0)}
     offers = {Region("p", name): (offer("p", egress, ingress, 1.0, 0.0),) for name, (egress, ingress) in caps.items()}
@@ -230,14 +230,14 @@ def test_the_butterfly_is_not_promised_what_only_coding_could_carry() -> None:
     transfer = prepare_multicast(catalog, Region("p", "s"), sinks, 8.0, PlanningLimits(machines_per_region=1))
     plan = planned(transfer, Fastest())
     assert transfer.formulation.shared is not None
-    assert transfer.formulation.shared.rows() is not None, "the relaxation alone was too hopeful"
+    assert transfer.formulation.shared.rows() is not None, "the relaxation alone was too optimistic"
     world = TreeWorld(catalog, Region("p", "s"), sinks, 8.0, 1)
     assert plan.throughput_gbps == pytest.approx(fastest_gbps(world), rel=1e-6)
     assert plan.throughput_gbps < 1.99
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_shared_plan_is_never_dearer_than_direct_copies(seed: int) -> None:
+def test_the_shared_plan_never_costs_more_than_direct_copies(seed: int) -> None:
     _, transfer = world_of(seed * 2)
     plan = planned(transfer, MinThroughput(0.5 * planned(transfer, Fastest()).throughput_gbps))
     lines = {line.name: line for line in compare_multicast(transfer, plan)}
@@ -261,7 +261,7 @@ def test_destinations_are_checked() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_check_sees_what_is_wrong(seed: int) -> None:
+def test_the_check_detects_wrong_plans(seed: int) -> None:
     _, transfer = world_of(seed * 2)
     plan = planned(transfer, Fastest())
     tree = plan.trees[0]

@@ -15,7 +15,7 @@ NAMES = ("a:source", "a:hub", "b:one", "b:two")
 
 
 def problem(folder: Path, **changes: object) -> Path:
-    """Four regions: to the hub it is cheap, and from the hub on."""
+    """Write a problem file of four regions in which the links to and from the hub are cheap."""
     rates = ["src,dst,gbps"] + [f"{u},{v},{8 if 'hub' in u + v else 3}" for u in NAMES for v in NAMES if u != v]
     prices = ["src,dst,usd_per_gb"]
     prices += [f"{u},{v},{0.01 if 'hub' in u + v else 0.09}" for u in NAMES for v in NAMES if u != v]
@@ -48,7 +48,7 @@ def test_a_problem_file_with_destinations(tmp_path: Path, capsys: pytest.Capture
     ways = {line["name"]: line for line in plan["compare"]}
     assert ways["direct to each, at once"]["cost_usd"] > 2 * plan["cost_usd"]["total"]
     separate = ways["2 plans, one per destination"]
-    assert separate["cost_usd"] > plan["cost_usd"]["total"], "the source's link to the hub is paid twice"
+    assert separate["cost_usd"] > plan["cost_usd"]["total"], "the source's link to the hub is charged twice"
 
 
 def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +60,7 @@ def test_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "direct to each, at once" in out
 
 
-def test_infeasible_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_infeasible_goal_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = problem(tmp_path, goal={"min_throughput_gbps": 400})
     assert main(["plan", "--problem", str(path), "--json"]) == 1
     solution = json.loads(capsys.readouterr().out)
@@ -77,7 +77,7 @@ def test_infeasible_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixt
         ({"destinations": "b:one"}, "not a list"),
         ({"destinations": []}, "not a list"),
         ({"destinations": ["b:one", "b:tow"]}, "did you mean b:two"),
-        ({"destinations": ["b:one", 3]}, "not a text"),
+        ({"destinations": ["b:one", 3]}, "not a string"),
         ({"destinations": ["b:one", "b:one"]}, "named twice"),
         ({"destinations": None}, "destination: is missing"),
     ],
@@ -132,7 +132,7 @@ def test_explain_and_frontier_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     assert costs[0] <= plan["cost_usd"]["total"] <= costs[-1]
 
 
-def test_the_picture_shows_the_trees_and_the_other_ways(tmp_path: Path) -> None:
+def test_the_picture_shows_the_trees_and_the_alternatives(tmp_path: Path) -> None:
     assert main(["plan", "--problem", str(problem(tmp_path)), "--plot", str(tmp_path / "trees.svg")]) == 0
     words = [text.text for text in ElementTree.parse(tmp_path / "trees.svg").iter("{http://www.w3.org/2000/svg}text")]
     for mark in ("this plan", "direct to each, at once", "2 plans, one per destination"):

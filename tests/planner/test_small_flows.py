@@ -1,4 +1,4 @@
-"""Routes that carry next to nothing are left out where the goal does not miss them, and only there."""
+"""Routes with tiny shares are dropped if, and only if, the goal does not need them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LIMITS = PlanningLimits(machines_per_region=1)
 
 
 def world(between_usd: float) -> Catalog:
-    """Two relays that both are needed for 3 Gbit/s, and a tiny link between them.
+    """Return a catalog with two relays, both needed for 3 Gbit/s, and a tiny link between them.
 
-    Over it goes what is cheaper by `0.01 − between_usd` per GB than straight on: some 8 Mbit/s.
+    Some 8 Mbit/s use that link, because this is cheaper by `0.01 − between_usd` per GB.
     """
     links = {(S, ONE): (4.0, 0.02), (S, TWO): (2.0, 0.02), (ONE, T): (10.0, 0.05), (TWO, T): (10.0, 0.04)}
     links[ONE, TWO] = (0.01, between_usd)
@@ -35,13 +35,13 @@ def world(between_usd: float) -> Catalog:
 
 
 @pytest.mark.parametrize("exactly", [False, True])
-def test_a_route_worth_nothing_is_left_out(exactly: bool) -> None:
+def test_a_useless_route_is_dropped(exactly: bool) -> None:
     transfer = prepare(world(0.00999), S, T, VOLUME_GB, LIMITS)
     goal = MinThroughput(3.0, exactly)
     point = solve_goal(transfer, goal)
     assert point is not None
     with_it, plan = build_checked(transfer, goal, point), solve_overlay(transfer, goal)
-    assert min(route.share for route in with_it.routes) < SMALL_FLOW_SHARE, "the world provokes such a route"
+    assert min(route.share for route in with_it.routes) < SMALL_FLOW_SHARE, "the world must produce a tiny route"
     assert [route.regions for route in plan.routes] == [(S, ONE, T), (S, TWO, T)]
     assert violations(plan, transfer.catalog, LIMITS) == []
     assert plan.throughput_gbps == pytest.approx(3.0)
@@ -49,19 +49,19 @@ def test_a_route_worth_nothing_is_left_out(exactly: bool) -> None:
     assert plan.optimal
 
 
-def test_a_route_that_saves_something_stays() -> None:
+def test_a_useful_route_is_kept() -> None:
     transfer = prepare(world(0.005), S, T, VOLUME_GB, LIMITS)
     plan = solve_overlay(transfer, MinThroughput(3.0))
     assert (S, ONE, TWO, T) in [route.regions for route in plan.routes]
 
 
-def test_what_is_given_away_where_no_figure_is_promised_is_said_as_gap() -> None:
+def test_a_loss_by_dropped_flows_is_stated_as_gap() -> None:
     transfer = prepare(world(0.009), S, T, VOLUME_GB, LIMITS)
     goal = Soonest()
     point = solve_goal(transfer, goal)
     assert point is not None
     with_it, plan = build_checked(transfer, goal, point), solve_overlay(transfer, goal)
-    assert min(route.share for route in with_it.routes) < SMALL_FLOW_SHARE, "the world provokes such a route"
+    assert min(route.share for route in with_it.routes) < SMALL_FLOW_SHARE, "the world must produce a tiny route"
     assert len(plan.routes) == 2
     assert plan.throughput_gbps >= with_it.throughput_gbps * (1 - AS_GOOD)
     given_away = plan.cost.total_usd / with_it.cost.total_usd - 1
@@ -69,7 +69,7 @@ def test_what_is_given_away_where_no_figure_is_promised_is_said_as_gap() -> None
     assert not plan.optimal
 
 
-def test_a_tree_worth_nothing_is_left_out() -> None:
+def test_a_useless_tree_is_dropped() -> None:
     catalog = world(0.00999)
     near = Region("p", "near")
     links = {**catalog.grid.links, (T, near): Link(10.0, MADE)}
@@ -80,7 +80,7 @@ def test_a_tree_worth_nothing_is_left_out() -> None:
     point = solve_goal(transfer, goal)
     assert point is not None
     trees = point.solution.trees
-    assert min(gbps for _, gbps in trees) < SMALL_FLOW_SHARE * point.rate_gbps, "the world provokes such a tree"
+    assert min(gbps for _, gbps in trees) < SMALL_FLOW_SHARE * point.rate_gbps, "the world must produce a tiny tree"
     plan = solve_multicast(transfer, goal)
     assert [tree.hops for tree in plan.trees] == [
         ((S, ONE), (ONE, T), (T, near)),
@@ -91,7 +91,7 @@ def test_a_tree_worth_nothing_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_goal_is_missed_for_it(seed: int) -> None:
+def test_dropping_flows_misses_no_goal(seed: int) -> None:
     transfer = prepare(random_world(seed, 6), Region("p", "r0"), Region("q", "r1"), VOLUME_GB, LIMITS)
     fastest = solve_overlay(transfer, Fastest())
     rate = 0.7 * fastest.throughput_gbps

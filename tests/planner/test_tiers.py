@@ -1,4 +1,4 @@
-"""Volume tiers count what a plan sends in all over a billing account, exactly: never the mean of the whole volume."""
+"""Volume tiers count exactly the volume that a plan sends over a billing account, never a mean of the whole volume."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def planned(catalog: Catalog, volume_gb: float, goal: Goal, limits: PlanningLimi
 
 
 def split_world() -> Catalog:
-    """Two routes of 5 Gbit/s, straight and over a relay of the same provider; the first 100 GB are dear."""
+    """Return two routes of 5 Gbit/s, direct and over a relay of the same provider. The first 100 GB cost more."""
     relay = Region("p", "r2")
     links = {(SOURCE, SINK): Link(5.0, MADE), (SOURCE, relay): Link(5.0, MADE), (relay, SINK): Link(5.0, MADE)}
     out, inner = price((0.0, 0.10), (100.0, 0.02)), price((0.0, 0.01))
@@ -51,24 +51,24 @@ def test_two_routes_of_one_account_fill_its_tiers_together() -> None:
     plan = planned(catalog, 150.0, MinThroughput(10.0), limits)
     by_relay = sum(e.gbps for e in plan.edges if e.src == SOURCE and e.dst != SINK) / plan.throughput_gbps
     egress = 100 * 0.10 + 50 * 0.02 + 150 * by_relay * 0.01
-    assert plan.cost.egress_usd == pytest.approx(egress), "150 GB leave the account, over whichever route"
+    assert plan.cost.egress_usd == pytest.approx(egress), "150 GB leave the account over any route"
     used = replace(limits, monthly_egress_used_gb=80.0)
     after = planned(catalog, 150.0, MinThroughput(10.0), used)
     assert after.cost.egress_usd == pytest.approx(egress - 80 * 0.08)
 
 
-def test_a_plan_for_the_rest_of_a_transfer_goes_on_in_the_tier_that_was_reached() -> None:
+def test_a_plan_for_the_rest_of_a_transfer_continues_in_the_reached_tier() -> None:
     catalog, limits = split_world(), PlanningLimits(machines_per_region=2)
     relay = Region("p", "r2")
     sent = replace(limits, egress_sent_gb={(SOURCE, SINK): 30.0, (relay, SINK): 50.0, (SOURCE, relay): 50.0})
     plan = planned(catalog, 150.0, Cheapest(), sent)
-    assert plan.cost.egress_usd == pytest.approx(20 * 0.10 + 130 * 0.02), "80 of the 100 dear GB are sent already"
+    assert plan.cost.egress_usd == pytest.approx(20 * 0.10 + 130 * 0.02), "80 of the first 100 GB were sent before"
     used = replace(sent, monthly_egress_used_gb=15.0)
     assert planned(catalog, 150.0, Cheapest(), used).cost.egress_usd == pytest.approx(5 * 0.10 + 145 * 0.02)
 
 
-def test_half_of_the_volume_does_not_reach_a_tier_of_the_whole() -> None:
-    """Two relays of two accounts: each sees 75 of the 150 GB, below its second tier."""
+def test_half_of_the_volume_does_not_reach_a_tier_of_all() -> None:
+    """With two relays of two accounts, each account sends 75 of the 150 GB, below its second tier."""
     relay, other = Region("p", "r2"), Region("s", "r3")
     links = {(a, b): Link(5.0, MADE) for a, b in ((SOURCE, relay), (relay, SINK), (SOURCE, other), (other, SINK))}
     inner, out = price((0.0, 0.01)), price((0.0, 0.10), (100.0, 0.02))
@@ -83,7 +83,7 @@ def test_half_of_the_volume_does_not_reach_a_tier_of_the_whole() -> None:
 
 
 def tiered_world(seed: int, *, rising: bool) -> Catalog:
-    """A random world in which most prices have tiers that a few ten GB reach."""
+    """Return a random catalog in which most prices have tiers at a few tens of GB."""
     rng = random.Random(seed)
     catalog = random_world(seed, 4)
     lists = []

@@ -64,7 +64,7 @@ def test_fastest_under_a_ceiling(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert plan["cost_usd"]["total"] <= 5.4 + 1e-9  # type: ignore[index]
 
 
-def test_infeasible_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_infeasible_goal_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, plan = solution(capsys, problem(tmp_path, {"max_cost_usd": 3.0}))
     assert code == 1
     assert plan["status"] == "infeasible"

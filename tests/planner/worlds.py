@@ -1,4 +1,4 @@
-"""Small random worlds to plan in, made from a seed."""
+"""Small random catalogs for the planner, made from a seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def offer(provider: str, egress_gbps: float, ingress_gbps: float, usd_per_hour: 
 
 
 def random_world(seed: int, region_count: int, *, boot_s: float = 0.0, types: int = 1) -> Catalog:
-    """Regions ``p:r0`` … with random links, prices, caps and machine prices."""
+    """Return a catalog of regions ``p:r0`` … with random links, prices, caps and machine prices."""
     rng = random.Random(seed)
     regions = [Region("pq"[i % 2], f"r{i}") for i in range(region_count)]
     links, prices = {}, {}

@@ -1,4 +1,4 @@
-"""A world of five real places with made-up links, in which a plan takes milliseconds."""
+"""A catalog of five real places with invented links, in which planning takes milliseconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tradewind.model.region import Region
 TOKYO, SEATTLE, TORONTO = Region("gcp", "asia-northeast1"), Region("azure", "westus2"), Region("azure", "canadacentral")
 OSAKA, LONDON = Region("azure", "japanwest"), Region("aws", "eu-west-2")
 
-#: Gbit/s of a machine pair and USD per GB. The way over Seattle is fast and dear, the direct one slow and cheap.
+#: Gbit/s of a machine pair and USD per GB. The path over Seattle is fast and expensive, the direct one slow and cheap.
 LINKS = {
     (TORONTO, TOKYO): (4.0, 0.08),
     (TORONTO, SEATTLE): (12.0, 0.02),
@@ -25,7 +25,7 @@ LINKS = {
 
 
 def small_world() -> Catalog:
-    """Catalog of the links above, with one machine type a provider."""
+    """Return a catalog of the links above, with one machine type per provider."""
     places = {region: place for region, place in load_catalog().places.items() if any(region in p for p in LINKS)}
     prices = {pair: EgressPrice((PriceTier(0.0, usd),), MADE) for pair, (_, usd) in LINKS.items()}
     return Catalog(
@@ -41,5 +41,5 @@ def small_world() -> Catalog:
 
 
 def without_places(catalog: Catalog) -> Catalog:
-    """As problem files have it."""
+    """Return the catalog without places, as from a problem file."""
     return replace(catalog, places={})

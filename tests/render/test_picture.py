@@ -1,4 +1,4 @@
-"""Pictures: well-formed, true to the globe, nothing over anything else, and PNG where its extra is there."""
+"""Pictures: well-formed, geographically correct, without overlaps, and as PNG if the optional package is installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def words_of(svg: ElementTree.Element) -> list[str]:
     return [element.text or "" for element in svg.iter(f"{SVG}text")]
 
 
-def test_a_picture_says_what_is_planned() -> None:
+def test_a_picture_states_the_plan() -> None:
     words = words_of(picture())
     assert words[0] == "azure:canadacentral → gcp:asia-northeast1"
     assert "50.0 GB, fastest at any cost" in words
@@ -49,7 +49,7 @@ def test_a_picture_says_what_is_planned() -> None:
     assert any(w.endswith("via azure:westus2") for w in words)
 
 
-def test_regions_of_problem_files_are_mapped_by_their_names() -> None:
+def test_regions_of_problem_files_are_located_by_their_names() -> None:
     svg = picture(catalog=without_places(small_world()))
     assert svg.find(f".//{SVG}clipPath") is not None
     assert words_of(svg).count(str(SEATTLE)) == 1
@@ -64,7 +64,7 @@ def test_pictures_on_one_page_do_not_share_names() -> None:
     assert not names & others
 
 
-def test_regions_that_nobody_knows_are_not_mapped() -> None:
+def test_unknown_regions_are_not_mapped() -> None:
     catalog = random_world(1, 4)
     plan = tradewind.plan("p:r0", "p:r2", volume_gb=50, max_vms=1, goal="fastest", catalog=catalog)
     svg = ElementTree.fromstring(plan.plot().svg)
@@ -77,7 +77,7 @@ def test_the_legend_is_below_the_map_and_inside_the_picture() -> None:
     words = [text for text in svg.iter(f"{SVG}text") if (text.text or "").endswith("via azure:westus2")]
     assert len(words) == 1
     legend = next(group for group in svg.iter(f"{SVG}g") if words[0] in list(group))
-    assert legend.find(f"{SVG}clipPath") is None, "not drawn onto the map"
+    assert legend.find(f"{SVG}clipPath") is None, "the legend is not drawn onto the map"
     assert float(words[0].get("x", "0")) + text_width(words[0].text or "", 12) <= style.WIDTH
 
 
@@ -85,7 +85,7 @@ def drawn_chart(frontier: Frontier) -> ElementTree.Element:
     return ElementTree.fromstring(f"<svg>{''.join(draw_chart(frontier, None, []))}</svg>")
 
 
-def test_rates_begin_at_zero_even_where_all_are_alike() -> None:
+def test_the_rate_axis_begins_at_zero_even_if_all_rates_are_equal() -> None:
     whole = tradewind.frontier(str(TORONTO), str(TOKYO), volume_gb=50, max_vms=2, catalog=small_world()).frontier
     alike = replace(whole, segments=whole.segments[-1:])
     assert alike.segments[0].rate_from_gbps > 0.5 * alike.segments[0].rate_to_gbps
@@ -101,7 +101,7 @@ def test_an_axis_of_costs_that_does_not_begin_at_zero_is_marked() -> None:
     assert [title.text for title in drawn_chart(whole).iter("title")] == ["not from $0"]
 
 
-def test_labels_cover_neither_each_other_nor_stations() -> None:
+def test_labels_overlap_neither_each_other_nor_stations() -> None:
     labels = Labels(Box(0, 0, 1000, 400))
     stations = [(500.0 + 17 * i, 200.0) for i in range(4)]
     for x, y in stations:
@@ -114,7 +114,7 @@ def test_labels_cover_neither_each_other_nor_stations() -> None:
         assert box.outside(Box(0, 0, 1000, 400)) == 0
 
 
-def test_ways_are_great_circles() -> None:
+def test_links_are_drawn_as_great_circles() -> None:
     places = load_catalog().places
     london, tokyo = places[Region("aws", "eu-west-2")], places[Region("aws", "ap-northeast-1")]
     way = great_circle(london, tokyo)
@@ -123,7 +123,7 @@ def test_ways_are_great_circles() -> None:
     assert max(lat for _, lat in way) == pytest.approx(71.2, abs=1.0)  # over the Arctic coast of Siberia
 
 
-def test_a_way_over_the_pacific_is_not_cut() -> None:
+def test_a_link_over_the_pacific_is_not_split() -> None:
     places = load_catalog().places
     way = great_circle(places[TOKYO], places[SEATTLE])
     window = window_on([way], 1000, 430)
@@ -132,16 +132,16 @@ def test_a_way_over_the_pacific_is_not_cut() -> None:
     assert max(abs(a - b) for (a, _), (b, _) in itertools.pairwise(line)) < 60
 
 
-def test_a_way_around_the_world_is_cut_once_and_no_line_crosses_the_map() -> None:
+def test_a_link_around_the_world_is_split_once_and_no_line_crosses_the_map() -> None:
     names = ["aws:us-east-1", "aws:eu-west-1", "aws:ap-northeast-1", "gcp:australia-southeast1"]
     around = [load_catalog().places[Region.parse(name)] for name in names]
     lines = [great_circle(a, b) for a, b in zip(around, [*around[1:], around[0]], strict=True)]
     window = window_on(lines, 1000, 430)
     drawn = [window.lines(line) for line in lines]
-    assert sorted(map(len, drawn)) == [1, 1, 1, 2], "one line leaves over an edge and comes in over the other"
+    assert sorted(map(len, drawn)) == [1, 1, 1, 2], "one line leaves over one edge and enters over the other"
     for place, line, copies in zip(around, lines, drawn, strict=True):
         x, y = window.home(place)
-        assert 30 < x < 970, "the cut is not beside a station"
+        assert 30 < x < 970, "the split is not beside a station"
         assert any(copy[0] == pytest.approx((x, y)) for copy in copies), line[0]
         assert all(abs(a - b) < 100 for copy in copies for (a, _), (b, _) in itertools.pairwise(copy))
 
@@ -153,7 +153,7 @@ def test_lines_to_labels_do_not_cross_other_labels() -> None:
     labels.take(Box(300, 100, 495, 300), 4.0)
     box, lead = labels.place(500, 200, 120, 29, 10)
     assert lead
-    assert box.left >= 580, "not above or below, beyond what is taken"
+    assert box.left >= 580, "not above or below the occupied area"
 
 
 def test_regions_of_one_city_are_drawn_apart() -> None:
@@ -178,7 +178,7 @@ def test_the_coastlines_are_closed_and_on_the_globe() -> None:
         assert all(abs(a - b) < 180 for (a, _), (b, _) in itertools.pairwise(ring))
 
 
-def test_png_is_what_svg_is(tmp_path: Path) -> None:
+def test_png_shows_the_same_as_svg(tmp_path: Path) -> None:
     plan = tradewind.plan(*ENDS, volume_gb=50, max_vms=2, goal="fastest", catalog=small_world())
     drawing = plan.plot(tmp_path / "plan.png")
     content = (tmp_path / "plan.png").read_bytes()
@@ -189,7 +189,7 @@ def test_png_is_what_svg_is(tmp_path: Path) -> None:
     assert (width, height) == (int(size[1]) * raster.PNG_ZOOM, int(size[2]) * raster.PNG_ZOOM)
 
 
-def test_png_without_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_png_without_a_font_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raster, "_has_fonts", lambda _: False)
     with pytest.raises(TradewindError, match="none of the fonts") as refused:
         raster.png_of("<svg xmlns='http://www.w3.org/2000/svg'/>")
@@ -204,7 +204,7 @@ def test_png_without_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ("plan", "a plot is an SVG or PNG file, not plan"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_before_anything_is_planned(
+def test_an_undrawable_picture_is_refused_before_planning(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, words: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)

@@ -1,4 +1,4 @@
-"""Skies for tests. Without root or a TUN device they are skipped, and say so."""
+"""Skies for tests, which are skipped with a reason without root or a TUN device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Make = Callable[..., Sky]
 
 @pytest.fixture
 def make_sky() -> Iterator[Make]:
-    """Starts skies: `make_sky(regions, links, **rest)`; all are down at the end of the test."""
+    """Starts skies: `make_sky(regions, links, **rest)`. All are stopped at the end of the test."""
     reason = unavailable()
     if reason:
         pytest.skip(reason)
@@ -45,7 +45,7 @@ def pair(make_sky: Make) -> Sky:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[Command]:
-    """The command, with the emulator and a home of its own. At the end none of its processes may live."""
+    """The command with the emulator and its own home. At the end none of its processes may live."""
     if reason := unavailable():
         pytest.skip(reason)
     made = Command(tmp_path / "home")

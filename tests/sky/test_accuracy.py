@@ -1,4 +1,4 @@
-"""The emulator shows the network of its file. A run that it was too late for is made again, then skipped."""
+"""The emulator matches the network of its file. A run during which it was late is repeated, then skipped."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_cap_holds_over_all_links_of_a_machine(make_sky: Make) -> None:
     assert sum(found) == pytest.approx(60 * GOODPUT_PER_WIRE, rel=RATE_ERROR_MAX)
 
 
-def test_machines_of_a_region_do_not_take_from_each_other(make_sky: Make) -> None:
+def test_machines_of_a_region_have_separate_capacities(make_sky: Make) -> None:
     regions = {"site:a": {"name": "a", "machines": 2}, "site:b": {"name": "b", "machines": 2}}
     sky = make_sky(regions, [between("a", "b", 20, "50Mbit/s")])
     with sink(sky, "b-1") as one, sink(sky, "b-2") as other:
@@ -72,7 +72,7 @@ def test_machines_of_a_region_do_not_take_from_each_other(make_sky: Make) -> Non
     assert found == pytest.approx([50 * GOODPUT_PER_WIRE] * 2, rel=RATE_ERROR_MAX)
 
 
-def test_the_same_machines_share_what_belongs_to_the_regions(make_sky: Make) -> None:
+def test_machines_of_a_region_share_its_capacity(make_sky: Make) -> None:
     regions = {"site:a": {"name": "a", "machines": 2}, "site:b": {"name": "b", "machines": 2}}
     sky = make_sky(regions, [between("a", "b", 20, "50Mbit/s")], shared_by="regions")
     with sink(sky, "b-1") as one, sink(sky, "b-2") as other:
@@ -81,7 +81,7 @@ def test_the_same_machines_share_what_belongs_to_the_regions(make_sky: Make) -> 
 
 
 @pytest.mark.slow
-def test_the_lost_share_and_what_tcp_makes_of_it(make_sky: Make) -> None:
+def test_loss_and_its_effect_on_tcp(make_sky: Make) -> None:
     sky = make_sky(REGIONS, [between("a", "b", 40, "100Mbit/s", loss=0.005)])
     with sink(sky, "b-1") as address:
         alone = measured(sky, lambda: send(sky, "a-1", address, seconds=6))
@@ -92,13 +92,13 @@ def test_the_lost_share_and_what_tcp_makes_of_it(make_sky: Make) -> None:
     (path,) = (path for path in sky.stats().paths if path.src == "a-1")
     deviation = (path.packets * 0.005 * 0.995) ** 0.5
     assert abs(path.lost - path.packets * 0.005) < 6 * deviation
-    # Why parallel connections matter (Skyplane, Fig. 9a): cubic alone stays far below the link, many fill it.
+    # Why parallel connections matter (Skyplane, Fig. 9a): one cubic connection stays far below the link, many fill it.
     assert alone < 20 < 60 < together
     assert with_bbr > 60
 
 
 def both(sky: Sky, pairs: list[tuple[str, str]]) -> list[float]:
-    """Goodputs of senders at the same time."""
+    """Return the goodputs of concurrent senders."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(len(pairs)) as pool:

@@ -1,4 +1,4 @@
-"""`tradewind sky`, as it is typed."""
+"""`tradewind sky` on the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Type = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def typed(tmp_path: Path) -> Iterator[Type]:
-    """Runs `tradewind sky ACTION FILE …`; what is up at the end is taken down."""
+    """Runs `tradewind sky ACTION FILE …`. A sky that runs at the end is stopped."""
     (tmp_path / "sky.json").write_text(json.dumps(FILE))
     environment = {**os.environ, "TRADEWIND_STATE_DIR": str(tmp_path / "state")}
 
@@ -50,20 +50,20 @@ def up(typed: Type) -> Type:
     return typed
 
 
-def test_it_comes_and_goes(up: Type) -> None:
+def test_a_sky_is_started_and_stopped(up: Type) -> None:
     shown = up("status")
     assert "a-1  10.77.1.1     site:a" in shown.stdout
     assert "a-1 → b-2      50.0 Mbit/s      5.0 ms one way" in shown.stdout
     assert "ms on average" in shown.stdout
     again = up("up")
-    assert (again.returncode, again.stderr.splitlines()[0]) == (1, "error: the sky is already up")
+    assert (again.returncode, again.stderr.splitlines()[0]) == (1, "error: the sky is already running")
     assert up("down").returncode == 0
     after = up("status")
     assert after.returncode == 1
-    assert "is not up\nhint: `tradewind sky up sky.json`" in after.stderr
+    assert "is not running\nhint: `tradewind sky up sky.json`" in after.stderr
 
 
-def test_exec_passes_words_and_exit_codes_on(up: Type) -> None:
+def test_exec_passes_on_arguments_and_exit_codes(up: Type) -> None:
     shown = up("exec", "b-2", "--", "sh", "-c", "cat /proc/net/fib_trie | grep -c 10.77.2.2; exit 5")
     assert shown.returncode == 5
     assert int(shown.stdout) > 0
@@ -85,10 +85,10 @@ def test_in_the_foreground_it_ends_with_ctrl_c(typed: Type, tmp_path: Path) -> N
         assert typed("status").returncode == 0
         foreground.send_signal(signal.SIGINT)
         assert foreground.wait(60) == 130
-    assert "is not up" in typed("status").stderr
+    assert "is not running" in typed("status").stderr
 
 
-def test_changes_show_in_the_status(up: Type) -> None:
+def test_changes_are_visible_in_the_status(up: Type) -> None:
     for words in (
         ("path", "site:a", "b-1", "rate=20Mbit/s", "rtt=80ms", "loss=1%", "queue=500kB"),
         ("link", "site:a", "b-2", "down"),
@@ -118,7 +118,7 @@ def test_changes_show_in_the_status(up: Type) -> None:
     assert up("exec", "b-2", "--", "true").returncode == 0
 
 
-def test_one_that_crashed_is_not_up_and_can_be_again(up: Type) -> None:
+def test_a_crashed_sky_is_not_running_and_can_be_started_again(up: Type) -> None:
     pid = json.loads(up("status", "--json").stdout)["pid"]
     end = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
@@ -126,7 +126,7 @@ def test_one_that_crashed_is_not_up_and_can_be_again(up: Type) -> None:
     os.close(end)
     for action in ("status", "down"):
         said = up(action)
-        assert (said.returncode, said.stderr.splitlines()[0]) == (1, "error: the sky of sky.json is not up")
+        assert (said.returncode, said.stderr.splitlines()[0]) == (1, "error: the sky of sky.json is not running")
     assert up("up").returncode == 0
     assert up("status").returncode == 0
 
@@ -159,15 +159,15 @@ def test_a_bad_file_is_a_usage_error(typed: Type, tmp_path: Path) -> None:
     assert done.stderr.startswith("error: bad.json: regions must be an object\nhint: ")
 
 
-def test_words_too_many_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_surplus_words_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sky", "down", "sky.json", "now"]) == 2
     assert "sky down takes no 'now'" in capsys.readouterr().err
 
 
 @pytest.mark.alone
 @pytest.mark.host
-def test_without_permission_it_says_what_is_missing(typed: Type, tmp_path: Path) -> None:
-    """As an ordinary user; or, for root, without its capabilities."""
+def test_without_permission_it_reports_what_is_missing(typed: Type, tmp_path: Path) -> None:
+    """Runs as an ordinary user; or, for root, without its capabilities."""
     strip: tuple[str, ...] = ()
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
@@ -176,7 +176,7 @@ def test_without_permission_it_says_what_is_missing(typed: Type, tmp_path: Path)
     allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
     before = allowed.read_text()
     done = typed("up", before=strip)
-    assert allowed.read_text() == before, "put back, also when nothing else worked"
+    assert allowed.read_text() == before, "restored even after a failure"
     assert done.returncode == 9
     assert done.stderr.splitlines()[0].startswith("error: ")
     assert done.stderr.splitlines()[1].startswith("hint: run as root")

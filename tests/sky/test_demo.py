@@ -36,7 +36,7 @@ def test_the_demo_races_an_overlay_against_the_direct_path(tmp_path: Path) -> No
     command.wait_until_alone()
 
 
-def test_a_sky_made_of_a_catalog_is_that_catalog_scaled(tmp_path: Path) -> None:
+def test_a_sky_of_a_catalog_has_its_figures_scaled(tmp_path: Path) -> None:
     catalog = load_catalog()
     there = sky_catalog(network_from_document(sky_world(catalog, list(REGIONS), SCALE), tmp_path), catalog)
     for src in REGIONS:

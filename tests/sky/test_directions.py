@@ -1,4 +1,4 @@
-"""Machines that nobody outside can reach: the emulator drops the connections, and their gateways call home."""
+"""Machines without inbound connections: the emulator drops them, and the gateways call home."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 5000), 2.0
 
 
 def connects(sky: Sky, src: str, dst: str) -> bool:
-    """Whether a TCP connection from one machine to another can be opened."""
+    """Return whether a TCP connection from one machine to another can be opened."""
     with sky.popen(dst, [sys.executable, "-c", LISTEN], stdout=subprocess.PIPE, text=True) as listening:
         try:
             assert listening.stdout is not None and listening.stdout.readline() == "up\n"

@@ -40,7 +40,7 @@ def request(tmp_path: Path) -> tradewind.Request:
 
 
 def until(job: tradewind.Job, bytes_done: int) -> None:
-    """Returns when so many bytes are done."""
+    """Wait until `bytes_done` bytes are done."""
     for event in job.events():
         if isinstance(event, tradewind.Progress) and event.bytes_done >= bytes_done:
             break
@@ -51,7 +51,7 @@ def test_a_proposal_has_a_plan_and_a_price_and_is_carried_out(engine: tradewind.
         proposal = engine.propose(request(tmp_path))
         assert proposal.plan.overlay is not None and 0 < proposal.cost_usd <= 1.0
         assert (proposal.volume_bytes, proposal.objects) == (VOLUME_BYTES, 30)
-        assert not (tmp_path / "copy").exists(), "nothing is started by a proposal"
+        assert not (tmp_path / "copy").exists(), "a proposal starts nothing"
         receipt = engine.start(proposal).wait().receipt()
     assert differences(tmp_path / "source", tmp_path / "copy") == []
     assert receipt["complete"] and receipt["plan"] is not None
@@ -96,7 +96,7 @@ with tradewind.Engine(gateway=gateway) as engine:
 
 
 def test_a_plan_of_another_process_is_carried_out_if_its_prices_hold(engine: tradewind.Engine, tmp_path: Path) -> None:
-    """The sky of the other process is down by then."""
+    """The sky of the other process is down when the plan is carried out."""
     asked = request(tmp_path)
     words = [sys.executable, "-c", PROPOSER, str(tmp_path), str(asked.sky), engine.gateway]
     made = [subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip() for _ in range(2)]
@@ -109,7 +109,7 @@ def test_a_plan_of_another_process_is_carried_out_if_its_prices_hold(engine: tra
         prices.parent.mkdir()
         edge = plan.overlay.edges[0]
         prices.write_text(f"src,dst,usd_per_gb\n{edge.src},{edge.dst},0.5\n")
-        with pytest.raises(UsageError, match=f"prices that changed since: egress {edge.src} → {edge.dst}") as refused:
+        with pytest.raises(UsageError, match=f"these prices have changed: egress {edge.src} → {edge.dst}") as refused:
             engine.start(made[1])
     assert refused.value.hint == "propose again"
     assert os.listdir(tmp_path / "state" / "tradewind" / "fleets") == []
@@ -132,7 +132,7 @@ def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine,
         if resumed:
             until(job.pause().resume(), VOLUME_BYTES // 5)
     (*_, last) = job.events()
-    assert isinstance(last, tradewind.Summary) and last.outcome == "interrupted", "its sky was there until it had ended"
+    assert isinstance(last, tradewind.Summary) and last.outcome == "interrupted", "its sky ran until the job had ended"
     assert os.listdir(tmp_path / "state" / "tradewind" / "fleets") == []
 
 

@@ -1,7 +1,6 @@
-"""Faults on the way of an overlay transfer: it ends right, says what happened, and leaves nothing running.
+"""Faults during an overlay transfer: it ends correctly, reports what happened, and leaves nothing running.
 
-The clock of one gateway jumps by a library that is put between it and the system (`skewed_gateway`); all other faults
-are the sky's.
+The clock of one gateway is changed by a preloaded library (`skewed_gateway`). The sky injects all other faults.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
 VOLUME_BYTES = 60_000_000
-#: Cheapest with a mix of both routes.
+#: A goal whose cheapest plan mixes both routes.
 GOAL = ("--min-throughput", "75Mbit/s")
 OUTAGE_S = 30.0
 PATIENCE_S = 200.0
 STALL_S = 60.0
-"""Without any route a transfer stops after this, by default."""
+"""Default time after which a transfer without any route stops."""
 ADVICE = "--replan would plan again"
-"""The end of what is said of a route that carries less than its promise for some seconds."""
+"""End of the notice about a route that is slower than planned for some seconds."""
 
 SKEW = r"""
 #define _GNU_SOURCE
@@ -52,7 +51,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 
 class Stage:
-    """A sky, files to move, and the command."""
+    """A sky, files to move, and the command under test."""
 
     def __init__(self, command: Command, sky: Sky, file: Path, source: Path) -> None:
         self.command, self.sky, self.file, self.source = command, sky, file, source
@@ -61,7 +60,7 @@ class Stage:
         return self.command.start("cp", "-r", self.source, copy, *OPTIONS, "--sky", self.file, *(more or GOAL))
 
     def finish(self, running: Running, copy: Path) -> Finished:
-        """The end of a transfer that went well, whatever happened on the way."""
+        """Wait for the transfer's end, and check that it succeeded."""
         done = running.finish(PATIENCE_S)
         assert done.code == 0, done.stderr
         assert differences(self.source, copy) == []
@@ -69,7 +68,7 @@ class Stage:
         return done
 
     def nothing_is_left(self) -> None:
-        """No process and no fleet of the command."""
+        """Check that no process and no fleet of the command is left."""
         self.command.wait_until_alone()
         assert os.listdir(self.command.state / "fleets") == []
 
@@ -82,17 +81,17 @@ def stage(command: Command, tmp_path: Path) -> Iterator[Stage]:
 
 
 def bytes_of(event: Event, relayed: bool) -> int:
-    """What the routes over the relay, or the others, have carried."""
+    """Return the bytes over the routes with the relay, or over the others."""
     return sum(hop["bytes"] for hop in event["hops"] if ("westus2" in hop["name"]) == relayed)
 
 
 def routes(event: Event, relayed: bool) -> list[str]:
-    """Their names, as notices have them."""
+    """Return the names of these routes, as in notices."""
     return [hop["name"] for hop in event["hops"] if ("westus2" in hop["name"]) == relayed]
 
 
 def notices(events: list[Event]) -> list[str]:
-    """What was said on the way."""
+    """Return the messages of all notices."""
     return [event["message"] for event in events if event["event"] == "notice"]
 
 
@@ -105,12 +104,12 @@ def freeze_relay(stage: Stage, running: Running) -> None:
 
 
 def silence_relay_to_the_sink(stage: Stage, running: Running) -> None:
-    """What it sends towards the sink is lost, all else arrives."""
+    """Drop the relay's packets to the sink. All others arrive."""
     stage.sky.set_link("relay-1", "sink-1", one_way=True, up=False)
 
 
 def silence_relay_to_the_source(stage: Stage, running: Running) -> None:
-    """Orders and chunks reach it and go on to the sink; no reply comes back."""
+    """Drop the relay's packets to the source: orders and chunks arrive and are forwarded, but no reply comes back."""
     stage.sky.set_link("relay-1", "source-1", one_way=True, up=False)
 
 
@@ -118,7 +117,7 @@ LOSSES = (freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
 
 
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
-def test_a_lost_relay_s_work_goes_the_direct_way(
+def test_the_direct_path_takes_over_from_a_lost_relay(
     stage: Stage, tmp_path: Path, fault: Callable[[Stage, Running], None]
 ) -> None:
     running = stage.start(tmp_path / "copy")
@@ -136,7 +135,7 @@ def test_a_lost_relay_s_work_goes_the_direct_way(
 @pytest.mark.parametrize("gateway", ["azure-westus2-1", "azure-canadacentral-1", "gcp-asia-northeast1-1"])
 @pytest.mark.parametrize("goal", [GOAL, ("--max-cost", "1USD")], ids=["rate", "ceiling"])
 def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: str, goal: tuple[str, ...]) -> None:
-    """A relay, the source, and the sink, over which all routes go. What was lost with it is paid for again."""
+    """Cases: a relay, the source, and the sink, which all routes use. Lost bytes are charged again."""
     running = stage.start(tmp_path / "copy", *goal)
     running.wait_for_bytes(VOLUME_BYTES // 6)
     os.kill(running.gateways()[gateway], signal.SIGKILL)
@@ -145,15 +144,15 @@ def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: 
     running.wait_for(lambda event: event.get("message") == f"machine {gateway} ended; {fresh} takes its place")
     before = running.events[-1] if running.events[-1]["event"] == "progress" else running.wait_for_bytes(0)
     running.wait_for(lambda event: event["event"] == "progress" and event["bytes_done"] > before["bytes_done"])
-    assert time.monotonic() - killed_s < STALL_S / 2, "not only when the stall would have ended the job"
+    assert time.monotonic() - killed_s < STALL_S / 2, "before the stall would have ended the job"
     done = stage.finish(running, tmp_path / "copy")
     last = done.events[-1]["progress"]
     assert sum(hop["bytes"] for hop in last["hops"] if fresh in hop["name"]) > 0, "it carries bytes"
     assert not [message for message in notices(done.events) if "could not" in message or "not replaced" in message]
 
 
-def test_a_machine_for_which_there_is_no_place_is_done_without(stage: Stage, tmp_path: Path) -> None:
-    """The relay's network is gone with it: nothing starts there."""
+def test_a_machine_that_cannot_be_replaced_is_planned_around(stage: Stage, tmp_path: Path) -> None:
+    """The relay's network is gone too, so no machine can be started there."""
     running = stage.start(tmp_path / "copy")
     running.wait_for(over_both)
     stage.sky.vanish("relay-1")
@@ -163,7 +162,7 @@ def test_a_machine_for_which_there_is_no_place_is_done_without(stage: Stage, tmp
 
 
 @pytest.mark.alone
-def test_a_link_that_loses_packets_carries_on(stage: Stage, tmp_path: Path) -> None:
+def test_a_transfer_continues_over_a_lossy_link(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy")
     before = running.wait_for(over_both)
     stage.sky.set_link(SOURCE, SINK, loss=0.02)
@@ -171,13 +170,13 @@ def test_a_link_that_loses_packets_carries_on(stage: Stage, tmp_path: Path) -> N
     done = stage.finish(running, tmp_path / "copy")
     lossy = [path for path in stage.sky.stats().paths if (path.src, path.dst) == ("source-1", "sink-1")]
     assert sum(path.lost for path in lossy) > 0
-    # TCP repeats what is lost, over many connections: no request is, and no route is given up.
+    # TCP retransmits lost packets over many connections: no request is repeated, and no route is given up.
     last = done.events[-1]["progress"]
     assert bytes_of(last, False) > bytes_of(before, False)
     assert (last["retries"], notices(done.events)) == (0, [])
 
 
-def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: Path) -> None:
+def test_a_source_that_was_cut_off_continues_where_it_stopped(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy")
     before = running.wait_for(over_both)
     stage.sky.set_link(SOURCE, "*", up=False)
@@ -195,8 +194,8 @@ def test_a_source_that_was_cut_off_goes_on_where_it_was(stage: Stage, tmp_path: 
 
 
 @pytest.mark.alone
-def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path) -> None:
-    """Nothing moves, so egress costs nothing more; the machines do, until the ceiling is near."""
+def test_a_ceiling_holds_while_machines_wait(stage: Stage, tmp_path: Path) -> None:
+    """Nothing moves, so only the machines cost more, until the ceiling is near."""
     running = stage.start(tmp_path / "copy", "--max-cost", "0.0059USD", "--stall", "3m")
     running.wait_for(lambda event: over_both(event) and event["bytes_done"] > 0.7 * VOLUME_BYTES)
     for end in (RELAY, SINK):
@@ -206,7 +205,7 @@ def test_a_ceiling_holds_for_machines_that_wait_too(stage: Stage, tmp_path: Path
     assert "stopped before egress, machines and requests together cost more than the ceiling" in done.stderr
     assert "resume with: tradewind jobs resume" in done.stderr
     stage.command.wait_until_alone()
-    # What its machines have cost counts for all runs together, however fast the links are by then.
+    # The machines' cost counts over all runs together, even if the links are fast again.
     for end in (RELAY, SINK):
         stage.sky.set_link(SOURCE, end, rate_mbps=100)
     (job,) = stage.command.jobs()
@@ -239,7 +238,7 @@ def test_a_machine_that_never_boots_ends_the_transfer_before_it_begins(stage: St
     stage.nothing_is_left()
 
 
-def test_a_region_whose_machine_is_gone_is_planned_without(stage: Stage, tmp_path: Path) -> None:
+def test_a_region_whose_machine_is_gone_is_planned_around(stage: Stage, tmp_path: Path) -> None:
     stage.sky.vanish("relay-1")
     done = stage.finish(stage.start(tmp_path / "copy"), tmp_path / "copy")
     notices = [event["message"] for event in done.events if event["event"] == "notice"]
@@ -258,14 +257,14 @@ def test_a_sink_whose_machine_is_gone_is_reported_before_anything_is_moved(stage
 
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 @pytest.mark.parametrize("gateway", ["azure-westus2-1", "lead"])
-def test_a_clock_that_jumps_an_hour_hurts_nobody(stage: Stage, tmp_path: Path, gateway: str, jump_s: int) -> None:
+def test_a_clock_that_jumps_an_hour_has_no_effect(stage: Stage, tmp_path: Path, gateway: str, jump_s: int) -> None:
     stage.command.environment["TRADEWIND_GATEWAY"] = str(skewed_gateway(tmp_path, gateway))
     mark = tmp_path / "jump"
     stage.command.environment |= {"TESTBED_JUMP": str(mark), "TESTBED_JUMP_S": str(jump_s)}
     running = stage.start(tmp_path / "copy")
     before = running.wait_for(over_both)
     mark.touch()
-    # New connections must shake hands by the new clock: those of the lead, and those over the relay.
+    # New connections of the lead and over the relay must complete their handshakes with the new clock.
     pids = running.gateways()
     ends = [stage.sky.machines[name].address for name in ("source-1", "relay-1", "sink-1")]
     broken = [each for end in ends for each in connections_to([pids[gateway]], end)]
@@ -277,13 +276,13 @@ def test_a_clock_that_jumps_an_hour_hurts_nobody(stage: Stage, tmp_path: Path, g
 
 
 def only(name: str, command: str) -> str:
-    """Return a line of a shell script in the place of the gateway program: a command for the gateway of a name."""
+    """Return a line of a shell script that replaces the gateway program: a command for the gateway `name` only."""
     marks = "$TRADEWIND_MACHINE$TRADEWIND_HOME"
     return f'case "$1 {marks}" in serve*"\\"{name}\\""*) {command};; esac'
 
 
 def skewed_gateway(folder: Path, name: str) -> Path:
-    """The gateway program; the one called `name` reads a clock that jumps when the file TESTBED_JUMP is there."""
+    """Return a gateway program in which the gateway `name` has a clock that jumps when the file TESTBED_JUMP exists."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("a clock that jumps needs a C compiler (cc)")

@@ -1,4 +1,4 @@
-"""Sky files: what is read from them, and how mistakes are reported. No root needed."""
+"""Sky files: their content, and errors for mistakes. Needs no root."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_queue_is_as_long_as_the_round_trip() -> None:
     assert network(links=longer).pipes[there].queue_bytes == 1e9 / 8 * 0.100
 
 
-def test_who_shares_a_pipe() -> None:
+def test_sharing_of_pipes() -> None:
     regions = {"aws:us-east-1": {"machines": 2, "name": "a"}, "azure:westus": {"machines": 2, "name": "b"}}
 
     def pipes(shared_by: str) -> list[int]:
@@ -74,7 +74,7 @@ def test_who_shares_a_pipe() -> None:
     assert pipe_between(local, "a-1", "a-2") != pipe_between(local, "a-2", "a-1")
 
 
-def test_a_grid_gives_rates_and_round_trips(tmp_path: Path) -> None:
+def test_rates_and_round_trips_of_a_grid(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_text(
         "src,dst,sent_gbps,received_gbps\naws:us-east-1,azure:westus,3,2\nazure:westus,aws:us-east-1,3,1\ngcp:x,gcp:y,1,1\n"
     )
@@ -87,7 +87,7 @@ def test_a_grid_gives_rates_and_round_trips(tmp_path: Path) -> None:
     sky = read_sky_file(file)
     assert sky.pipes[pipe_between(sky, "aws-us-east-1-1", "azure-westus-1")].rate_bps == 2_000_000_000
     assert sky.pipes[pipe_between(sky, "azure-westus-1", "aws-us-east-1-1")].rate_bps == 1_000_000_000
-    # A link by hand lies over the grid, entry by entry.
+    # A link in the file overrides the grid, field by field.
     document["links"] = [{"from": "azure:westus", "to": "aws:us-east-1", "loss": 0.01}]
     file.write_text(json.dumps(document))
     over = read_sky_file(file)
@@ -128,7 +128,7 @@ def test_mistakes_are_reported(changes: dict[str, Any], message: str) -> None:
         network(**changes)
 
 
-def test_a_file_that_is_not_there_or_no_document(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SkyFileError, match="No such file"):
         read_sky_file(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")

@@ -1,4 +1,4 @@
-"""`tradewind measure` over a sky finds what its file says."""
+"""`tradewind measure` over a sky measures the figures of its file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tradewind.sky.running import Sky
 
 TOLERANCE = 0.05
 BUSY_MS = 5.0
-"""So much later a gateway may see the end of a handshake on a machine that is busy with other tests."""
+"""Tolerance of a handshake's time on a machine that is busy with other tests."""
 
 
 @pytest.mark.alone
-def test_the_file_is_found_again(command: Command, tmp_path: Path) -> None:
+def test_measuring_recovers_the_figures_of_the_sky_file(command: Command, tmp_path: Path) -> None:
     file, table = write_world(tmp_path), tmp_path / "links.csv"
     with Sky.up(file, folder=sky_folder(str(command.state), file)) as sky:
         done = valid(sky, lambda: command.run("measure", "--sky", str(file), "--out", str(table), "--json"))
@@ -42,7 +42,7 @@ def test_the_file_is_found_again(command: Command, tmp_path: Path) -> None:
     assert len([json.loads(line) for line in done.stdout.splitlines()]) == 6
 
 
-def test_a_budget_is_not_passed(command: Command, tmp_path: Path) -> None:
+def test_a_budget_is_not_exceeded(command: Command, tmp_path: Path) -> None:
     file = write_world(tmp_path)
     options = ("--sky", str(file), "--for", "1s", "--warm-up", "1s", "--connections", "8", "--max-cost", "0.0000001USD")
     table = tmp_path / "links.csv"
@@ -66,7 +66,7 @@ def test_links_are_measured_from_python(command: Command, tmp_path: Path) -> Non
     assert [(str(src), str(dst)) for (src, dst), _ in read_links(table)] == [(str(SOURCE), str(SINK))]
 
 
-def test_what_was_measured_before_a_signal_is_kept(command: Command, tmp_path: Path) -> None:
+def test_links_measured_before_a_signal_are_kept(command: Command, tmp_path: Path) -> None:
     file, table = write_world(tmp_path), tmp_path / "links.csv"
     options = ("--for", "1s", "--warm-up", "1s", "--connections", "8", "--out", str(table), "--json")
     running = command.start("measure", "--sky", file, *options)
@@ -77,9 +77,7 @@ def test_what_was_measured_before_a_signal_is_kept(command: Command, tmp_path: P
     assert (first["src"], first["dst"]) in found and len(found) < 6
 
 
-def test_a_command_that_was_killed_leaves_nothing_that_fleet_down_does_not_take(
-    command: Command, tmp_path: Path
-) -> None:
+def test_fleet_down_removes_everything_that_a_killed_command_left(command: Command, tmp_path: Path) -> None:
     file, left = write_world(tmp_path), tmp_path / "tmp"
     left.mkdir()
     command.environment["TMPDIR"] = str(left)

@@ -1,4 +1,4 @@
-"""`cp --via sky`: planned, executed by gateways in the machines of a sky, and held against what the plan said."""
+"""`cp --via sky`: planned, run by gateways in the machines of a sky, and compared with the plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sky(command: Command, tmp_path: Path) -> Iterator[tuple[Sky, Path]]:
 
 
 def carried_bytes(events: list[dict[str, Any]]) -> dict[str, int]:
-    """What each route carried, by its stations."""
+    """Return the bytes that each route carried, by its stations."""
     return {hop["name"]: hop["bytes"] for hop in events[-1]["progress"]["hops"]}
 
 
@@ -68,7 +68,7 @@ def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_
 
 
 @pytest.mark.alone
-def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
+def test_a_transfer_meets_the_planned_shares_and_cost_and_leaves_nothing(
     command: Command, sky: tuple[Sky, Path], tmp_path: Path
 ) -> None:
     running, file = sky
@@ -99,7 +99,7 @@ def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
     for route in plan.routes:
         share = carried[" → ".join(route.nodes)] / VOLUME_BYTES
         assert share == pytest.approx(route.share, abs=0.03)
-    # On the wire, too: what the plan gave the relay went through it, and the rest did not.
+    # Check the wire too: the relay's share went through the relay, and the rest did not.
     wire = {(path.src, path.dst): path.wire_bytes for path in running.stats().paths}
     assert wire["relay-1", "sink-1"] / (wire["relay-1", "sink-1"] + wire["source-1", "sink-1"]) == pytest.approx(
         next(route.share for route in plan.routes if len(route.nodes) == 3), abs=0.05
@@ -107,7 +107,7 @@ def test_a_transfer_keeps_the_plans_shares_and_cost_and_leaves_nothing(
     assert command.run("fleet", "list").stdout == ""
 
 
-def test_a_sky_that_is_not_up_is_up_for_the_job(command: Command, tmp_path: Path) -> None:
+def test_a_sky_that_is_down_is_started_for_the_job(command: Command, tmp_path: Path) -> None:
     file = write_world(tmp_path)
     done = command.run("cp", "-r", "mem:?objects=40&size_bytes=100000", "mem:", *OPTIONS, "--sky", str(file))
     assert done.code == 0, done.stderr
@@ -115,7 +115,7 @@ def test_a_sky_that_is_not_up_is_up_for_the_job(command: Command, tmp_path: Path
     command.wait_until_alone()
 
 
-def test_auto_takes_the_sky_where_it_has_both_sides(command: Command, tmp_path: Path) -> None:
+def test_auto_uses_the_sky_if_it_has_both_regions(command: Command, tmp_path: Path) -> None:
     file = write_world(tmp_path)
     words = ("--via", "auto", *OPTIONS[2:], "--sky", str(file))
     done = command.run("cp", "-r", "mem:?objects=40&size_bytes=100000", "mem:", *words).expect(0)
@@ -135,7 +135,7 @@ def test_auto_takes_the_sky_where_it_has_both_sides(command: Command, tmp_path: 
         ),
     ],
 )
-def test_auto_takes_this_machine_where_no_overlay_leads(tmp_path: Path, words: list[str], reason: str) -> None:
+def test_auto_uses_this_machine_if_the_sky_lacks_a_region(tmp_path: Path, words: list[str], reason: str) -> None:
     command = Command(tmp_path / "home")
     write_world(command.home)
     done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", "--via", "auto", *words).expect(0)
@@ -143,7 +143,7 @@ def test_auto_takes_this_machine_where_no_overlay_leads(tmp_path: Path, words: l
     assert "via     this machine, no gateways in between" in done.stderr
 
 
-def test_auto_takes_this_machine_where_it_cannot_run_a_sky(tmp_path: Path) -> None:
+def test_auto_uses_this_machine_if_it_cannot_run_a_sky(tmp_path: Path) -> None:
     command = Command(tmp_path / "home")
     emulator = tmp_path / "emulator"
     emulator.write_text("#!/bin/sh\necho 'error: /dev/net/tun: Permission denied' >&2\nexit 9\n")
@@ -168,7 +168,7 @@ def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path
     ("words", "error"),
     [
         (["--via", "sky"], "--via sky needs --sky FILE"),
-        (["--sky", "world.json"], "--sky goes with --via sky"),
+        (["--sky", "world.json"], "--sky needs --via sky"),
         (["--via", "sky", "--sky", "world.json"], "a plan needs the region of both sides: --src-region"),
         (
             ["--via", "sky", "--sky", "x", "--topology", "y"],
@@ -176,14 +176,14 @@ def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_starts(tmp_path: Path, words: list[str], error: str) -> None:
+def test_invalid_options_are_refused_before_anything_starts(tmp_path: Path, words: list[str], error: str) -> None:
     command = Command(tmp_path / "home")
     done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *words)
     assert done.code == 2
     assert f"error: {error}" in done.stderr
 
 
-def test_a_region_that_the_sky_does_not_have_is_told_with_those_it_has(tmp_path: Path) -> None:
+def test_a_region_that_the_sky_lacks_is_reported_with_those_that_it_has(tmp_path: Path) -> None:
     command = Command(tmp_path / "home")
     words = ("--via", "sky", "--sky", write_world(tmp_path), "--src-region", "aws:us-east-1", "--dst-region", SINK)
     done = command.run("cp", "-r", "mem:?objects=1&size_bytes=1", "mem:", *words)
@@ -192,7 +192,7 @@ def test_a_region_that_the_sky_does_not_have_is_told_with_those_it_has(tmp_path:
     assert f"hint: it has some in {SOURCE}, {RELAY}, {SINK}\n" in done.stderr
 
 
-def test_a_goal_out_of_reach_moves_nothing(command: Command, sky: tuple[Sky, Path], tmp_path: Path) -> None:
+def test_an_infeasible_goal_moves_nothing(command: Command, sky: tuple[Sky, Path], tmp_path: Path) -> None:
     source = write_files(tmp_path / "source", 2_000_000)
     goal = ("--min-throughput", "1Gbit/s")
     done = command.run("cp", "-r", source, tmp_path / "copy", *OPTIONS, "--sky", str(sky[1]), *goal)

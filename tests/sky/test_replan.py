@@ -1,4 +1,4 @@
-"""A link that slows, a relay gone for good: work flows elsewhere, and with `--replan` over ways planned anew."""
+"""A slow link or a lost relay: work moves to other routes and, with `--replan`, to newly planned ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PATIENCE_S = 200.0
 
 
 class Stage:
-    """A sky, files to move, and the command."""
+    """A sky, files to move, and the command under test."""
 
     def __init__(self, command: Command, sky: Sky, file: Path, source: Path) -> None:
         self.command, self.sky, self.file, self.source = command, sky, file, source
@@ -49,7 +49,7 @@ class Stage:
         return self.command.start("cp", "-r", self.source, copy, "--via", "sky", *ends, "--sky", self.file, *more)
 
     def finish(self, running: Running, copy: Path) -> Finished:
-        """The end of a transfer that went well, whatever happened on the way."""
+        """Wait for the transfer's end, and check that it succeeded."""
         done = running.finish(PATIENCE_S)
         assert done.code == 0, done.stderr
         assert differences(self.source, copy) == []
@@ -67,7 +67,7 @@ def stage(command: Command, tmp_path: Path) -> Iterator[Stage]:
 
 
 def carried(event: Event, place: str) -> int:
-    """What routes over a place have carried; those of no relay for an empty name."""
+    """Return the bytes over the routes through a place; over routes without a relay for an empty name."""
     hops = event["hops"]
     return sum(hop["bytes"] for hop in hops if (place in hop["name"] if place else hop["name"].count("→") == 1))
 
@@ -85,20 +85,20 @@ def is_replanned(event: Event) -> bool:
 
 
 def slow_down(stage: Stage, rate_mbps: float = 50 / 3) -> None:
-    """The direct link carries so much from now on; else a third of what it did."""
+    """Set the rate of the direct link, by default a third of its original rate."""
     stage.sky.set_link(SOURCE, SINK, rate_mbps=rate_mbps)
 
 
 def carried_in_all(event: Event) -> int:
-    """Each byte that was acked, once for each time."""
+    """Return the number of acknowledged bytes, with repeated ones counted each time."""
     return sum(hop["bytes"] for hop in event["hops"])
 
 
 @pytest.mark.alone
-def test_what_a_slow_link_does_not_carry_goes_over_the_others_within_seconds(stage: Stage, tmp_path: Path) -> None:
+def test_traffic_of_a_slow_link_moves_to_other_routes_within_seconds(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "75Mbit/s")
     before = running.wait_for(lambda event: moving(event) and len(event["hops"]) == 2)
-    # A third of the 19 Mbit/s that the plan gives it.
+    # A third of its planned 19 Mbit/s.
     slow_down(stage, rate_mbps=19 / 3)
     done = stage.finish(running, tmp_path / "copy")
     reports = [event for event in done.events if event["event"] == "progress"] + [done.events[-1]["progress"]]
@@ -106,28 +106,26 @@ def test_what_a_slow_link_does_not_carry_goes_over_the_others_within_seconds(sta
     last_relayed_s = next(
         report["elapsed_s"] for report, count in zip(reports, relayed, strict=True) if count == relayed[-1]
     )
-    # Had the slow link a window of 64 MiB, the others would have ended a minute before it.
+    # With a window of 64 MiB on the slow link, the others would have ended a minute earlier.
     assert reports[-1]["elapsed_s"] - last_relayed_s < 10.0
     assert carried(reports[-1], "") - carried(before, "") < VOLUME_BYTES * 0.15
     said = [line for line in notices(done) if "--replan would plan again" in line]
     assert len(said) <= 1 and not any(map(is_replanned, done.events))
 
 
-def test_with_replan_a_slow_link_is_left_for_a_relay_that_the_first_plan_did_not_have(
-    stage: Stage, tmp_path: Path
-) -> None:
+def test_with_replan_a_slow_link_is_replaced_by_a_new_relay(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
     before = running.wait_for(moving)
-    assert [hop["name"].count("→") for hop in before["hops"]] == [1], "the first plan goes the direct way alone"
+    assert [hop["name"].count("→") for hop in before["hops"]] == [1], "the first plan has only the direct route"
     slow_down(stage)
     done = stage.finish(running, tmp_path / "copy")
     last = done.events[-1]["progress"]
     assert any(map(is_replanned, done.events)), notices(done)
     assert carried(last, "westus2") + carried(last, "eastus") > VOLUME_BYTES / 4
-    assert carried_in_all(last) == VOLUME_BYTES, "what was acked is not sent again"
+    assert carried_in_all(last) == VOLUME_BYTES, "acknowledged bytes are not sent again"
 
 
-def test_with_replan_a_relay_that_is_gone_for_good_is_replaced_by_another(stage: Stage, tmp_path: Path) -> None:
+def test_with_replan_a_lost_relay_is_replaced_by_another(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "75Mbit/s", "--replan")
     running.wait_for(lambda event: moving(event) and carried_in_all(event) > carried(event, ""))
     (relay,) = [name for name in running.gateways() if "westus2" in name or "eastus" in name]
@@ -138,12 +136,12 @@ def test_with_replan_a_relay_that_is_gone_for_good_is_replaced_by_another(stage:
     done = stage.finish(running, tmp_path / "copy")
     last = done.events[-1]["progress"]
     assert carried(last, other) > 0
-    # An object whose closing was under way over the relay when it died may have to begin again; no other does.
+    # Only an object that was being closed over the relay when it died may have to be restarted.
     again_bytes = carried_in_all(last) - VOLUME_BYTES
-    assert 0 <= again_bytes <= 5_000_000, "what was acked is not sent again"
+    assert 0 <= again_bytes <= 5_000_000, "acknowledged bytes are not sent again"
 
 
-def test_a_job_that_is_interrupted_after_a_change_resumes_by_the_new_plan(stage: Stage, tmp_path: Path) -> None:
+def test_a_job_that_is_interrupted_after_a_change_resumes_with_the_new_plan(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
     running.wait_for(moving)
     slow_down(stage)
@@ -156,12 +154,12 @@ def test_a_job_that_is_interrupted_after_a_change_resumes_by_the_new_plan(stage:
     last = resumed.events[-1]["progress"]
     assert carried(last, "westus2") + carried(last, "eastus") > 0
     assert differences(stage.source, tmp_path / "copy") == []
-    # Parts of an earlier run that the sink only looks at are not carried.
-    assert carried_in_all(last) == VOLUME_BYTES - last["bytes_earlier"], "what was acked is not sent again"
+    # Parts of an earlier run that the sink only checks are not carried again.
+    assert carried_in_all(last) == VOLUME_BYTES - last["bytes_earlier"], "acknowledged bytes are not sent again"
     stage.command.wait_until_alone()
 
 
-def test_a_resumed_job_is_replanned_and_heals_as_a_new_one(stage: Stage, tmp_path: Path) -> None:
+def test_a_resumed_job_is_replanned_and_healed_like_a_new_one(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
     running.wait_for(moving)
     running.signal(signal.SIGINT)

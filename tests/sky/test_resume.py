@@ -1,4 +1,4 @@
-"""An overlay transfer whose command is gone: its machines end with it, and `jobs resume` makes new ones and goes on."""
+"""An overlay transfer whose command has ended: its machines end too, and `jobs resume` continues on new ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
 VOLUME_BYTES = 90_000_000
-#: The command is stopped when so much has been acked.
+#: The command is stopped when this many bytes have been acknowledged.
 ACKED_BYTES = 30_000_000
-#: What arrives in a second, for journals are written in batches, and disks of busy machines are slow.
+#: Bytes that arrive in a second: journals are written in batches, and disks of busy machines are slow.
 IN_DOUBT_BYTES = 12_500_000
 
 
@@ -29,7 +29,7 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sky(command: Command, tmp_path: Path) -> Iterator[Sky]:
-    """Found by the command for the file `world.json`."""
+    """The sky that the command finds for the file `world.json`."""
     file = write_world(tmp_path)
     with Sky.up(file, folder=sky_folder(str(command.state), file)) as running:
         yield running
@@ -44,13 +44,13 @@ def acked_bytes(running: Running) -> int:
 
 
 def arrived_bytes(sky: Sky) -> float:
-    """What the sink's machine has been sent, without the wire's framing."""
+    """Return the bytes sent to the sink's machine, without the wire's framing."""
     inside = {machine.name for machine in sky.machines_in(SINK)}
     return sum(path.wire_bytes for path in sky.stats().paths if path.dst in inside) * GOODPUT_PER_WIRE
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: str(number.name))
-def test_a_stopped_job_goes_on_with_new_machines_where_it_was(
+def test_a_stopped_job_resumes_on_new_machines(
     command: Command, sky: Sky, tmp_path: Path, source: Path, number: signal.Signals
 ) -> None:
     running = start(command, tmp_path, source)
@@ -64,7 +64,7 @@ def test_a_stopped_job_goes_on_with_new_machines_where_it_was(
     sky.reset_stats()
     done = command.run("jobs", "resume", job["id"], "--json").expect(0)
     assert differences(source, tmp_path / "copy") == []
-    # What was acked is not sent again: what is left went over the wire once, with TLS and what TCP repeated.
+    # Acknowledged bytes are not sent again: the rest crossed the wire once, with TLS and TCP retransmissions.
     assert arrived_bytes(sky) < 1.1 * (VOLUME_BYTES - acked)
     assert done.summary["progress"]["bytes_earlier"] >= acked
     command.wait_until_alone()
@@ -72,7 +72,7 @@ def test_a_stopped_job_goes_on_with_new_machines_where_it_was(
     assert os.listdir(command.state / "fleets") == []
 
 
-def test_a_sky_that_was_up_for_the_job_alone_is_up_again_for_the_rest(
+def test_a_sky_started_for_a_job_is_started_again_when_it_is_resumed(
     command: Command, tmp_path: Path, source: Path
 ) -> None:
     write_world(tmp_path)
@@ -86,7 +86,7 @@ def test_a_sky_that_was_up_for_the_job_alone_is_up_again_for_the_rest(
     (job,) = command.jobs()
     done = command.run("jobs", "resume", job["id"], "--json").expect(0)
     assert differences(source, tmp_path / "copy") == []
-    # The lead died with its sky, without a word: what it had not yet written down is done twice, and nothing else.
+    # The lead was killed with its sky: only work that was not yet in its journal is repeated.
     assert done.summary["progress"]["bytes_earlier"] >= acked_bytes(running) - IN_DOUBT_BYTES
     command.wait_until_alone()
     assert os.listdir(command.state / "fleets") == []

@@ -1,4 +1,4 @@
-"""A sky comes, changes and goes: nothing is left, whatever happened."""
+"""Starting, changing and stopping a sky: nothing is left behind in any case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEIGHBOURS = (
 
 
 def sleeper(sky: Sky, machine: str) -> subprocess.Popen[bytes]:
-    """A process in a machine; it has come there when it says so."""
+    """Start a process in a machine. Its first output shows that it runs there."""
     process = sky.popen(machine, ["sh", "-c", "echo here; exec sleep 600"], stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"here\n"
@@ -72,7 +72,7 @@ def test_a_command_becomes_the_program_itself(pair: Sky) -> None:
 def test_nothing_is_left_after_an_orderly_end(make_sky: Make) -> None:
     allowed = ALLOWED.read_text()
     sky = make_sky(*NEIGHBOURS)
-    assert ALLOWED.read_text() == allowed, "put back as soon as the machines have chosen"
+    assert ALLOWED.read_text() == allowed, "restored as soon as the machines have chosen"
     process, folder = sleeper(sky, "b-1"), sky.folder
     guards = children_of(sky.pid)
     sky.down()
@@ -130,7 +130,7 @@ def test_a_folder_may_be_deeper_than_a_socket_address(tmp_path: Path, make_sky: 
     folder = tmp_path / ("deep" * 30) / ("deeper" * 10)
     with make_sky(*NEIGHBOURS, folder=folder) as sky:
         assert Sky.attach(folder).describe().keys() == sky.machines.keys()
-        with pytest.raises(SkyError, match="is already up"):
+        with pytest.raises(SkyError, match="is already running"):
             make_sky(*NEIGHBOURS, folder=folder)
 
 
@@ -142,7 +142,7 @@ def test_skies_run_beside_each_other(make_sky: Make) -> None:
         assert ping(far, "a-1", address, count=3)["min_ms"] >= 200
 
 
-def test_a_frozen_machine_stands_still_and_goes_on(pair: Sky) -> None:
+def test_a_frozen_machine_stops_and_continues(pair: Sky) -> None:
     process = sleeper(pair, "b-1")
     pair.freeze("b-1")
     assert pair.describe()["b-1"].state == "frozen"
@@ -199,7 +199,7 @@ def test_caps_and_congestion_control_change_live(pair: Sky) -> None:
     assert ALLOWED.read_text() == allowed
 
 
-def test_what_makes_no_sense_is_refused(pair: Sky) -> None:
+def test_invalid_changes_are_refused(pair: Sky) -> None:
     with pytest.raises(SkyError, match="no machine and no region site:c"):
         pair.set_link("site:a", "site:c", loss=0.1)
     with pytest.raises(SkyError, match="no link from a-1 to a-1"):
@@ -212,11 +212,11 @@ def test_what_makes_no_sense_is_refused(pair: Sky) -> None:
         pair.set_machine("a-1", congestion_control="vegas2")
 
 
-def test_an_emulator_that_could_not_keep_up_says_so(pair: Sky) -> None:
+def test_an_overloaded_emulator_reports_that(pair: Sky) -> None:
     pair.set_link("a-1", "b-1", rtt_ms=1000)
     send_datagrams(pair, "a-1", "b-1", 50)
     sent_s = time.monotonic()
-    # The host that does not let the emulator run, for longer than its packets travel.
+    # Suspend the emulator for longer than its packets travel, like an overloaded host.
     os.kill(pair.pid, signal.SIGSTOP)
     time.sleep(1.0)
     os.kill(pair.pid, signal.SIGCONT)

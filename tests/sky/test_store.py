@@ -1,4 +1,4 @@
-"""An S3 server in a machine of the sky: reached by the gateways over the WAN, and slow behind a thin line."""
+"""An S3 server in a machine of the sky, which gateways reach over the WAN, and which has a slow link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tradewind.sky.running import Sky
 
 SINK = "gcp:asia-northeast1"
 STORE_MBPS = 8.0
-"""1 MB/s: what the store's line carries."""
+"""Rate of the store's link: 1 MB/s."""
 PORT = 7070
 SECRET = "testbed-secret"
 VOLUME_BYTES = 20_000_000
@@ -41,7 +41,7 @@ else:
 
 @pytest.fixture
 def stage(command: Command, tmp_path: Path) -> Iterator[tuple[Command, Sky, Path]]:
-    """The command with the store's credentials, the sky with a store beside the sink, and its file."""
+    """The command with the store's credentials, a sky with a store beside the sink, and the sky's file."""
     if shutil.which("go") is None and "CI" not in os.environ:
         pytest.skip("go is not on PATH, and versitygw is installed with it")
     command.environment |= {
@@ -56,7 +56,7 @@ def stage(command: Command, tmp_path: Path) -> Iterator[tuple[Command, Sky, Path
         yield command, sky, file
 
 
-def test_a_slow_store_slows_all_and_fills_no_memory(stage: tuple[Command, Sky, Path], tmp_path: Path) -> None:
+def test_a_slow_store_slows_every_hop_and_fills_no_memory(stage: tuple[Command, Sky, Path], tmp_path: Path) -> None:
     command, sky, file = stage
     address = sky.machines["store-1"].address
     data = tmp_path / "data"
@@ -82,7 +82,7 @@ def test_a_slow_store_slows_all_and_fills_no_memory(stage: tuple[Command, Sky, P
     assert done.code == 0, done.stderr
     for path in source.iterdir():
         assert (data / "bucket" / "copy" / path.name).read_bytes() == path.read_bytes()
-    # The line carries 1 MB/s; who claims more has lied about what is durable.
+    # The link carries 1 MB/s. A higher rate would mean that bytes were counted before they were stored.
     assert done.summary["progress"]["bytes_per_s"] < STORE_MBPS * 1e6 / 8 * 1.1
     command.wait_until_alone()
     assert os.listdir(command.state / "fleets") == []

@@ -1,4 +1,4 @@
-"""A small sky with prices: two regions, a relay between them that is faster and dearer than the direct way."""
+"""A small sky with prices: two regions, and a relay that is faster and more expensive than the direct path."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OPTIONS = ("--via", "sky", "--src-region", SOURCE, "--dst-region", SINK)
 
 
 def write_world(folder: Path, **changes: Any) -> Path:
-    """The sky file."""
+    """Write the sky file."""
     file = folder / "world.json"
     file.write_text(json.dumps({**WORLD, **changes}), encoding="utf-8")
     return file
 
 
 def write_files(folder: Path, total_bytes: int, each_bytes: int = 1_000_000) -> Path:
-    """Files that no codec makes smaller."""
+    """Write incompressible files."""
     folder.mkdir(parents=True)
     for number in range(total_bytes // each_bytes):
         (folder / f"file-{number:04}").write_bytes(os.urandom(each_bytes))
@@ -43,7 +43,7 @@ def write_files(folder: Path, total_bytes: int, each_bytes: int = 1_000_000) -> 
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Names that are not the same on both sides."""
+    """Return the names whose content differs between both sides."""
     names = {path.relative_to(root).as_posix() for root in (one, other) for path in root.rglob("*") if path.is_file()}
     return sorted(
         name

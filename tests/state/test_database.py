@@ -31,7 +31,7 @@ def beat(database: Database, fleet: str = "f") -> None:
     database.write("INSERT INTO leases VALUES (?, (SELECT count(*) FROM leases), 0)", (fleet,))
 
 
-def test_reading_makes_nothing(database: Database) -> None:
+def test_reading_creates_nothing(database: Database) -> None:
     assert database.rows("SELECT * FROM jobs") == []
     assert database.row("SELECT 1 FROM jobs") is None
     assert not os.path.exists(database.state_dir)
@@ -50,14 +50,14 @@ def test_an_exception_rolls_back(database: Database) -> None:
     beat(database)
 
 
-def test_one_database_for_each_folder_as_long_as_it_is_held(tmp_path: Path) -> None:
+def test_a_folders_database_is_shared_while_in_use(tmp_path: Path) -> None:
     one = open_database(tmp_path)
     assert open_database(str(tmp_path)) is one
     assert open_database(tmp_path / "other") is not one
     beat(one)
     os.unlink(one.path)
     beat(one)
-    assert one.rows("SELECT count(*) FROM leases") == [(1,)], "a new file in its place is opened anew"
+    assert one.rows("SELECT count(*) FROM leases") == [(1,)], "a new file in its place is reopened"
 
 
 WRITER = """
@@ -77,13 +77,13 @@ def writer(database: Database, count: int, name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
-def test_several_processes_that_begin_at_once_make_one_database_and_lose_nothing(database: Database) -> None:
+def test_processes_that_start_together_create_one_database_and_lose_nothing(database: Database) -> None:
     writers = [writer(database, 30, f"writer {number}") for number in range(4)]
     for each in writers:
         each.communicate()
         assert each.returncode == 0
     counts = [row[0] for row in database.rows("SELECT lapses_unix_s FROM leases ORDER BY lapses_unix_s")]
-    assert counts == list(range(120)), "each saw all that was committed before it, and no other wrote meanwhile"
+    assert counts == list(range(120)), "each process saw all earlier commits, and no other one wrote meanwhile"
 
 
 def test_threads_share_a_database(database: Database) -> None:
@@ -113,12 +113,12 @@ def test_what_was_committed_survives_a_kill(database: Database) -> None:
     assert database.rows("PRAGMA integrity_check") == [("ok",)]
 
 
-def test_a_writer_that_does_not_end_is_not_waited_for_without_end(database: Database) -> None:
+def test_the_wait_for_another_writer_is_limited(database: Database) -> None:
     beat(database)
     other = sqlite3.connect(database.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     began_s = time.monotonic()
-    with pytest.raises(StateError, match="in use by another process"), database.transaction(busy_s=0.3):
+    with pytest.raises(StateError, match="locked by another process"), database.transaction(busy_s=0.3):
         pass
     assert 0.3 <= time.monotonic() - began_s < 5
     assert database.rows("SELECT count(*) FROM leases") == [(1,)], "readers do not wait for writers"
@@ -127,7 +127,7 @@ def test_a_writer_that_does_not_end_is_not_waited_for_without_end(database: Data
     beat(database)
 
 
-def test_a_fork_has_a_connection_of_its_own(database: Database) -> None:
+def test_a_forked_process_has_its_own_connection(database: Database) -> None:
     beat(database)
     child = os.fork()
     if child == 0:
@@ -142,7 +142,7 @@ def test_a_fork_has_a_connection_of_its_own(database: Database) -> None:
 
 
 @pytest.mark.parametrize("damage", ["not a database", "header", "page"])
-def test_a_damaged_database_is_one_clear_line(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path, damage: str) -> None:
     command = Command(tmp_path / "home")
     (tmp_path / "a").write_text("x")
     command.run("cp", tmp_path / "a", tmp_path / "b").expect(0)
@@ -169,12 +169,12 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     beat(database)
     database.write("PRAGMA user_version=99")
     for again in (Database(str(tmp_path)), Database(str(tmp_path))):
-        with pytest.raises(StateError, match="newer version of tradewind: format 99, and this one reads") as refused:
+        with pytest.raises(StateError, match="newer version of tradewind: format 99; this version reads") as refused:
             again.rows("SELECT 1")
         assert "update tradewind" in (refused.value.hint or "")
 
 
-def test_a_full_disk_is_one_clear_line(database: Database) -> None:
+def test_a_full_disk_is_reported_in_one_line(database: Database) -> None:
     beat(database)
     with pytest.raises(StateError, match="no space left on its disk"), database.transaction() as connection:
         ((pages,),) = connection.execute("PRAGMA page_count")
@@ -183,14 +183,14 @@ def test_a_full_disk_is_one_clear_line(database: Database) -> None:
     assert database.rows("SELECT count(*) FROM events") == [(0,)]
 
 
-def test_a_pipe_in_its_place_hangs_nothing(tmp_path: Path) -> None:
+def test_a_pipe_in_its_place_blocks_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / DATABASE_FILE)
     with pytest.raises(StateError, match="is not a regular file"):
         open_database(tmp_path).rows("SELECT 1")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
-def test_one_of_another_user_is_refused(database: Database) -> None:
+def test_a_database_of_another_user_is_refused(database: Database) -> None:
     beat(database)
     os.chown(database.path, 54321, 54321)
     with pytest.raises(ConfigError, match="belongs to user 54321"):
@@ -216,7 +216,7 @@ def test_the_journal_follows_the_file_system(database: Database, monkeypatch: py
     assert database.journal_mode() == ("wal" if keeps_shared_memory(database.state_dir) else "delete")
     for kept, mode in ((False, "delete"), (True, "wal")):
         monkeypatch.setattr(module, "keeps_shared_memory", lambda _, kept=kept: kept)
-        database._leave()  # No other connection may have it open when the journal changes.
+        database._leave()  # Changing the journal mode needs the only open connection.
         beat(database)
         assert database.journal_mode() == mode
 
@@ -260,7 +260,7 @@ MOUNTS = """\
         ("/mnt/x", "fuse.sshfs"),
     ],
 )
-def test_the_type_is_that_of_the_nearest_mount(tmp_path: Path, folder: str, kind: str) -> None:
+def test_the_file_system_type_is_that_of_the_nearest_mount(tmp_path: Path, folder: str, kind: str) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTS)
     assert type_of(folder, str(tmp_path / "mountinfo")) == kind
     assert type_of(folder, str(tmp_path / "missing")) is None

@@ -1,7 +1,7 @@
 """State folders of versions that kept files.
 
-`files_before_the_database.json` has those that the last of these versions wrote for six jobs: done, done with prices,
-failed, interrupted, paused, and one whose control and lead were killed; and the fleet of that one.
+`files_before_the_database.json` has the files that the last of these versions wrote for six jobs: done, done with
+prices, failed, interrupted, paused, and one whose control and lead were killed; and the fleet of the last one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def state(tmp_path: Path) -> Path:
     return state
 
 
-def test_all_jobs_are_what_they_were(state: Path) -> None:
+def test_all_jobs_are_unchanged(state: Path) -> None:
     control = JobControl(state_dir=str(state))
     records = {record.id: record for record in control.store.records()}
     assert [(record.id, record.state) for record in records.values()] == list(
@@ -71,7 +71,7 @@ def test_all_jobs_are_what_they_were(state: Path) -> None:
     assert (fleet.purpose, fleet.ownership, len(fleet.machines)) == (f"job {KILLED}", "elsewhere", 3)
 
 
-def test_files_are_moved_once_they_are_in_the_database_and_others_stay(state: Path) -> None:
+def test_files_are_moved_after_they_are_in_the_database_and_others_stay(state: Path) -> None:
     assert len(list(JobStore(str(state)).records())) == 6
     left = {str(path.relative_to(state)) for path in state.rglob("*") if path.is_file()}
     moved = {path for path in OLD if path.rsplit("/", 1)[1] in (*JOB_FILES, *FLEET_FILES)}
@@ -81,7 +81,7 @@ def test_files_are_moved_once_they_are_in_the_database_and_others_stay(state: Pa
     assert not moved & left
 
 
-def test_jobs_are_resumed_after_the_move(state: Path, tmp_path: Path) -> None:
+def test_jobs_can_be_resumed_after_the_migration(state: Path, tmp_path: Path) -> None:
     command = Command(tmp_path / "home", {"TRADEWIND_STATE_DIR": str(state)})
     for job_id, name in ((INTERRUPTED, "interrupted"), (PAUSED, "paused")):
         command.run("jobs", "resume", job_id).expect(0)
@@ -98,15 +98,15 @@ print(*(f"{record.id} {record.state}" for record in JobStore(sys.argv[1]).record
 """
 
 
-def test_processes_that_begin_at_once_move_a_folder_once(state: Path) -> None:
+def test_processes_that_start_together_migrate_a_folder_once(state: Path) -> None:
     words = [sys.executable, "-c", READER, str(state)]
     readers = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     seen = [reader.communicate()[0].splitlines() for reader in readers]
     assert all(lines == seen[0] and len(lines) == 6 for lines in seen)
 
 
-def test_a_move_that_was_killed_begins_anew(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of it is there, and no file has gone."""
+def test_a_killed_migration_is_restarted(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the kill the database has no part of it, and no file is missing."""
     with monkeypatch.context() as patch:
         patch.setattr("tradewind.state.old_folders._import_ledger", _killed)
         with pytest.raises(KeyboardInterrupt):
@@ -120,7 +120,7 @@ def _killed(*_: object) -> None:
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", "null", "not JSON", "[" * 200_000, '{"id": "x", "spec": {}}'])
-def test_a_damaged_job_is_reported_until_it_is_mended_or_removed(state: Path, content: str) -> None:
+def test_a_damaged_job_is_reported_until_it_is_repaired_or_removed(state: Path, content: str) -> None:
     damaged = state / "jobs" / PAUSED / "job.json"
     good = damaged.read_text()
     damaged.write_text(content)
@@ -137,7 +137,7 @@ def test_a_damaged_job_is_reported_until_it_is_mended_or_removed(state: Path, co
     assert store.load(PAUSED).state == "paused"
 
 
-def test_a_job_that_an_older_version_runs_is_left_to_it(state: Path) -> None:
+def test_a_job_that_an_older_version_runs_is_not_touched(state: Path) -> None:
     lock = FileLock.take(state / "jobs" / KILLED / "client.lock")
     assert lock is not None
     store, reported = JobStore(str(state)), list[JobUnreadable]()
@@ -150,7 +150,7 @@ def test_a_job_that_an_older_version_runs_is_left_to_it(state: Path) -> None:
     assert again.load(KILLED).state == "interrupted"
 
 
-def test_an_unreadable_ledger_stays_one(state: Path) -> None:
+def test_an_unreadable_ledger_stays_unreadable(state: Path) -> None:
     (state / "jobs" / INTERRUPTED / "ledger.json").write_text("{")
     control = JobControl(state_dir=str(state))
     assert control.store.load(INTERRUPTED).state == "interrupted"
@@ -167,10 +167,10 @@ def test_an_unreadable_fleet_is_reported(state: Path) -> None:
     assert path.exists(), "its machines may live"
 
 
-def test_a_folder_that_cannot_be_written_says_so(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_folder_is_reported(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = JobStore(str(state))
     monkeypatch.setattr(store.database, "_can_write", lambda: False)  # Root may write everywhere.
-    with pytest.raises(Exception, match="cannot be brought up to date") as refused:
+    with pytest.raises(Exception, match="cannot be upgraded") as refused:
         list(store.records())
     assert "copy of it" in refused.value.hint  # type: ignore[attr-defined]
     assert not os.path.exists(store.database.path)

@@ -2,7 +2,7 @@
 
 use tokio::task::JoinError;
 
-/// Threads in production. The simulator runs everything on one thread, in the order that its seed sets.
+/// Threads are for production. The simulator runs everything on one thread, in the order that its seed determines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
     /// On threads of their own, so that no task waits for a disk.
@@ -16,7 +16,7 @@ impl Background {
     /// Runs blocking `work`.
     ///
     /// # Errors
-    /// It panicked on its thread, or the runtime ends.
+    /// It panicked on its thread, or the runtime is shutting down.
     pub async fn run<T, F>(self, work: F) -> Result<T, JoinError>
     where
         T: Send + 'static,

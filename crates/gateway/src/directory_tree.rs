@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tradewind_contract::StoreSpec;
 use tradewind_store::Store;
 
-/// A folder, and a store over it. Gone when dropped.
+/// A folder and a store over it. Deleted when dropped.
 pub(crate) struct DirectoryTree {
     dir: TempDir,
     pub(crate) store: Arc<dyn Store>,
@@ -47,7 +47,7 @@ impl DirectoryTree {
         file.set_modified(UNIX_EPOCH + Duration::from_millis(unix_ms)).unwrap();
     }
 
-    /// All files, temporary ones too, with their bytes.
+    /// Returns all files with their bytes, including temporary ones.
     pub(crate) fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.dir.path().to_owned()];

@@ -1,4 +1,4 @@
-//! Drops a future at each await at which it stands, for tests: after no poll, after one, after two, until it ends before.
+//! Drops a future at each await in turn, for tests: after no poll, after one, after two, and so on until it completes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,7 +26,7 @@ impl<F: Future> Future for DropAfter<F> {
         let polled = inner.as_mut().poll(context).map(Some);
         self.polls_left -= 1;
         if polled.is_pending() && self.polls_left == 0 {
-            // As a task does whose other branch is ready: the next poll drops this one.
+            // Like a task whose other branch is ready: the next poll drops this one.
             context.waker().wake_by_ref();
         }
         polled

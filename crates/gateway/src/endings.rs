@@ -1,11 +1,11 @@
-//! What ends a gateway or an owner: signals, and the end of standard input.
+//! The events that end a gateway or an owner: signals, and the end of standard input.
 
 use std::io;
 use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// All that can end the process.
+/// All events that can end the process.
 pub(crate) struct Endings {
     terminate: Signal,
     interrupt: Signal,
@@ -15,7 +15,7 @@ pub(crate) struct Endings {
 }
 
 impl Endings {
-    /// Watches from now on.
+    /// Starts to watch.
     ///
     /// # Errors
     /// The system refused signal handlers or a thread.
@@ -28,11 +28,11 @@ impl Endings {
         })
     }
 
-    /// Waits for the first reason to end, and names it. Dropped before that, it can be called again.
+    /// Waits for the first reason to end, and returns its name. If dropped before that, it can be called again.
     pub(crate) async fn first(&mut self) -> &'static str {
         let stdin_end = async {
             match &mut self.stdin_end {
-                // An error means that the watching thread is gone; its end is the end of stdin too.
+                // An error means that the watching thread is gone, which counts as the end of stdin too.
                 Some(end) => drop(end.await),
                 None => std::future::pending().await,
             }
@@ -45,7 +45,7 @@ impl Endings {
         }
     }
 
-    /// Waits for a signal after that, and gives the exit code that shells expect of it.
+    /// Waits for a signal after that, and returns the exit code that shells expect for it.
     pub(crate) async fn second(&mut self) -> ExitCode {
         let signal = tokio::select! {
             _ = self.terminate.recv() => SignalKind::terminate(),
@@ -56,15 +56,14 @@ impl Endings {
     }
 }
 
-/// Reads stdin to its end in a thread of its own: a read cannot be given up, and a runtime's thread that sits in one
-/// would hold up the exit.
+/// Reads stdin to its end on a separate thread, because a read cannot be cancelled and would block the runtime's exit.
 fn watch_stdin() -> io::Result<oneshot::Receiver<()>> {
     let (tell, end) = oneshot::channel();
     std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         if let Err(error) = io::copy(&mut io::stdin().lock(), &mut io::sink()) {
             tracing::warn!(%error, "standard input cannot be read");
         }
-        // Nobody listens any more when the gateway is ending already.
+        // Nobody listens if the gateway is already ending.
         let _ = tell.send(());
     })?;
     Ok(end)

@@ -1,4 +1,4 @@
-//! What an error means for an object, for the job and for the exit code.
+//! The meaning of an error for an object, for the job and for the exit code.
 
 use tradewind_contract::{FailedObject, Outcome};
 use tradewind_store::{Error, ErrorKind, Store};
@@ -26,7 +26,7 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// How a job or a task ends that `error` stops as a whole.
+/// The outcome of a job or task that `error` stops as a whole.
 pub fn outcome_of(error: &Error) -> Outcome {
     use ErrorKind::*;
     match error.kind {
@@ -54,7 +54,7 @@ pub fn exit_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// URL of `key` in `store`, for people.
+/// URL of `key` in `store`, for messages.
 pub fn object_url(store: &dyn Store, key: &str) -> String {
     let root = store.url();
     let separator = if root.ends_with('/') { "" } else { "/" };
@@ -66,12 +66,12 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Advice about an object that the user named, so that no filter applies to it.
+/// Adapts a hint to an object that the user named, to which no filter applies.
 pub fn hint_for_named(hint: &str) -> &str {
     hint.split_once(", or leave ").map_or(hint, |(hint, _)| hint)
 }
 
-/// The record of one object that `error` keeps from its destination.
+/// The record of an object that could not reach its destination because of `error`.
 pub fn failed_object(source: String, destination: String, error: &Error) -> FailedObject {
     FailedObject {
         source,
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_filter_is_recommended_for_an_object_that_was_named() {
+    fn no_filter_is_recommended_for_a_named_object() {
         use ErrorKind::*;
         for kind in [InvalidKey, Archived, HasSnapshots, BrokenLink] {
             for operation in ["head", "list", "put"] {

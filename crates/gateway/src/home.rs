@@ -1,8 +1,9 @@
 //! Connections that a gateway opens to its owner and keeps open until the owner needs one.
 //!
-//! The gateway calls, both prove their identities by mutual TLS, and the connection is idle. From then on the owner sends
-//! one byte at a time and the gateway repeats it: [`PING`] asks whether it is still there, [`TAKE`] takes the connection.
-//! After a `TAKE` that was repeated it carries HTTP, the owner being the client, as if the owner had dialled.
+//! The gateway connects, both sides prove their identities with mutual TLS, and the connection is idle. From then on
+//! the owner sends one byte at a time, and the gateway repeats it: [`PING`] checks whether the gateway still runs,
+//! [`TAKE`] takes the connection. After a repeated `TAKE` it carries HTTP with the owner as the client, as if the owner
+//! had dialled.
 
 use crate::limits::{ENROL_PAUSE, ENROL_PAUSE_MAX, IDLE_CALL_INTERVAL, IDLE_CALL_TIMEOUT, REACH_TIMEOUT};
 use crate::tls::{self, Identity, TlsError};
@@ -16,7 +17,8 @@ use tradewind_contract::OWNER_NAME;
 const PING: u8 = 0;
 const TAKE: u8 = 1;
 
-/// The gateway's side: one connection that the owner has taken. Calls again, with pauses, until there is one.
+/// The gateway's side: connects, and retries with pauses, until the owner has taken a connection; returns that
+/// connection.
 pub(crate) async fn call(owner: &str, identity: &Identity) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut pause = ENROL_PAUSE;
     let mut last = String::new();
@@ -49,7 +51,8 @@ async fn call_once(
     Ok(stream)
 }
 
-/// Repeats the owner's bytes until one takes the connection. A first ping shows that the owner accepted us.
+/// Repeats the owner's bytes until the owner takes the connection. The first ping shows that the owner accepted the
+/// gateway.
 async fn wait_taken<S>(stream: &mut S, pause: &mut std::time::Duration) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -70,7 +73,7 @@ where
     }
 }
 
-/// The owner's side: who waits for a connection of one gateway, and the idle connections that wait to be taken.
+/// The owner's side: callers that wait for a connection to one gateway, and idle connections that wait to be taken.
 #[derive(Debug)]
 pub struct Calls<S> {
     wanted: mpsc::Sender<oneshot::Sender<S>>,
@@ -78,25 +81,25 @@ pub struct Calls<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Calls<S> {
-    /// For one gateway; `waiting_max` may wait at once.
+    /// Creates the connections of one gateway; at most `waiting_max` callers may wait at once.
     pub fn new(waiting_max: usize) -> Self {
         let (wanted, waiting) = mpsc::channel(waiting_max);
         Self { wanted, waiting: Arc::new(Mutex::new(waiting)) }
     }
 
-    /// Takes an idle connection, or waits for one. The caller bounds the time.
+    /// Takes an idle connection, or waits for one. The caller must limit the time.
     pub async fn take(&self) -> Option<S> {
         let (give, given) = oneshot::channel();
         self.wanted.send(give).await.ok()?;
         given.await.ok()
     }
 
-    /// Keeps a connection until somebody takes it.
+    /// Keeps a connection until it is taken.
     ///
     /// # Errors
-    /// It ended before, or the gateway did not answer in time.
+    /// The connection ended before, or the gateway did not answer in time.
     pub async fn keep(&self, mut stream: S) -> io::Result<()> {
-        // The gateway learns that it was accepted.
+        // The ping tells the gateway that it was accepted.
         ask(&mut stream, PING).await?;
         loop {
             let mut byte = [0];
@@ -104,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Calls<S> {
                 read = stream.read(&mut byte) => {
                     return match read? {
                         0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the gateway closed its connection")),
-                        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the gateway spoke unasked")),
+                        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the gateway sent unexpected data")),
                     };
                 }
                 give = async { self.waiting.lock().await.recv().await } => {
@@ -113,11 +116,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Calls<S> {
                         continue;
                     }
                     if let Err(error) = ask(&mut stream, TAKE).await {
-                        // Another connection may still be good.
+                        // Another connection may still work.
                         drop(self.wanted.try_send(give));
                         return Err(error);
                     }
-                    // If nobody waits any more the connection ends here, and the gateway calls again.
+                    // If nobody waits any more, the connection ends here and the gateway calls again.
                     drop(give.send(stream));
                     return Ok(());
                 }
@@ -173,7 +176,7 @@ mod tests {
         let (dead, mut silent) = pair();
         let (good, mut answers) = pair();
         let gateway = async {
-            // It repeats the first ping and is then cut off.
+            // It repeats the first ping and then stops answering.
             assert_eq!(silent.read_u8().await.unwrap(), PING);
             silent.write_u8(PING).await.unwrap();
         };

@@ -1,7 +1,8 @@
-//! A fleet's certificates: one CA made for it, and one identity per gateway, signed by that CA.
+//! A fleet's certificates: one CA per fleet, and one identity per gateway, signed by that CA.
 //!
-//! The CA's private key is dropped when the command ends, so nobody can add a gateway to the fleet later; `--keep-ca`
-//! writes it (for fleets that grow), and a later call in the same folder signs with it. Nothing is ever overwritten.
+//! The CA's private key is dropped when the command ends, so nobody can add a gateway to the fleet later. `--keep-ca`
+//! writes the key (for fleets that grow), and a later call in the same folder signs with it. No file is ever
+//! overwritten.
 
 use crate::limits::{IDENTITY_CLOCK_SKEW, IDENTITY_DAYS_MAX};
 use crate::names::check_node_name;
@@ -19,24 +20,24 @@ use std::time::{Duration, SystemTime};
 /// Why no identities were made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A name that no certificate can carry, or the same twice.
+    /// A name that no certificate can carry, or a repeated name.
     #[error("{0}")]
     Name(String),
-    /// The life asked for is out of bounds.
+    /// The requested validity is out of bounds.
     #[error("a fleet's certificates live 1 to {IDENTITY_DAYS_MAX} days, not {0}")]
     Days(u32),
-    /// Something is there already.
+    /// Something with this path already exists.
     #[error("{} exists and is not overwritten", .0.display())]
     Exists(PathBuf),
     /// A file or folder could not be written or read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The certificate library refused.
+    /// The certificate library failed.
     #[error("certificate: {0}")]
     Certificate(#[from] rcgen::Error),
 }
@@ -56,14 +57,14 @@ impl IdentityError {
     }
 }
 
-/// What to make.
+/// The identities to make.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// Folder: `ca.pem`, and per gateway a folder with `ca.pem`, `cert.pem` and `key.pem`.
     pub out: &'a Path,
     /// Gateway names.
     pub names: &'a [String],
-    /// Life of a new CA and of all its certificates.
+    /// Validity of a new CA and of all its certificates.
     pub days: u32,
     /// Also write `ca-key.pem`.
     pub keep_ca: bool,
@@ -84,23 +85,24 @@ pub struct NodeCertificate {
 }
 
 impl NodeCertificate {
-    /// The key as TLS wants it.
+    /// The key in the form that TLS needs.
     pub fn key_der(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
     }
 }
 
 impl FleetCa {
-    /// A CA with a new key. What it signs is valid from [`IDENTITY_CLOCK_SKEW`] before `now` until `life` after it.
+    /// Makes a CA with a new key. Its certificates are valid from [`IDENTITY_CLOCK_SKEW`] before `now` until `life`
+    /// after it.
     ///
     /// # Errors
-    /// The certificate library refused.
+    /// The certificate library failed.
     pub fn new(now: SystemTime, life: Duration) -> Result<Self, IdentityError> {
         Ok(Self::with_key(KeyPair::generate()?, now, life))
     }
 
-    /// The CA of a key. Its name comes from the key: so a kept key is enough to sign for the same fleet again, and a
-    /// peer of another fleet is an "unknown issuer" and not a "bad signature".
+    /// Makes the CA of a key. Its name is derived from the key. So a kept key is enough to sign for the same fleet
+    /// again, and a peer of another fleet has an "unknown issuer" rather than a "bad signature".
     pub fn with_key(key: KeyPair, now: SystemTime, life: Duration) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -115,12 +117,12 @@ impl FleetCa {
     /// The CA's own certificate.
     ///
     /// # Errors
-    /// The certificate library refused.
+    /// The certificate library failed.
     pub fn certificate(&self) -> Result<rcgen::Certificate, IdentityError> {
         Ok(self.params.self_signed(&self.key)?)
     }
 
-    /// An identity for one gateway, for both sides of a connection.
+    /// Makes an identity for one gateway, for both sides of a connection.
     ///
     /// # Errors
     /// The certificate library refused the name.
@@ -133,8 +135,8 @@ impl FleetCa {
         Ok(NodeCertificate { certificate, key })
     }
 
-    /// A certificate for a key that stays with its gateway, valid from [`IDENTITY_CLOCK_SKEW`] before `now` until `life`
-    /// after it. It says the same as every identity of the fleet, whatever the gateway may have asked for.
+    /// Certifies a key that stays with its gateway, from [`IDENTITY_CLOCK_SKEW`] before `now` until `life` after it.
+    /// The contents are those of every identity of the fleet, whatever the gateway requested.
     ///
     /// # Errors
     /// The certificate library refused the name.
@@ -160,7 +162,7 @@ impl FleetCa {
     }
 }
 
-/// What every identity of a fleet says, but for its times.
+/// The contents of every identity of a fleet, without the validity.
 fn node_params(name: &str) -> Result<CertificateParams, IdentityError> {
     let mut params = CertificateParams::new(vec![name.to_owned()])?;
     params.distinguished_name = common_name(name);
@@ -176,11 +178,11 @@ fn common_name(name: &str) -> DistinguishedName {
     distinguished
 }
 
-/// The CA of a fleet that outlives its owner's process: the one whose key is in the folder, or a new one that is written
-/// there. Its certificate stays the one that was written first.
+/// The CA of a fleet that outlives its owner's process: the one whose key is in the folder, or a new one, which is
+/// written there. The certificate stays the one that was written first.
 ///
 /// # Errors
-/// A file cannot be read or written, or is no key.
+/// A file cannot be read or written, or is not a key.
 pub fn kept_or_new(folder: &Path, now: SystemTime, life: Duration) -> Result<(FleetCa, String), IdentityError> {
     let ca_path = folder.join("ca.pem");
     if ca_path.exists() {
@@ -189,16 +191,16 @@ pub fn kept_or_new(folder: &Path, now: SystemTime, life: Duration) -> Result<(Fl
     let ca = FleetCa::new(now, life)?;
     let pem = ca.certificate()?.pem();
     create_folder(folder)?;
-    // The key first: a certificate alone would be taken for a CA whose key was dropped.
+    // The key first: a certificate alone would look like a CA whose key was dropped.
     write_new(&folder.join(CA_KEY_FILE), &ca.key.serialize_pem(), MODE_SECRET)?;
     write_new(&ca_path, &pem, MODE_PUBLIC)?;
     Ok((ca, pem))
 }
 
-/// Makes what `request` asks for. In a folder with a kept CA it adds gateways to that fleet.
+/// Makes the requested identities. In a folder with a kept CA, adds gateways to that fleet.
 ///
 /// # Errors
-/// A bad name, something in the way (nothing is then written), or a file that cannot be written.
+/// A bad name or an existing path (nothing is written then), or a file that cannot be written.
 pub fn make(request: &Request<'_>, now: SystemTime) -> Result<(), IdentityError> {
     check_request(request)?;
     create_folder(request.out)?;

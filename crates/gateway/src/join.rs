@@ -1,4 +1,5 @@
-//! A gateway joins its fleet: reads the join document, and tries over real sockets until it has an identity.
+//! Joins a gateway to its fleet: reads the join document, and retries over real sockets until the gateway has an
+//! identity.
 
 use crate::enrol::{Candidate, EnrolError, JoinError, confirm};
 use crate::limits::{
@@ -27,7 +28,7 @@ pub(crate) fn read_document(path: &Path) -> Result<Join, JoinError> {
     if text.len() as u64 > JOIN_BYTES_MAX {
         return Err(fault(&format_args!("longer than {JOIN_BYTES_MAX} bytes")));
     }
-    // The text of the error could repeat the token.
+    // The error's text could repeat the token.
     serde_json::from_slice(&text)
         .map_err(|error| fault(&format_args!("not understood: {:?} error in line {}", error.classify(), error.line())))
 }
@@ -42,7 +43,7 @@ fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Waits until the owner has dialled. Nobody else gets an answer.
+/// Waits until the owner has dialled. Other peers get no answer.
 pub(crate) async fn by_owner(candidate: Candidate, listener: &TcpListener) -> Result<Identity, NotJoined> {
     let candidate = Arc::new(candidate);
     let gate = Gate::new(GateLimits {
@@ -50,7 +51,7 @@ pub(crate) async fn by_owner(candidate: Candidate, listener: &TcpListener) -> Re
         per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
     });
     let mut last = "nobody called".to_owned();
-    // When one has succeeded the others are dropped, and so is whoever was accepted meanwhile.
+    // Once one has succeeded, the others are dropped, and so is any peer accepted meanwhile.
     let mut answers = JoinSet::new();
     let joined = tokio::time::timeout(candidate.patience(), async {
         loop {

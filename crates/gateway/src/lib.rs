@@ -1,14 +1,14 @@
 //! One process of the data plane, as a library that the binary and the tests share.
 //!
-//! Participants: the [`lead`] finds what is to be moved and remembers what has been; [`task`] is work that needs no
-//! gateways (`ls`, `cat`, `check`, …); [`stores`] turns the contract's description of a store into an open one.
-//! [`control`] is the API by which all of it is told what to do; [`identity`] and [`tls`] let only one fleet in. [`enrol`]
-//! is how a gateway gets its identity, and [`owner`] the process beside the client that gives it and carries control.
-//! [`node`] does the work, over the connections of [`net`]; [`program`] puts lead and node together. [`failure`] gives errors
-//! their names, outcomes and exit codes. [`retry`] limits how often stores are asked, and [`drain`] how long work goes on
-//! after a wish to stop.
+//! [`lead`] finds the objects to transfer and records which are done; [`node`] transfers them over the connections of
+//! [`net`]; [`program`] combines lead and node. [`task`] is work that needs no gateways (`ls`, `cat`, `check`, …).
+//! [`stores`] opens the stores that the contract describes. [`control`] is the API that controls all of it;
+//! [`identity`] and [`tls`] admit only one fleet. [`enrol`] gives a gateway its identity; [`owner`] is the process
+//! beside the client that grants it and carries control. [`failure`] maps errors to names, outcomes and exit codes.
+//! [`retry`] limits requests to stores, and [`drain`] limits how long work continues after a stop.
 
 pub mod background;
+pub mod command_line;
 pub mod control;
 #[cfg(test)]
 mod directory_tree;

@@ -12,7 +12,7 @@ pub fn check_node_name(name: &str) -> Result<(), String> {
     if label { Ok(()) } else { Err(format!("{name:?} is not a gateway name: {rule}")) }
 }
 
-/// Returns whether a text has 1 to `chars_max` of a-z, 0-9 and -.
+/// Returns whether a text has 1 to `chars_max` characters of a-z, 0-9 and -.
 pub(crate) fn is_label(text: &str, chars_max: usize) -> bool {
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=chars_max).contains(&text.len()) && text.bytes().all(known)

@@ -1,4 +1,4 @@
-//! A network in memory, for tests: pipes that accept few bytes before the other side reads.
+//! An in-memory network for tests: its pipes accept few bytes until the other side reads.
 
 use crate::net::{DataPort, Link, Network};
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ struct Pipes(mpsc::UnboundedSender<Link>);
 
 struct Port(Mutex<mpsc::UnboundedReceiver<Link>>);
 
-/// A network on which every address leads to the port that is returned.
+/// A network on which every address leads to the returned port.
 pub(crate) fn network() -> (Arc<dyn Network>, Box<dyn DataPort>) {
     let (out, incoming) = mpsc::unbounded_channel();
     (Arc::new(Pipes(out)), Box::new(Port(Mutex::new(incoming))))

@@ -1,4 +1,4 @@
-//! Reads whole objects in order, several windows ahead, in bounded memory; each window continues where it stopped.
+//! Reads whole objects in order, several windows ahead, in bounded memory. A failed window resumes where it stopped.
 
 use crate::failure::object_url;
 use crate::retry::{RetryPolicy, backoff};
@@ -14,8 +14,8 @@ use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Res
 /// Length of one request.
 pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 
-/// The windows of an object, in order, each as segments. `windows_max` of them are read at once; [`WINDOW_BYTES`] × that
-/// is the memory of the reading.
+/// The windows of an object, in order, each as segments. `windows_max` of them are read concurrently; the read takes up
+/// to [`WINDOW_BYTES`] × `windows_max` of memory.
 pub(crate) fn windows<'a>(
     store: &'a dyn Store,
     info: &'a ObjectInfo,
@@ -34,7 +34,7 @@ pub(crate) fn windows<'a>(
 struct Window<'a> {
     store: &'a dyn Store,
     info: &'a ObjectInfo,
-    /// What is still to be read.
+    /// The bytes still to be read.
     range: Range<u64>,
     segments: Vec<Bytes>,
 }
@@ -46,7 +46,7 @@ impl Window<'_> {
         loop {
             let before = self.range.start;
             let Err(error) = self.read_on(policy.idle_max).await else { return Ok(self.segments) };
-            // A try that brought bytes was not in vain.
+            // An attempt that delivered bytes resets the count.
             tries = if self.range.start > before { 1 } else { tries + 1 };
             let wait = backoff(tries, error.kind);
             let is_over = tries >= policy.tries_max || Instant::now() + wait > deadline;
@@ -82,7 +82,7 @@ impl Window<'_> {
     }
 }
 
-/// Checksums of bytes that pass. MD5 is the dearest and is computed only where it is all that a store states.
+/// Computes checksums of passing bytes. MD5 is the most expensive, and is computed only if a store states nothing else.
 pub(crate) struct Summing {
     crc64nvme: crc_fast::Digest,
     crc32c: crc_fast::Digest,
@@ -90,7 +90,7 @@ pub(crate) struct Summing {
 }
 
 impl Summing {
-    /// What is needed to hold the bytes against `stated`.
+    /// Computes the checksums needed to compare the bytes with `stated`.
     pub(crate) fn against(stated: &Checksums) -> Self {
         let is_md5_needed = stated.md5.is_some() && stated.crc64nvme.is_none() && stated.crc32c.is_none();
         Self {
@@ -111,7 +111,7 @@ impl Summing {
     pub(crate) fn finish(self) -> Checksums {
         Checksums {
             crc64nvme: Some(self.crc64nvme.finalize()),
-            // A 32-bit checksum in a 64-bit word.
+            // A 32-bit checksum in a 64-bit integer.
             crc32c: Some(self.crc32c.finalize() as u32),
             md5: self.md5.map(|md5| md5.finalize().into()),
         }

@@ -1,8 +1,9 @@
-//! Which store requests are tried again, when, and how long: exponential backoff with jitter, bounded in tries and in time.
+//! Decides which store requests are retried, when, and for how long: exponential backoff with jitter, limited in
+//! attempts and in time.
 //!
-//! One policy for all who ask stores. The lead and the tasks run it as it is; [`Attempts`](crate::node::attempts::Attempts)
-//! of sources and sinks adds a throttle and watches progress. Stores themselves retry nothing but requests for tokens
-//! (`crates/store/src/token/request.rs`), for which no caller waits.
+//! All callers of stores share this policy. The lead and the tasks use it unchanged;
+//! [`Attempts`](crate::node::attempts::Attempts) of sources and sinks adds a throttle and watches progress. Stores
+//! themselves retry only requests for tokens (`crates/store/src/token/request.rs`), for which no caller waits.
 
 use crate::drain::drained;
 use rand::Rng;
@@ -13,36 +14,37 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::{JobSpec, Limits};
 use tradewind_store::{Error, ErrorKind, Result, WorkLimits};
 
-/// First wait between two tries; doubles with each.
+/// First wait between two attempts; doubles with each.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// First wait after the store asked for fewer requests.
 const BACKOFF_SLOW_DOWN_MIN: Duration = Duration::from_millis(500);
-/// No wait is longer.
+/// Longest wait.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// How long and how often a request is tried.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// Tries in all, the first included.
+    /// Most attempts, including the first.
     pub tries_max: u32,
-    /// No new try begins after so long.
+    /// No new attempt begins after this time.
     pub total_max: Duration,
-    /// A try that gives no answer for so long is a [`ErrorKind::Timeout`].
+    /// An attempt without an answer for this long is a [`ErrorKind::Timeout`].
     pub idle_max: Duration,
-    /// The same where the store works by itself; see [`RetryPolicy::working`].
+    /// The same if the store works on its own; see [`RetryPolicy::working`].
     pub work_max: Duration,
-    /// How long a store is tried that cannot be reached.
+    /// How long an unreachable store is retried.
     pub unreachable: Unreachable,
-    /// True if a store that asks for fewer requests uses up tries; false where a throttle sees to it that it gets fewer.
+    /// True if an attempt counts even when the store only asks for fewer requests; false if a throttle reacts to that.
     pub counts_slow_down: bool,
 }
 
-/// How long a store is tried that cannot be reached.
+/// How long an unreachable store is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// As long as any other, but no new try begins after so long, also where it was connected and does not answer.
+    /// Like any other, but no new attempt begins after this time. This includes a store that was connected and does not
+    /// answer.
     AtMost(Duration),
-    /// Tries are not counted and go on for so long, while no connection can be made.
+    /// Attempts are not counted. They continue for this time while no connection can be made.
     WaitFor(Duration),
 }
 
@@ -61,25 +63,25 @@ impl From<&Limits> for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How a job's lead asks stores: one that cannot be reached is waited for as long as the job may stall.
+    /// The policy of a job's lead: it waits for an unreachable store as long as the job may stall.
     pub fn of_job(limits: &Limits, job: &JobSpec) -> Self {
         Self { unreachable: Unreachable::WaitFor(Duration::from_secs(job.stall_s.into())), ..Self::from(limits) }
     }
 
-    /// How a source or a sink asks its store. It gives up a store that cannot be reached sooner than one that answers: the
-    /// lead tries another route, or waits.
+    /// The policy of a source or sink. It abandons an unreachable store sooner than one that answers: the lead then
+    /// tries another route, or waits.
     pub fn of_gateway(limits: &Limits) -> Self {
         let unreachable = Unreachable::AtMost(Duration::from_secs(limits.store_reach_s.into()));
         Self { unreachable, counts_slow_down: false, ..Self::from(limits) }
     }
 
-    /// For requests that let the store work on so many bytes, as the completion of an upload does.
+    /// The policy for requests that let the store work on `bytes` bytes, such as the completion of an upload.
     pub fn working(self, bytes: u64) -> Self {
         Self { idle_max: WorkLimits::of(self.work_max, bytes).total_max, ..self }
     }
 
-    /// Runs `attempt` until it succeeds, fails for good, or the policy is exhausted; the last error is returned.
-    /// `operation` and `url` name the request in the error of a try that never answered.
+    /// Runs `attempt` until it succeeds, fails permanently, or the policy is exhausted; then returns the last error.
+    /// `operation` and `url` name the request in the error of an attempt without an answer.
     pub async fn run<T, F, Fut>(&self, operation: &'static str, url: &str, attempt: F) -> Result<T>
     where
         F: FnMut() -> Fut,
@@ -90,8 +92,9 @@ impl RetryPolicy {
         ended.unwrap_or_else(|| unreachable!("nothing else holds the token"))
     }
 
-    /// As [`RetryPolicy::run`], but begins no try after `stop`, and waits for one in flight no longer than
-    /// [`DRAIN_MAX`](crate::drain::DRAIN_MAX). Returns `None` if it was stopped: a try may have been carried out.
+    /// Like [`RetryPolicy::run`], but begins no attempt after `stop`, and waits at most
+    /// [`DRAIN_MAX`](crate::drain::DRAIN_MAX) for one in flight. Returns `None` if it was stopped; the last attempt may
+    /// still have taken effect.
     pub async fn run_until_stopped<T, F, Fut>(
         &self,
         stop: &CancellationToken,
@@ -122,12 +125,13 @@ impl RetryPolicy {
         None
     }
 
-    /// How long to wait after the `tries`th try, `spent` after the first began; `None` when it was the last.
+    /// Returns how long to wait after attempt number `tries`, `spent` after the first began; `None` when it was the
+    /// last.
     pub(crate) fn wait_after(&self, error: &Error, tries: u32, spent: Duration) -> Option<Duration> {
         let wait = backoff(tries, error.kind);
         let total_max = match (self.unreachable, error.kind) {
             (Unreachable::WaitFor(connect_max), ErrorKind::Connection) => {
-                // The last try is made when the time is over.
+                // The last attempt is made when the time is over.
                 let left = connect_max.saturating_sub(spent);
                 return (!left.is_zero()).then(|| wait.min(left));
             }
@@ -140,8 +144,8 @@ impl RetryPolicy {
     }
 }
 
-/// Wait before the try that follows the `tries`th (counted from 1): doubling, capped, with half of it random so that
-/// many workers do not come back at once.
+/// Wait after attempt number `tries` (counted from 1): doubling, capped, and half of it random, so that many workers do
+/// not retry at the same time.
 pub fn backoff(tries: u32, kind: ErrorKind) -> Duration {
     let first = if kind == ErrorKind::SlowDown { BACKOFF_SLOW_DOWN_MIN } else { BACKOFF_MIN };
     let full = first.saturating_mul(1 << (tries.saturating_sub(1)).min(16)).min(BACKOFF_MAX);
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passing_errors_are_tried_again() {
+    async fn transient_errors_are_retried() {
         let tries = Cell::new(0);
         let answer = policy()
             .run("head", "mem:/x", || {
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lasting_errors_are_not() {
+    async fn permanent_errors_are_not_retried() {
         let tries = Cell::new(0);
         let answer: Result<()> = policy()
             .run("head", "mem:/x", || {
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_out_of_reach_is_waited_for_by_time_and_one_that_answers_by_tries() {
+    async fn an_unreachable_store_is_retried_by_time_and_one_that_answers_by_attempts() {
         for (kind, stall_s, tries_range) in
             [(ErrorKind::Connection, 60, 10..40), (ErrorKind::Connection, 1, 3..8), (ErrorKind::Server, 60, 4..5)]
         {
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_gives_up_a_store_out_of_reach_sooner_and_one_that_is_busy_later() {
+    fn a_gateway_abandons_an_unreachable_store_sooner_than_a_busy_one() {
         let limits = Limits { store_reach_s: 10, store_retry_s: 60, store_tries_max: 4, ..Limits::default() };
         let policy = RetryPolicy::of_gateway(&limits);
         let waits =

@@ -1,4 +1,4 @@
-//! The contract as one JSON schema, made from the types.
+//! The contract as one JSON schema, generated from the types.
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tradewind_contract::{
     Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
 };
 
-/// The schema: `$defs` holds every document that Python and a gateway exchange, and all that they are made of.
+/// Returns the schema: `$defs` holds every document that Python and a gateway exchange, and all parts of them.
 pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let documents = [
@@ -47,12 +47,12 @@ pub fn document() -> Value {
 
 fn document_of<T: JsonSchema>(generator: &mut SchemaGenerator, role: &str) -> Value {
     let mut reference = generator.subschema_for::<T>().to_value();
-    // A reference to `$defs`, which is always an object.
+    // A reference to `$defs`, so it is always an object.
     reference["description"] = Value::from(role);
     reference
 }
 
-/// The schema as the file holds it.
+/// Returns the schema as text, as in its file.
 pub fn text() -> String {
     format!("{:#}\n", document())
 }

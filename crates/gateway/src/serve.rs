@@ -1,11 +1,11 @@
 //! `tradewind-gateway serve`: one gateway, from its sockets to its end.
 //!
-//! Sockets are bound before the first thread is started: a wrong address is an error at once, and the socket file is
+//! Sockets are bound before the first thread starts. So a wrong address is reported at once, and the socket file is
 //! made under a file mode mask that no other thread can see.
 //!
-//! The end comes by signal, by the end of standard input (`--exit-with-stdin`: whoever started the gateway is gone), or
-//! when the lease lapses (`--lease-s`: nobody has asked for it to live on).
-//! The node is then drained, the last events are read, and the socket file removed. A second signal leaves at once.
+//! The gateway ends on a signal, at the end of standard input (`--exit-with-stdin`: its starter is gone), or when its
+//! lease expires (`--lease-s`: nobody renewed it). The node is then drained, the last events are read, and the socket
+//! file is removed. A second signal ends the process at once.
 
 use crate::control::gateway::{Equipment, Gateway};
 use crate::control::lease::Lease;
@@ -32,7 +32,7 @@ use tradewind_contract::{CONTRACT_VERSION, Join, JoinControl, OWNER_NAME, Ready}
 /// The options of `serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {
-    /// Join document, which names fleet, token and addresses; `-` reads it from the first line of standard input
+    /// Join document with fleet, token and addresses; `-` reads it from the first line of standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["control", "data", "identity", "plain", "controllers"])]
     pub join: Option<PathBuf>,
     /// Address of the control API: `unix:PATH`, or `IP:PORT` (mutual TLS; port 0 for any free one)
@@ -41,7 +41,7 @@ pub struct ServeArgs {
     /// Address for other gateways (port 0 for any free one)
     #[arg(long, value_name = "IP:PORT")]
     pub data: Option<SocketAddr>,
-    /// Folder with ca.pem, cert.pem and key.pem, as `identity` makes them
+    /// Folder with ca.pem, cert.pem and key.pem, as written by `identity`
     #[arg(long, value_name = "DIR", conflicts_with = "plain")]
     pub identity: Option<PathBuf>,
     /// Use no TLS; the control API then answers on the loopback interface only
@@ -91,27 +91,27 @@ impl fmt::Display for ControlAddress {
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A TCP port without anybody's certificate.
+    /// A TCP port without certificates.
     #[error("{0} would answer anybody")]
     Unprotected(SocketAddr),
-    /// The control API in clear text for the whole network.
+    /// The control API in clear text, reachable from the network.
     #[error("the control API is never served in clear text beyond this machine, and {0} is not a loopback address")]
     PlainBeyondLoopback(SocketAddr),
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] TlsError),
-    /// A gateway is at that socket.
+    /// A gateway already listens at that socket.
     #[error("another process answers at {}", .0.display())]
     SocketTaken(PathBuf),
-    /// Something else is at that path.
+    /// Something else exists at that path.
     #[error("{} exists and is not a socket", .0.display())]
     NoSocket(PathBuf),
     /// A socket could not be made.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The join document cannot be used.
@@ -120,7 +120,7 @@ pub enum ServeError {
     /// The gateway could not join its fleet.
     #[error(transparent)]
     Join(#[from] NotJoined),
-    /// The system refused something else that a gateway needs.
+    /// Another system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -156,11 +156,11 @@ enum BoundControl {
     Unix(UnixListener, SocketFile),
     Plain(TcpListener),
     Tls(TcpListener, Arc<Identity>),
-    /// It has no identity yet, and gets one from an owner that dials.
+    /// The gateway has no identity yet, and gets one from an owner that dials.
     Joining(TcpListener, Candidate),
-    /// The same, from the owner at this address.
+    /// The gateway has no identity yet, and gets one from the owner at this address.
     Calling(String, Candidate),
-    /// The same, with a socket on this machine for control.
+    /// Like `Calling`, with a socket on this machine for control.
     Beside(UnixListener, SocketFile, String, Candidate),
 }
 
@@ -176,10 +176,10 @@ impl Drop for SocketFile {
 }
 
 impl Bound {
-    /// Checks the arguments and binds the sockets. To be called while the process has one thread.
+    /// Checks the arguments and binds the sockets. Call this while the process has one thread.
     ///
     /// # Errors
-    /// See [`ServeError`]; nothing is then left behind.
+    /// See [`ServeError`]; nothing is left behind then.
     pub fn new(args: &ServeArgs) -> Result<Self, ServeError> {
         if let Some(path) = &args.join {
             return Self::joining(&join::read_document(path)?, args);
@@ -226,7 +226,7 @@ impl Bound {
                 BoundControl::Beside(listener, file, owner.clone(), candidate)
             }
         };
-        // Beside the owner are also the owner's credentials.
+        // A gateway beside the owner can use the credentials of the owner's machine.
         let stores = match control {
             BoundControl::Beside(..) => None,
             _ => Some(Arc::new(DelegatedStores::default())),
@@ -236,7 +236,7 @@ impl Bound {
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
     }
 
-    /// The stores that its programs may open.
+    /// The stores that the gateway's programs may open.
     pub fn stores(&self) -> Arc<dyn Stores> {
         match &self.equipment.stores {
             Some(stores) => stores.clone(),
@@ -244,8 +244,8 @@ impl Bound {
         }
     }
 
-    /// Serves until the end, on the runtime that it is awaited on. The addresses are said before it has joined its fleet,
-    /// for the owner must know them.
+    /// Serves until the end, on the current runtime. Prints its addresses before it has joined its fleet, because the
+    /// owner needs them.
     ///
     /// # Errors
     /// The system refused signal handlers or sockets, or the gateway could not join its fleet.
@@ -304,11 +304,11 @@ async fn lapsed(lease: Option<&Lease>) {
     }
 }
 
-/// Where control comes from, the identity that it has just got, and the file to remove at the end.
+/// The control listener, the identity if it was just obtained, and the file to remove at the end.
 type Listening = (Listener, Option<Arc<Identity>>, Option<SocketFile>);
 
 impl BoundControl {
-    /// As the readiness line says it; `None` for a gateway that calls home.
+    /// The address for the readiness line; `None` for a gateway that calls home.
     fn address(&self) -> io::Result<Option<String>> {
         match self {
             Self::Unix(_, file) | Self::Beside(_, file, ..) => {
@@ -321,7 +321,7 @@ impl BoundControl {
         }
     }
 
-    /// What the control API listens to, once the gateway has an identity.
+    /// Returns the listener of the control API, once the gateway has an identity.
     async fn into_listener(self) -> Result<Listening, ServeError> {
         let tcp = tokio::net::TcpListener::from_std;
         match self {
@@ -352,7 +352,7 @@ fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ServeError> {
     bound.map_err(|source| ServeError::Listen { address: address.to_string(), source })
 }
 
-/// Listens at a socket file that only this user may open, in the place of one that nobody answers at any more.
+/// Listens on a socket file that only this user may open. Replaces a stale one on which nobody listens.
 fn listen_unix(path: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     remove_stale_socket(path)?;
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
@@ -376,7 +376,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), ServeError> {
     }
 }
 
-/// The one line on stdout. Whoever started the gateway may have closed its end: then nobody waits for the line.
+/// Prints the one line on stdout. If its reader has closed the pipe, nobody waits for the line.
 fn say_ready(ready: &Ready) {
     let mut stdout = io::stdout().lock();
     let said = serde_json::to_writer(&mut stdout, ready)

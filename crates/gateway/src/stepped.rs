@@ -1,6 +1,6 @@
-//! A store that awaits before and after each request, for tests that drop futures: a request may be dropped before it was
-//! made, and after it was done and nobody has heard of it. After a number of such steps it can stand still, as everything
-//! does in a process that dies, or panic once.
+//! A store that awaits before and after each request, for tests that drop futures. So a test can drop a request before
+//! it is made, or after it is done but before anybody sees the answer. After a number of such steps the store can block
+//! forever, as in a process that dies, or panic once.
 
 use async_trait::async_trait;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use tradewind_store::{
     PendingUpload, Precondition, PutOptions, Result, Store, StoreLimits, UploadId, Written,
 };
 
-/// Steps of all stores of one process.
+/// The steps that all stores of one process share.
 #[derive(Clone, Debug)]
 pub(crate) struct Steps {
     left: Arc<AtomicUsize>,
@@ -22,22 +22,22 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// So many steps; then all stand still.
+    /// Allows this many steps; then every store blocks.
     pub(crate) fn new(steps: usize) -> Self {
         Self { left: Arc::new(AtomicUsize::new(steps)), panics: false, over: CancellationToken::new() }
     }
 
-    /// So many steps; then whoever makes the next one panics. All others go on.
+    /// Allows this many steps; the next one panics, and all later ones continue.
     pub(crate) fn panicking(steps: usize) -> Self {
         Self { panics: true, ..Self::new(steps) }
     }
 
-    /// Returns whether there are no more.
+    /// Returns whether no steps are left.
     pub(crate) fn are_over(&self) -> bool {
         self.over.is_cancelled()
     }
 
-    /// Returns once there are no more.
+    /// Returns once no steps are left.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }
@@ -50,7 +50,7 @@ impl Steps {
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
             self.over.cancel();
             if self.panics {
-                // As a panic, but without its words on stderr.
+                // Unwinds like a panic, but prints nothing to stderr.
                 std::panic::resume_unwind(Box::new("as told"));
             }
             std::future::pending::<()>().await;
@@ -58,7 +58,7 @@ impl Steps {
     }
 }
 
-/// See the module's head.
+/// A store that takes steps; see the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Stepped {
     store: Arc<dyn Store>,
@@ -66,12 +66,12 @@ pub(crate) struct Stepped {
 }
 
 impl Stepped {
-    /// Never stands still.
+    /// Wraps a store that never blocks.
     pub(crate) fn new(store: &Arc<dyn Store>) -> Arc<Self> {
         Self::with(store, &Steps::new(usize::MAX))
     }
 
-    /// Shares its steps with others.
+    /// Wraps a store that shares `steps` with others.
     pub(crate) fn with(store: &Arc<dyn Store>, steps: &Steps) -> Arc<Self> {
         Arc::new(Self { store: store.clone(), steps: steps.clone() })
     }

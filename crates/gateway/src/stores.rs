@@ -1,4 +1,4 @@
-//! Opens the stores that the contract describes, with this machine's credentials or with those of a fleet's owner.
+//! Opens the stores that the contract describes, with the credentials of this machine or of a fleet's owner.
 
 use crate::limits::DELEGATED_STORES_MAX;
 use std::fmt;
@@ -30,16 +30,16 @@ pub fn open(spec: &StoreSpec) -> Result<Arc<dyn Store>> {
     tradewind_store::open(&config_of(spec))
 }
 
-/// Opens stores.
+/// Opens stores for gateways.
 pub trait Stores: fmt::Debug + Send + Sync {
     /// Opens the store that `spec` describes. Makes no request.
     ///
     /// # Errors
-    /// The description is not usable.
+    /// The description is invalid.
     fn open(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>>;
 }
 
-/// Stores that are opened with the credentials of this machine.
+/// Opens stores with the credentials of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct RealStores;
 
@@ -49,7 +49,7 @@ impl Stores for RealStores {
     }
 }
 
-/// The stores of a gateway without credentials of its own: files, and what the fleet's owner gave it credentials for.
+/// The stores of a gateway without credentials of its own: files, and stores whose credentials the fleet's owner sent.
 #[derive(Debug, Default)]
 pub struct DelegatedStores {
     given: Mutex<Vec<Given>>,
@@ -63,11 +63,10 @@ struct Given {
 }
 
 impl DelegatedStores {
-    /// Uses these credentials from the next request on, also in stores that are open. Other stores cannot be opened any
-    /// more.
+    /// Uses these credentials from the next request on, including in open stores. Other stores can no longer be opened.
     ///
     /// # Errors
-    /// More than [`DELEGATED_STORES_MAX`].
+    /// There are more than [`DELEGATED_STORES_MAX`] stores.
     pub fn replace(&self, credentials: StoreCredentials) -> std::result::Result<(), Refusal> {
         if credentials.stores.len() > DELEGATED_STORES_MAX {
             let error = format!("credentials of {} stores", credentials.stores.len());
@@ -128,7 +127,7 @@ fn authority_of(authority: Authority) -> std::result::Result<StoreAuthority, Str
     })
 }
 
-/// What a gateway needs to open a store with the credentials of this machine. They may have to be requested.
+/// Returns all that a gateway needs to open a store with the credentials of this machine. May request the credentials.
 pub async fn access_of(store: &StoreSpec, delegation: &Delegation) -> StoreAccess {
     let StoreConfig { endpoint, region, ca_pem, .. } = delegation.config();
     let authority = match delegation.authority().await {

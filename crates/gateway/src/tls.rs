@@ -1,17 +1,17 @@
 //! Mutual TLS between the gateways of one fleet.
 //!
-//! Each gateway has an [`Identity`]: the fleet's CA, and a certificate by that CA for its own name. Whoever connects and
-//! whoever accepts shows one; nothing else is trusted, no public CA and no other fleet. TLS 1.3 only, and no session
+//! Each gateway has an [`Identity`]: the fleet's CA, and a certificate by that CA for its own name. Both sides of a
+//! connection show theirs, and nothing else is trusted: no public CA and no other fleet. TLS 1.3 only, and no session
 //! resumption: a hop's connections live as long as the job, and a ticket would be one more secret to keep.
 //!
-//! - The side that connects checks that the certificate carries the name it wanted: [`connect`].
+//! - The side that connects checks that the certificate carries the wanted name: [`connect`].
 //! - The side that accepts learns the name from the certificate, to compare it with the peer's Hello: [`accept`].
 //!
-//! An identity is renewed in place ([`Identity::renew`]): later handshakes use the new certificate, and connections that
-//! are open go on.
+//! An identity is renewed in place ([`Identity::renew`]): later handshakes use the new certificate, and open
+//! connections continue.
 //!
-//! In TLS 1.3 the client finishes first. A server's refusal therefore reaches it with its first read, not with the
-//! handshake; [`TlsError::explain`] words such an error.
+//! In TLS 1.3 the client finishes first. So it sees a server's refusal only at its first read, not in the handshake;
+//! [`TlsError::explain`] describes such an error.
 
 use crate::limits::{PEM_FILE_BYTES_MAX, TLS_HANDSHAKE_TIMEOUT};
 use rustls::client::WebPkiServerVerifier;
@@ -32,30 +32,30 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 /// How the hops of a gateway are protected.
 #[derive(Clone, Debug)]
 pub enum Security {
-    /// Mutual TLS as this identity.
+    /// Mutual TLS with this identity.
     Tls(Arc<Identity>),
-    /// No TLS: asked for by flag (benchmarks), or there are no hops.
+    /// No TLS: a flag requests it (benchmarks), or there are no hops.
     Plain,
 }
 
 /// Why a peer was refused, or an identity could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file of the identity cannot be read or holds something else.
+    /// A file of the identity cannot be read, or its content is wrong.
     #[error("identity file {}: {reason}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong.
         reason: String,
     },
-    /// The files do not belong together or their time is over.
+    /// The files do not belong together, or have expired.
     #[error("the identity is not usable: {0}")]
     Identity(String),
-    /// No name that a certificate can carry.
+    /// Not a name that a certificate can carry.
     #[error("{0:?} is not a gateway name")]
     Name(String),
-    /// The other side is not who it must be, or will not talk to us.
+    /// The other side is not the wanted peer, or refuses this gateway.
     #[error("{0}")]
     Peer(String),
     /// The connection broke.
@@ -64,7 +64,8 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Words an error of a TLS stream: a refusal by what was wrong with the certificate, everything else as it is.
+    /// Describes an error of a TLS stream: for a refusal, what was wrong with the certificate; any other error
+    /// unchanged.
     pub fn explain(error: io::Error) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(tls) => Self::Peer(explain(tls)),
@@ -107,15 +108,15 @@ fn explain(error: &rustls::Error) -> String {
     reason.to_owned()
 }
 
-/// The time that certificates are held against; tests set it.
+/// The clock that validity is checked against; tests replace it.
 pub type Clock = Arc<dyn TimeProvider>;
 
-/// The machine's own time.
+/// The machine's own clock.
 pub fn machine_clock() -> Clock {
     Arc::new(DefaultTimeProvider)
 }
 
-/// Who a gateway is.
+/// The identity of a gateway.
 pub struct Identity {
     name: String,
     ca: CertificateDer<'static>,
@@ -124,12 +125,12 @@ pub struct Identity {
     configs: RwLock<Configs>,
 }
 
-/// Whether the accepting side lets in a peer that shows no certificate.
+/// Whether the accepting side admits a peer that shows no certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strangers {
-    /// A gateway does not.
+    /// Refused by gateways.
     Refused,
-    /// An owner does, for enrolment.
+    /// Accepted by owners, for enrolment.
     Accepted,
 }
 
@@ -149,7 +150,8 @@ impl Identity {
     /// Reads `ca.pem`, `cert.pem` and `key.pem` from a folder.
     ///
     /// # Errors
-    /// A file is missing or no PEM; the key is not the certificate's; the certificate is not by the CA, or not valid now.
+    /// A file is missing or not PEM; the key does not match the certificate; the certificate is not by the CA, or is
+    /// not valid now.
     pub fn load(folder: &Path) -> Result<Self, TlsError> {
         let ca = one_certificate(&folder.join("ca.pem"))?;
         let certificate = one_certificate(&folder.join("cert.pem"))?;
@@ -159,7 +161,7 @@ impl Identity {
         Self::new(ca, certificate, key)
     }
 
-    /// An identity from its parts, checked as in [`Identity::load`].
+    /// Builds an identity from its parts, checked as in [`Identity::load`].
     ///
     /// # Errors
     /// The parts do not belong together, or the certificate is not valid now.
@@ -171,7 +173,7 @@ impl Identity {
         Self::with(ca, certificate, key, Strangers::Refused, machine_clock())
     }
 
-    /// As [`Identity::new`], by another clock, and perhaps open to peers without a certificate.
+    /// Like [`Identity::new`], with another clock, and optionally open to peers without a certificate.
     ///
     /// # Errors
     /// As [`Identity::new`].
@@ -187,10 +189,10 @@ impl Identity {
         Ok(Self { name, ca, clock, strangers, configs })
     }
 
-    /// Another certificate and key of the same name, for all handshakes from now on.
+    /// Replaces certificate and key, for all handshakes from now on. The name stays the same.
     ///
     /// # Errors
-    /// They are not this gateway's, and nothing has changed.
+    /// They do not fit this gateway; nothing has changed.
     pub fn renew(&self, certificate: CertificateDer<'static>, key: PrivateKeyDer<'static>) -> Result<(), TlsError> {
         let name = certificate_name(&certificate).map_err(|error| TlsError::Identity(error.to_string()))?;
         if name != self.name {
@@ -243,7 +245,7 @@ impl Configs {
             .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
             .map_err(unusable)?;
         client.resumption = rustls::client::Resumption::disabled();
-        // The data plane seals records itself after the handshake, with the keys that rustls agreed on.
+        // The data plane seals records itself after the handshake, with the keys that rustls negotiated.
         client.enable_secret_extraction = true;
         let mut server = ServerConfig::builder_with_details(provider, clock.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -257,14 +259,14 @@ impl Configs {
     }
 }
 
-/// The fleet's CA and nothing else.
+/// Trust in the fleet's CA and nothing else.
 pub(crate) fn trust(ca: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add(ca.clone()).map_err(|error| TlsError::Identity(own_fault(&error)))?;
     Ok(Arc::new(roots))
 }
 
-/// No session can be taken up again.
+/// Disables session resumption.
 pub(crate) fn without_resumption(server: &mut ServerConfig) {
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
@@ -302,9 +304,9 @@ fn one_certificate(path: &Path) -> Result<CertificateDer<'static>, TlsError> {
     CertificateDer::from_pem_slice(&read_small(path)?).map_err(|error| fault(error.to_string()))
 }
 
-/// The cheapest cipher suite that is still secure, alone, so that both sides always agree on it
-/// (`docs/decisions/0002-tls.md` has the figures), and a key exchange that today's recordings cannot be opened by a
-/// quantum computer later, with the classical one as second choice.
+/// The cheapest cipher suite that is still secure, as the only one, so that both sides always agree on it
+/// (`docs/decisions/0002-tls.md` has the figures). The key exchange keeps today's recordings safe from later quantum
+/// computers; the classical one is the second choice.
 pub(crate) fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
@@ -313,7 +315,7 @@ pub(crate) fn provider() -> CryptoProvider {
     }
 }
 
-/// Configuration of the side that connects. Give [`server_name`] of the wanted peer with each connection.
+/// Configuration of the side that connects. Pass [`server_name`] of the wanted peer with each connection.
 pub fn client_config(identity: &Identity) -> Arc<ClientConfig> {
     identity.configs().client
 }
@@ -323,7 +325,7 @@ pub fn server_config(identity: &Identity) -> Arc<ServerConfig> {
     identity.configs().server
 }
 
-/// A gateway's name as TLS wants it.
+/// A gateway's name in the form that TLS needs.
 ///
 /// # Errors
 /// It is not a DNS name.
@@ -334,10 +336,10 @@ pub fn server_name(peer: &str) -> Result<ServerName<'static>, TlsError> {
     }
 }
 
-/// Runs the handshake on a connection that we opened to `peer`, and checks that it is `peer`.
+/// Runs the handshake on a connection that this gateway opened to `peer`, and checks that the other side is `peer`.
 ///
 /// # Errors
-/// The peer is another or of another fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
+/// The other side is not `peer`, is of another fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
 pub async fn connect<S>(identity: &Identity, peer: &str, stream: S) -> Result<client::TlsStream<S>, TlsError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -345,7 +347,7 @@ where
     in_time(TlsConnector::from(client_config(identity)).connect(server_name(peer)?, stream)).await
 }
 
-/// Runs the handshake on a connection that was opened to us, and tells the peer's name.
+/// Runs the handshake on a connection that a peer opened, and returns the peer's name.
 ///
 /// # Errors
 /// The peer shows no certificate of the fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
@@ -358,7 +360,7 @@ where
     Ok((stream, name))
 }
 
-/// As [`accept`], where a peer may also be a stranger who shows no certificate: it has no name.
+/// Like [`accept`], but also admits a peer without a certificate; its name is `None`.
 ///
 /// # Errors
 /// The peer shows a certificate that is not of the fleet, or does not answer within [`TLS_HANDSHAKE_TIMEOUT`].
@@ -379,10 +381,10 @@ pub(crate) async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>) -
     }
 }
 
-/// The gateway name in the certificates that the other side of a finished handshake showed.
+/// The gateway's name in the certificates that the peer showed in a finished handshake.
 ///
 /// # Errors
-/// It showed none, or one that does not carry exactly one name.
+/// The peer showed no certificate, or one that does not carry exactly one name.
 pub fn peer_name(certificates: Option<&[CertificateDer<'_>]>) -> Result<String, TlsError> {
     let first = certificates
         .and_then(<[_]>::first)

@@ -1,5 +1,5 @@
-//! What this machine has for a cloud before any bucket is named: the link of the credential chain that answers, and how
-//! far the clocks are apart. For `doctor`.
+//! What this machine has for a cloud before any bucket is named: the credential chain's answer, and the clock
+//! difference. For `doctor`.
 
 use crate::azure::AzureStore;
 use crate::rest::{Call, Http};
@@ -8,17 +8,17 @@ use crate::{Error, ErrorKind, Payload, Result, StoreConfig};
 use http::{HeaderMap, Method};
 use std::time::Duration;
 
-/// Stands where an address needs a bucket, container or account; nothing of this name is asked for.
+/// Placeholder for the bucket, container or account in an address. Nothing of this name is ever requested.
 const UNUSED: &str = "unused";
 
-/// What became of looking for credentials.
+/// Result of looking for credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialState {
-    /// There are some. Whether a store accepts them shows when one is asked.
+    /// Credentials exist. Only a request shows whether a store accepts them.
     Found,
-    /// Nothing on this machine is set up for this cloud. Why the last link of the chain has none.
+    /// This machine has no settings for this cloud. Holds the reason that the last link of the chain gave.
     Absent(String),
-    /// Something is set up, and gives no credentials. Why.
+    /// Settings exist but yield no credentials. Holds the reason.
     Broken(String),
 }
 
@@ -27,22 +27,22 @@ pub enum CredentialState {
 pub struct CloudReport {
     /// Where requests go, without bucket.
     pub endpoint: String,
-    /// True if the endpoint is another than the cloud's own.
+    /// True if the endpoint was configured, so it is not the cloud's own.
     pub endpoint_given: bool,
-    /// The link of the chain that answers, or was the last one tried.
+    /// The link of the chain that gave credentials, or the last one tried.
     pub source: String,
     /// State of the credentials for it.
     pub credentials: CredentialState,
-    /// This machine's clock minus that of the endpoint in seconds, or why it is not known. `None` where nobody was asked:
-    /// neither credentials nor an endpoint say that this cloud is used.
+    /// This machine's clock minus that of the endpoint in seconds, or why it is unknown. `None` if no endpoint was
+    /// asked, because neither credentials nor a configured endpoint suggest that this cloud is used.
     pub clock_ahead_s: Option<Result<i64>>,
 }
 
-/// Looks for credentials, and asks the endpoint for the time where the cloud seems to be used. Each of the two takes
-/// `time_max` at most. `config.url` is `s3://`, `gs://` or `az://`.
+/// Looks for credentials, and asks the endpoint for the time if the cloud seems to be used. Each of the two steps takes
+/// at most `time_max`. `config.url` is `s3://`, `gs://` or `az://`.
 ///
 /// # Errors
-/// [`ErrorKind::Configuration`], for another URL or an endpoint or file that cannot be.
+/// [`ErrorKind::Configuration`] for any other URL, an invalid endpoint, or a file that cannot be read.
 pub async fn look_at_cloud(config: &StoreConfig, time_max: Duration) -> Result<CloudReport> {
     let config = &StoreConfig { path_style: Some(true), ..config.clone() };
     match config.url.as_str() {
@@ -69,7 +69,7 @@ async fn look_at_azure(config: &StoreConfig, time_max: Duration) -> Result<Cloud
     let credentials = state(time_max, store.credentials_are_set_up(), store.has_credentials()).await;
     let endpoint = store.origin().to_owned();
     let endpoint_given = !endpoint.ends_with("windows.net");
-    // Without an account there is no host to ask.
+    // Without an account no host is known.
     let is_used = endpoint_given || credentials == CredentialState::Found && account.is_some();
     let clock_ahead_s = if is_used { Some(clock(store.http(), &endpoint, time_max).await) } else { None };
     let source = store.credential_source().to_owned();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_clock_of_a_given_endpoint_is_asked() {
+    async fn the_clock_of_a_configured_endpoint_is_read() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endpoint_that_is_not_there_is_told() {
+    async fn an_unreachable_endpoint_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_never_answers_is_given_up() {
+    async fn credentials_that_never_arrive_time_out() {
         let looked = state(Duration::ZERO, true, std::future::pending()).await;
         assert_eq!(looked, CredentialState::Broken("no answer within 0 s".to_owned()));
         let looked = state(TIME_MAX, false, async { Err("none\nat all".to_owned()) }).await;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_clouds_are_looked_at() {
+    async fn urls_of_other_stores_are_refused() {
         let config = StoreConfig { url: "file:///".to_owned(), ..StoreConfig::default() };
         assert_eq!(look_at_cloud(&config, TIME_MAX).await.unwrap_err().kind, ErrorKind::Configuration);
     }

@@ -6,10 +6,10 @@ use object_store::azure::{AzureAccessKey, AzureCredential};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Stands where people are told where credentials come from.
+/// Named in messages as the source of such credentials.
 pub(crate) const DELEGATED: &str = "the fleet's owner";
 
-/// What a store's requests are authorised with. Secret: never printed.
+/// The credentials that authorise a store's requests. Secret: never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreAuthority {
     /// Requests are sent unsigned.
@@ -47,17 +47,17 @@ impl fmt::Debug for StoreAuthority {
 pub struct Delegated(RwLock<Result<StoreAuthority, String>>);
 
 impl Delegated {
-    /// Credentials to use until others replace them, or why there are none.
+    /// Holds credentials until they are replaced, or the reason why there are none.
     pub fn new(authority: Result<StoreAuthority, String>) -> Self {
         Self(RwLock::new(authority))
     }
 
-    /// Uses other credentials from the next request on.
+    /// Replaces the credentials, from the next request on.
     pub fn replace(&self, authority: Result<StoreAuthority, String>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = authority;
     }
 
-    /// What to use for the next request, or why there is nothing.
+    /// The credentials for the next request, or the reason why there are none.
     pub(crate) fn now(&self) -> Result<StoreAuthority, String> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_next_request_uses_what_was_delegated_last() {
+    async fn the_next_request_uses_the_latest_credentials() {
         let delegated = Delegated::new(Err("nothing yet".to_owned()));
         assert_eq!(delegated.now().err().as_deref(), Some("nothing yet"));
         delegated.replace(Ok(keys("first")));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn azure_takes_tokens_signatures_and_keys() {
+    async fn azure_accepts_tokens_signatures_and_keys() {
         let sas = vec![("sig".to_owned(), "x".to_owned())];
         for authority in [
             StoreAuthority::Bearer("t".to_owned()),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_delegated_is_printed() {
+    fn delegated_credentials_are_never_printed() {
         let secret = "the-secret".to_owned();
         for authority in [
             keys(&secret),

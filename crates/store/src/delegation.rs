@@ -5,14 +5,14 @@ use crate::s3::Authority;
 use crate::{Error, ErrorKind, Result, StoreAuthority, StoreConfig, azure, s3};
 use object_store::azure::AzureCredential;
 
-/// The settings and credentials that this process has for one store, to be used by another process.
+/// The settings and credentials of this process for one store, for use by another process.
 pub struct Delegation {
     config: StoreConfig,
     store: Remote,
 }
 
 impl Delegation {
-    /// Opens the credential chain of a store. Makes no request. `None` for a store that has none: files and memory.
+    /// Opens the credential chain of a store. Makes no request. `None` for a store that needs none: files and memory.
     ///
     /// # Errors
     /// The configuration is wrong, or a file that it names cannot be read.
@@ -30,8 +30,8 @@ impl Delegation {
         Ok(Some(Self { config, store }))
     }
 
-    /// The configuration with all that this machine's environment adds, and without the profile: what another machine
-    /// opens the store with.
+    /// The configuration for another machine to open the store with: it includes the settings of this machine's
+    /// environment and omits the profile.
     pub fn config(&self) -> StoreConfig {
         StoreConfig { profile: None, ..self.config.clone() }
     }
@@ -39,7 +39,7 @@ impl Delegation {
     /// The credentials for the next minutes. Their provider renews them before they expire.
     ///
     /// # Errors
-    /// One line without secrets: why the chain has none.
+    /// One line without secrets: why the chain has no credentials.
     pub async fn authority(&self) -> Result<StoreAuthority, String> {
         match &self.store {
             Remote::Bucket(bucket) => Ok(match bucket.authority().await? {
@@ -56,7 +56,7 @@ impl Delegation {
                 Some(AzureCredential::BearerToken(token)) => Ok(StoreAuthority::Bearer(token.clone())),
                 Some(AzureCredential::SASToken(query)) => Ok(StoreAuthority::AzureSas(query.clone())),
                 Some(AzureCredential::AccessKey(_)) => {
-                    // Its provider does not give the key away.
+                    // `object_store` does not reveal the key.
                     let key = azure::account_key();
                     key.map(StoreAuthority::AzureKey).ok_or_else(|| "no account key in the environment".to_owned())
                 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_need_no_credentials_and_anonymous_stores_have_nobody_s() {
+    async fn files_need_no_credentials_and_anonymous_stores_send_none() {
         let of = |url: &str| StoreConfig { url: url.to_owned(), anonymous: true, ..StoreConfig::default() };
         assert!(Delegation::open(&of("file:///x")).unwrap().is_none());
         assert!(Delegation::open(&of("mem:")).unwrap().is_none());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificates_travel_and_not_the_path_to_them() {
+    fn certificates_are_delegated_but_not_their_path() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let authority = rcgen::generate_simple_self_signed(vec!["store".to_owned()]).unwrap();
         std::fs::write(file.path(), authority.cert.pem()).unwrap();

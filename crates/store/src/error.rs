@@ -1,18 +1,18 @@
-//! One error for all stores, by meaning.
+//! The error type of all stores, classified by meaning.
 
 use std::fmt;
 
 /// Result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, as far as it matters to who called.
+/// What went wrong, as far as it matters to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// No such object.
     NotFound,
     /// No such bucket, container or root directory.
     BucketNotFound,
-    /// The identity is known and may not do this.
+    /// The identity is known but not allowed to do this.
     Forbidden,
     /// No credentials, or ones the store does not accept.
     Unauthenticated,
@@ -20,23 +20,23 @@ pub enum ErrorKind {
     PreconditionFailed,
     /// The object that a write made has been replaced by another writer.
     Overwritten,
-    /// The store answered a write as done, and does not have the object.
+    /// The store acknowledged a write but does not have the object.
     Lost,
-    /// Something stands in the way of the write: a blob of another type, or blocks of another client's upload (Azure).
+    /// Something blocks the write: a blob of another type, or blocks of another client's upload (Azure).
     Occupied,
-    /// The object has snapshots, which would be deleted with it (Azure).
+    /// The object has snapshots, which a delete would remove too (Azure).
     HasSnapshots,
-    /// The object is archived: it can be read only after it was restored.
+    /// The object is archived: it must be restored before it can be read.
     Archived,
     /// The upload is unknown (aborted, completed or expired).
     UploadNotFound,
     /// The store asks for fewer requests (429, 503 SlowDown).
     SlowDown,
-    /// No answer in time.
+    /// No answer within the time limit.
     Timeout,
-    /// The store worked on the request for longer than it may, and showed signs of life all the time.
+    /// The store worked on the request for longer than its time limit, showing signs of life throughout.
     Unfinished,
-    /// The connection could not be made or was lost.
+    /// The connection failed or was lost.
     Connection,
     /// The store failed (5xx other than SlowDown).
     Server,
@@ -44,21 +44,21 @@ pub enum ErrorKind {
     Truncated,
     /// The store refused the bytes because their checksum did not match.
     ChecksumMismatch,
-    /// The key cannot be held by this store.
+    /// This store cannot hold the key.
     InvalidKey,
-    /// A symbolic link, and following links was not asked for.
+    /// A symbolic link, while links are not followed.
     Link,
-    /// A symbolic link that cannot be followed to its end: nobody knows whether it led to a file or to a directory.
+    /// A symbolic link that cannot be resolved: it is unknown whether it leads to a file or a directory.
     BrokenLink,
     /// Disk full or quota exhausted.
     NoSpace,
     /// The request itself is wrong (4xx not listed above).
     BadRequest,
-    /// This store cannot do that.
+    /// This store does not support the operation.
     Unsupported,
-    /// The server, or a proxy in front of it, breaks its protocol: the answer is none to what was asked.
+    /// The server, or a proxy in front of it, breaks its protocol: the answer does not fit the request.
     Protocol,
-    /// The configuration of this side cannot work (bad endpoint, bad CA file, missing account).
+    /// The configuration of this store cannot work (bad endpoint, bad CA file, missing account).
     Configuration,
 }
 
@@ -73,13 +73,13 @@ impl ErrorKind {
 /// An error of one operation on one key of one store.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// The meaning.
+    /// The meaning of the error.
     pub kind: ErrorKind,
-    /// What was tried: `get`, `put`, `list`, ….
+    /// What was attempted: `get`, `put`, `list`, ….
     pub operation: &'static str,
     /// URL of the object or of the store. Never holds a secret.
     pub url: String,
-    /// One line: what the store or the system said, with its code and request id where it gave one.
+    /// What the store or the system reported, in one line, with its code and request id if it gave one.
     pub message: String,
 }
 
@@ -91,7 +91,7 @@ impl Error {
         Self { kind, operation, url: url.into(), message }
     }
 
-    /// One line of advice, where there is any to give.
+    /// One line of advice, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         use ErrorKind::*;
         Some(match self.kind {
@@ -117,7 +117,7 @@ impl Error {
             Archived => "restore the archived objects first, or leave them out with --exclude",
             HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
-            BrokenLink => "mend or remove the link, or leave it and all below it out with --exclude",
+            BrokenLink => "repair or remove the link, or leave it and everything below it out with --exclude",
             NoSpace => "free some space and run `tradewind jobs resume`",
             Connection => "check the endpoint and the network with `tradewind doctor URL`, then try again",
             SlowDown | Timeout | Server | Truncated => "the store may be busy: try again later",
@@ -138,7 +138,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The cause that says most, in one line.
+/// The root cause of an error, in one line.
 pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {

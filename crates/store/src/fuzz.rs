@@ -1,4 +1,4 @@
-//! The parsers of what servers send, for fuzzing (`fuzz/entries`). Not part of the interface.
+//! The parsers of servers' answers, for fuzzing (`fuzz/entries`). Not part of the public interface.
 
 use crate::rest::{Call, expected_bytes, parse_error, parse_http_date, parse_rfc3339, percent_decode};
 use crate::s3::dialect::{GCS, S3};
@@ -7,8 +7,8 @@ use crate::{Payload, azure, s3};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use std::ops::Range;
 
-/// Parses `data` as each answer that S3, GCS and Azure give. Nothing may panic, a listing holds no entry without a name,
-/// and one that says it is truncated never ends there.
+/// Parses `data` as each kind of answer of S3, GCS and Azure. Nothing may panic, a listing holds no entry without a
+/// name, and a truncated listing says how it continues.
 pub fn answers(data: &[u8]) {
     use s3::xml::{parse_deletions, parse_listing, parse_location, parse_uploads, parse_write};
     if let Ok(listing) = parse_listing(data) {
@@ -35,7 +35,7 @@ pub fn answers(data: &[u8]) {
     }
 }
 
-/// Keys that were read are written and read to the same again.
+/// Parsed keys are written and parsed back unchanged.
 fn keys_survive<'a>(keys: impl Iterator<Item = &'a str>) {
     let keys: Vec<&str> = keys.filter(|key| can_hold(key)).collect();
     let mut xml = String::from("<ListBucketResult>");
@@ -49,13 +49,13 @@ fn keys_survive<'a>(keys: impl Iterator<Item = &'a str>) {
     assert!(again.keys.iter().map(|entry| entry.key.as_str()).eq(keys));
 }
 
-/// Header lines of one answer that are read.
+/// Most header lines of one answer that are read.
 const HEADERS_MAX: usize = 100;
 /// The range that the fuzzed answer is for.
 const ASKED: Range<u64> = 5..9;
 
-/// Reads `data` as the head of an answer: a status on the first line, then one header on each. Nothing may panic. An
-/// answer to a range counts only if it has all bytes of the range, of an object that is long enough to have them.
+/// Reads `data` as the head of an answer: a status on the first line, then one header per line. Nothing may panic. An
+/// answer to a range is accepted only if it has all bytes of the range and the object is long enough.
 pub fn headers(data: &[u8]) {
     let mut lines = data.split(|byte| *byte == b'\n');
     let status = lines.next().and_then(|status| StatusCode::from_bytes(status).ok()).unwrap_or(StatusCode::OK);

@@ -1,4 +1,4 @@
-//! What tells two stores apart, and how two places relate.
+//! What distinguishes two stores, and how two places relate.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// How two places relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// They share no object.
+    /// They have no object in common.
     Apart,
     /// They are one place.
     Same,
@@ -14,23 +14,23 @@ pub enum Relation {
     FirstWithin,
     /// The second lies within the first.
     SecondWithin,
-    /// They share a part: a directory below one is mounted below the other.
+    /// They overlap: a directory below one is mounted below the other.
     Crossed,
 }
 
 /// The result of comparing two places by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinship {
-    /// The relation. Where it is not proven: the relation if both stores have the same keys.
+    /// The relation. If it is not proven, it holds only if both stores interpret keys alike.
     pub relation: Relation,
-    /// True if the names decide it.
+    /// True if the names alone decide it.
     pub proven: bool,
 }
 
 /// The identity of a store, independent of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Makes its objects up and forgets what it is given: never one place with another.
+    /// Generates its objects and discards what it is given: never the same place as another.
     Memory,
     /// A directory tree of this machine.
     Files(PathBuf),
@@ -38,33 +38,33 @@ pub enum Identity {
     Bucket(BucketIdentity),
 }
 
-/// Names a bucket or container.
+/// Identity of a bucket or container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketIdentity {
-    /// A service of one of the clouds by its name, any other by `host:port/path`.
+    /// The name of a cloud's service, or `host:port/path` for any other service.
     pub service: String,
     /// Name of the bucket.
     pub bucket: String,
-    /// Two buckets with different names are different buckets, also if one of them is at another such service.
+    /// True if names decide: two such buckets that differ in service or name are different buckets.
     pub decisive: bool,
 }
 
-/// What a look at an object and at its counterpart in another place shows.
+/// Result of comparing an object with its counterpart in another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Likeness {
-    /// Nothing tells them apart: length, ETag, version and time (files: inode times) are equal.
+    /// Nothing distinguishes them: length, ETag, version and time (files: inode times) are equal.
     Alike,
-    /// They are two objects, or the second is not there. The first was in one state before and after the look.
+    /// They are two objects, or the second does not exist. The first did not change during the comparison.
     Different,
-    /// The first is not there, which says nothing of the second.
+    /// The first does not exist, which says nothing about the second.
     Absent,
-    /// The first changed or vanished meanwhile, which says nothing either.
+    /// The first changed or vanished during the comparison, so nothing is known.
     Unstable,
 }
 
 impl BucketIdentity {
-    /// A bucket by where its requests go: `origin` (`https://host[:port]`) and `root`, the path before `/key`. The bucket
-    /// stands in the host or at the end of the path. `scheme` is that of the store's URL.
+    /// Identifies a bucket by its address: `origin` (`https://host[:port]`) and `root`, the path before `/key`. The
+    /// bucket's name is in the host or at the end of the path. `scheme` is that of the store's URL.
     pub(crate) fn of_address(scheme: &str, origin: &str, root: &str, bucket: &str) -> Self {
         let (protocol, authority) = origin.split_once("://").unwrap_or(("https", origin));
         let (host, port) = split_authority(authority, protocol);
@@ -91,7 +91,7 @@ impl BucketIdentity {
     }
 }
 
-/// Clouds whose bucket names are unique.
+/// The cloud service behind a host, if its bucket names are unique; `None` for any other host.
 fn cloud_service(host: &str) -> Option<String> {
     let is_s3 = host.starts_with("s3.") || host.starts_with("s3-");
     match host {
@@ -103,7 +103,7 @@ fn cloud_service(host: &str) -> Option<String> {
     }
 }
 
-/// Aliases of access points, which name a bucket that has another name.
+/// Returns whether a bucket's name is an alias of an access point; the bucket behind it has another name.
 fn is_aws_alias(bucket: &str) -> bool {
     ["-s3alias", "--ol-s3", ".mrap"].iter().any(|suffix| bucket.ends_with(suffix)) || bucket.starts_with("arn:")
 }
@@ -117,7 +117,7 @@ fn split_authority<'a>(authority: &'a str, protocol: &str) -> (&'a str, u16) {
     }
 }
 
-/// Lower case, no final dot, and one name for this machine.
+/// Normalizes a host name: lower case, no final dot, and one name for this machine.
 fn canonical_host(host: &str) -> String {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,6 +1,6 @@
-//! Ranges of keys, so that a listing can be shared out.
+//! Ranges of keys, so that a listing can be divided.
 
-/// The keys `k` with `after < k <= until` (an open end where `None`).
+/// The keys `k` with `after < k <= until`; `None` leaves that end open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
     /// Exclusive lower bound.

@@ -1,11 +1,11 @@
 //! Object stores behind one trait.
 //!
-//! Participants: a [`Store`] is one bucket, container or directory tree on one side of a job, with that side's own
-//! credentials, endpoint and region. Keys are exact byte strings (UTF-8): `a//b`, `/a` and `a/../b` are keys like any
-//! other, and a back end that cannot hold one says [`ErrorKind::InvalidKey`].
+//! A [`Store`] is one bucket, container or directory tree on one side of a job, with that side's own credentials,
+//! endpoint and region. Keys are exact byte strings (UTF-8): `a//b`, `/a` and `a/../b` are three different keys. A back
+//! end that cannot hold a key returns [`ErrorKind::InvalidKey`].
 //!
-//! Goals: exact keys, the store's own checksums made visible, errors by meaning, memory bounded by the caller.
-//! Not goals: retries and pacing (the gateway's, which knows the job), caching.
+//! Goals: exact keys, the store's own checksums made visible, errors classified by meaning, memory bounded by the
+//! caller. Not goals: caching; retries and pacing, which belong to the gateway because it knows the job.
 
 mod azure;
 mod checksum;
@@ -60,8 +60,8 @@ use std::ops::Range;
 
 /// One bucket, container or directory tree.
 ///
-/// All methods are safe to call many times at once and to drop half-way (a dropped call leaves nothing visible).
-/// Errors carry the operation, the key and a meaning; none is retried inside.
+/// All methods may run concurrently, and their futures may be dropped at any time (a dropped call leaves nothing
+/// visible). Errors carry the operation, the key and a meaning. No method retries.
 #[async_trait]
 pub trait Store: Debug + Send + Sync {
     /// The URL of the root of this store as a user would write it, e.g. `s3://bucket`. Never holds a secret.
@@ -70,78 +70,78 @@ pub trait Store: Debug + Send + Sync {
     /// The identity of this store, independent of its name. Makes no request.
     fn identity(&self) -> Identity;
 
-    /// What this store can hold and how parts must be cut.
+    /// Limits of this store: sizes, counts, and how parts must be cut.
     fn limits(&self) -> StoreLimits;
 
-    /// Returns whether the first write makes the root, so that a root that is not there is an empty one to who writes.
+    /// Returns whether the first write creates the root. A missing root then counts as an empty one for a writer.
     fn makes_root(&self) -> bool {
         false
     }
 
-    /// What there is to tell of how this store is reached; what is not known yet is left out.
+    /// Describes how this store is reached. Facts that are not known yet are left out.
     async fn describe(&self) -> StoreDescription {
         StoreDescription::default()
     }
 
-    /// A time that no later write to this store can be older than, whole seconds as milliseconds since the Unix epoch.
-    /// `None` where it does not matter: two writes of the same bytes differ in more than their times, or no other name can
-    /// lead to the same object.
+    /// Returns a time that no later write to this store can be older than: whole seconds, as milliseconds since the
+    /// Unix epoch. `None` where it does not matter: either two writes of the same bytes differ in more than their
+    /// times, or no other name can lead to the same object.
     fn writes_from_unix_ms(&self) -> Option<i64> {
         None
     }
 
-    /// Where the objects are kept, asked of the store; `None` for stores that do not tell (Azure, files).
+    /// Asks the store where it keeps its objects; `None` for stores that do not tell (Azure, files).
     async fn location(&self) -> Result<Option<StoreLocation>> {
         Ok(None)
     }
 
-    /// Set while no connection to the store can be made; what goes over no network always can be reached.
+    /// Set while no connection to the store can be made. A store without a network is always reachable.
     fn unreachable(&self) -> Option<Unreachable> {
         None
     }
 
-    /// Returns whether any request since this was opened may have come to the store.
+    /// Returns whether any request since this was opened may have reached the store.
     fn was_reached(&self) -> bool {
         true
     }
 
-    /// This machine's clock minus the store's, seconds: the least that explains the `Date` of its latest answer. 0 where it
-    /// is not known, and for what has no clock of its own.
+    /// This machine's clock minus the store's, in seconds: the smallest difference that explains the `Date` of its
+    /// latest answer. 0 where it is unknown, and for stores without a clock of their own.
     fn clock_ahead_s(&self) -> i64 {
         0
     }
 
-    /// One page of keys, strictly after `start_after`. Each page is checked against the request; a server that answers
-    /// another question fails the listing with [`ErrorKind::Protocol`].
+    /// Returns one page of keys, strictly after `start_after`. Each page is checked against the request; a page that
+    /// does not fit the request fails the listing with [`ErrorKind::Protocol`].
     ///
-    /// With `start_after` or `end_at` keys come in ascending byte order. Without a bound that is so for all stores that
-    /// keep the order; who needs it must check.
+    /// With `start_after` or `end_at`, keys come in ascending byte order. Without a bound only some stores keep that
+    /// order; a caller that needs it must check.
     async fn list(&self, request: &ListRequest) -> Result<ListPage> {
         page_check::list(self, request).await
     }
 
-    /// One page as the store gives it, for [`Store::list`], which all others call. It may hold keys beyond `end_at`.
+    /// Returns one page as the store gives it. Only [`Store::list`] calls this. The page may hold keys beyond `end_at`.
     async fn list_page(&self, request: &ListRequest) -> Result<ListPage>;
 
-    /// Size, version, checksums and attributes of one object.
+    /// Returns size, version, checksums and attributes of one object.
     async fn head(&self, key: &str) -> Result<ObjectInfo>;
 
-    /// Reads bytes `range` (all when `None`) provided the object is still the one `condition` names;
-    /// otherwise [`ErrorKind::PreconditionFailed`]. The store is asked to check the condition, and its answer is
-    /// checked again here, because some servers ignore conditions. A body that ends early is an error on the stream
+    /// Reads the bytes in `range` (all when `None`) if the object still matches `condition`; otherwise
+    /// [`ErrorKind::PreconditionFailed`]. The store is asked to check the condition, and its answer is checked again
+    /// here because some servers ignore conditions. A body that ends early is an error on the stream
     /// ([`ErrorKind::Truncated`]), never a short success.
     async fn get(&self, key: &str, range: Option<Range<u64>>, condition: &Precondition) -> Result<Download>;
 
-    /// Writes a whole object in one request and returns what the store now says of it. Where the store can check a
-    /// condition while it writes, it is asked to check [`PutOptions::expect`]; so with completions and copies.
-    /// `checksums` of the payload are passed to the store where it takes one, so that it refuses damaged bytes.
+    /// Writes a whole object in one request and returns what the store then states about it. A store that can check a
+    /// condition while it writes is asked to check [`PutOptions::expect`]; the same holds for completions and copies.
+    /// `checksums` of the payload are passed to a store that takes them, so that it refuses damaged bytes.
     async fn put(&self, key: &str, payload: Payload, checksums: &Checksums, options: &PutOptions) -> Result<Written>;
 
     /// Opens a multipart upload. Nothing is visible under `key` until [`Store::complete_upload`].
     async fn open_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId>;
 
-    /// Writes one part; any process with the upload id may. `part` counts from 1; `offset` is where it lies in the
-    /// object. Idempotent: writing the same part again replaces it.
+    /// Writes one part; any process with the upload id may do so. `part` counts from 1; `offset` is the part's position
+    /// in the object. Idempotent: writing a part again replaces it.
     async fn put_part(
         &self,
         key: &str,
@@ -152,8 +152,8 @@ pub trait Store: Debug + Send + Sync {
         checksums: &Checksums,
     ) -> Result<PartTag>;
 
-    /// Makes the parts (ascending, complete) the object. `checksums` are those of the whole object, passed to the
-    /// store where it takes them. `options` are those the upload was opened with (Azure wants them here).
+    /// Assembles the parts (ascending, complete) into the object. `checksums` are those of the whole object; they are
+    /// passed to a store that takes them. `options` are those that the upload was opened with (Azure needs them here).
     async fn complete_upload(
         &self,
         key: &str,
@@ -163,34 +163,33 @@ pub trait Store: Debug + Send + Sync {
         options: &PutOptions,
     ) -> Result<Written>;
 
-    /// For a store that acks before the bytes are on its disk: the boot of the machine that holds them until then. When it
-    /// is another one later, what was acked may be lost, unless it was written with [`PutOptions::durable`]. `None` for
+    /// For a store that acks before the bytes are on disk: the boot id of the machine that holds them until then. If
+    /// the id changes later, acked bytes may be lost, unless they were written with [`PutOptions::durable`]. `None` for
     /// stores whose acks survive a power loss.
     fn volatile_boot(&self) -> Option<&str> {
         None
     }
 
-    /// Returns whether the store still has `part` of an upload, which lies at `offset`, as its checksums say. May read
-    /// the part.
-    /// [`ErrorKind::UploadNotFound`] when the whole upload is gone.
+    /// Returns whether the store still has `part` of an upload, at `offset`, with the checksums of `part`. May read the
+    /// part. [`ErrorKind::UploadNotFound`] when the whole upload is gone.
     async fn has_part(&self, _key: &str, _upload: &UploadId, _offset: u64, _part: &PartTag) -> Result<bool> {
         Ok(true)
     }
 
-    /// Returns whether an upload can still hold parts of `bytes` in all, the last of which ends at `end`. Looks at no
-    /// byte: false says that the parts must be [looked at](Store::has_part), true that nothing speaks against them.
+    /// Returns whether an upload can still hold `bytes` bytes in parts, the last of which ends at `end`. Reads no data:
+    /// false means that the parts must be [checked](Store::has_part), true that nothing suggests a loss.
     async fn may_hold_parts(&self, _key: &str, _upload: &UploadId, _end: u64, _bytes: u64) -> bool {
         true
     }
 
-    /// How finely the times of modification that this store was given are kept, in nanoseconds, as far as is known after
-    /// the first listing or [`Store::head`].
+    /// The resolution, in nanoseconds, at which the store keeps the modification times given to it, as far as it is
+    /// known after the first listing or [`Store::head`].
     fn time_grain_ns(&self) -> u64 {
         1
     }
 
-    /// When anything of the object, its bytes or its attributes, was last changed by this machine's clock, milliseconds
-    /// since the Unix epoch. `None` where the store does not tell.
+    /// When the object's bytes or attributes were last changed, by this machine's clock, in milliseconds since the Unix
+    /// epoch. `None` where the store does not tell.
     async fn changed_unix_ms(&self, _key: &str) -> Option<i64> {
         None
     }
@@ -200,36 +199,36 @@ pub trait Store: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Forgets an upload and frees its parts. An upload that is already gone is no error.
+    /// Aborts an upload and frees its parts. An upload that is already gone is no error.
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()>;
 
-    /// Unfinished uploads of exactly `key`, for the sweep after a crash.
+    /// Returns the unfinished uploads of exactly `key`, for the cleanup after a crash.
     async fn pending_uploads(&self, key: &str) -> Result<Vec<PendingUpload>>;
 
     /// Returns whether [`Store::copy`] and [`Store::copy_part`] can read from `source` without the bytes passing
-    /// through us.
+    /// through this process.
     fn can_copy_from(&self, source: &dyn Store) -> bool;
 
-    /// Server-side copy of a whole object that is at most `limits().copy_bytes_max` long.
-    /// Attributes travel with it unless `options.attributes` is set.
+    /// Copies a whole object of at most `limits().copy_bytes_max` bytes on the server. Its attributes are copied too
+    /// unless `options.attributes` is set.
     async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written>;
 
-    /// Server-side copy of `source.range` as part `part` of an upload.
+    /// Copies `source.range` on the server, as part `part` of an upload.
     async fn copy_part(&self, key: &str, upload: &UploadId, part: u32, source: &PartSource) -> Result<PartTag>;
 
-    /// Deletes the objects (at most `limits().delete_keys_max`), one verdict per object in the same order.
-    /// A key that is not there is no error.
+    /// Deletes the objects (at most `limits().delete_keys_max`) and returns one verdict per object, in the same order.
+    /// A missing key is no error.
     ///
-    /// An object that is not in the state of its condition stays: [`ErrorKind::PreconditionFailed`]. Stores that can
-    /// check the condition while they delete are asked to. The others look at the object right before they delete it;
-    /// a write between the two is lost. Each back end documents which it is.
+    /// An object that does not match its condition is kept: [`ErrorKind::PreconditionFailed`]. Stores that can check
+    /// the condition while they delete are asked to. The others read the object's state right before they delete it; a
+    /// write between the two steps is lost. Each back end documents which of the two it does.
     async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>>;
 
-    /// Returns whether [`Store::delete`] checks the state that a listing describes without a request of its own.
+    /// Returns whether [`Store::delete`] checks the state that a listing describes without an extra request.
     fn checks_listed_deletes(&self) -> bool {
         false
     }
 
-    /// For downcasting in [`Store::can_copy_from`].
+    /// Supports downcasting in [`Store::can_copy_from`].
     fn as_any(&self) -> &dyn std::any::Any;
 }

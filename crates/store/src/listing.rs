@@ -1,19 +1,18 @@
-//! Listings shared out by key ranges.
+//! Divides listings into key ranges.
 
 use crate::{KeyRange, ListPage, ListRequest, Result, Store};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use std::sync::Arc;
 
-/// Most probes that [`split_ranges`] may send; listing has to pay for them.
+/// Most probes that [`split_ranges`] may send; the listing must be long enough to pay for them.
 const PROBES_MAX: u32 = 64;
-/// Entries of one probe for folded prefixes.
+/// Entries per probe for folded prefixes.
 const PROBE_KEYS: u32 = 1000;
-/// Characters tried as the next one of a key in a flat space. They are the ones that keys are made of: digits, letters
-/// and what separates words; in byte order.
+/// Characters tried as the next one of a key in a flat space: digits, letters and separators, in byte order.
 const ALPHABET: &[u8] = b"-./0123456789=ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
 
-/// Pages of the keys under `prefix` within `range`, in key order. The next page is fetched while one is worked on, so
+/// Pages of the keys under `prefix` within `range`, in key order. The next page is fetched while one is processed, so
 /// at most two pages are in memory. Ends after the first error.
 pub fn list_range(
     store: Arc<dyn Store>,
@@ -50,7 +49,7 @@ pub fn list_range(
     pages
 }
 
-/// A task that ends with who waits for it.
+/// A task that is aborted when its handle is dropped.
 struct AbortOnDrop(tokio::task::JoinHandle<Result<ListPage>>);
 
 impl Drop for AbortOnDrop {
@@ -63,9 +62,10 @@ async fn fetch(store: Arc<dyn Store>, request: ListRequest) -> Result<ListPage> 
     store.list(&request).await
 }
 
-/// Cuts the keys under `prefix` into at most `ranges_max` adjoining ranges that cover all of them, of similar size and
-/// of `range_keys_min` keys or more as far as a few cheap requests can tell. A tree is cut at its folded prefixes, a flat space at the first characters
-/// that occur. One range comes back where sharing would not pay (a single page, files on disk).
+/// Cuts the keys under `prefix` into at most `ranges_max` adjacent ranges that cover all of them. As far as a few cheap
+/// requests can tell, ranges are of similar size, with at least `range_keys_min` keys each. A tree is cut at its folded
+/// prefixes, a flat space at the first characters that occur. Returns one range where dividing would not pay (a single
+/// page, files on disk).
 pub async fn split_ranges(
     store: &dyn Store,
     prefix: &str,
@@ -81,8 +81,8 @@ pub async fn split_ranges(
     Ok(ranges_of(&thin_out(bounds, cuts)))
 }
 
-/// How many cuts pay, judged by how far the first page reached among the places to cut at; `None` when it did not get
-/// to the first of them, and nothing is known.
+/// The number of worthwhile cuts, estimated from how many of `bounds` the first page passed. `None` if it did not reach
+/// the first of them, so nothing is known.
 fn cuts_worth(first: &ListPage, bounds: &[String], range_keys_min: usize) -> Option<usize> {
     let last = &first.objects.last()?.key;
     let passed = bounds.iter().filter(|bound| *bound <= last).count();
@@ -90,7 +90,7 @@ fn cuts_worth(first: &ListPage, bounds: &[String], range_keys_min: usize) -> Opt
     (passed > 0).then_some(keys / range_keys_min)
 }
 
-/// Keeps at most `count` of sorted bounds, evenly spread.
+/// Keeps at most `count` of sorted bounds, evenly spaced.
 fn thin_out(mut bounds: Vec<String>, count: usize) -> Vec<String> {
     bounds.sort_unstable();
     bounds.dedup();
@@ -101,7 +101,7 @@ fn thin_out(mut bounds: Vec<String>, count: usize) -> Vec<String> {
     (1..=count).map(|index| bounds[index * length / (count + 1)].clone()).collect()
 }
 
-/// Adjoining ranges with sorted, distinct inner bounds.
+/// Adjacent ranges with sorted, distinct inner bounds.
 fn ranges_of(bounds: &[String]) -> Vec<KeyRange> {
     let mut ranges = Vec::with_capacity(bounds.len() + 1);
     let mut after = None;
@@ -140,7 +140,7 @@ impl Prober<'_> {
         self.store.list(&request).await.map(Some)
     }
 
-    /// Places to cut at, and at how many of them it pays; `None` when one page holds everything.
+    /// Candidate bounds, and how many cuts are worthwhile; `None` when one page holds everything.
     async fn bounds(&mut self, prefix: &str, cuts_max: usize) -> Result<Option<(Vec<String>, usize)>> {
         let Some(first) = self.page(prefix, None, PROBE_KEYS, false).await? else { return Ok(None) };
         if first.continuation.is_none() {
@@ -149,7 +149,7 @@ impl Prober<'_> {
         let mut bounds = Vec::new();
         let mut cuts = cuts_max;
         let mut level = vec![prefix.to_owned()];
-        // Down the tree, level by level, until there are enough prefixes to share out.
+        // Descend the tree level by level until there are enough prefixes.
         while bounds.len() < cuts && !level.is_empty() {
             let mut below = Vec::new();
             for parent in &level {
@@ -169,7 +169,7 @@ impl Prober<'_> {
         Ok(Some((bounds, cuts)))
     }
 
-    /// First keys behind each character that may follow `prefix`; steps over longest common beginnings.
+    /// First keys for each character that may follow `prefix`; skips the longest common beginnings.
     async fn flat_bounds(&mut self, prefix: &str) -> Result<Vec<String>> {
         let mut bounds = Vec::new();
         let mut stem = prefix.to_owned();
@@ -187,11 +187,11 @@ impl Prober<'_> {
                     bounds.push(group.clone());
                     next_stem = Some(group);
                 }
-                // On to the first character behind the one that was found.
+                // Continue with the first character after the one that was found.
                 index = ALPHABET.iter().position(|byte| *byte > next).unwrap_or(ALPHABET.len()).max(index + 1);
             }
             match (bounds.len() - before, next_stem) {
-                // All keys continue with the same character: look behind it.
+                // All keys continue with the same character: search after it.
                 (1, Some(only)) => stem = only,
                 _ => break,
             }

@@ -1,9 +1,9 @@
-//! A synthetic source and a discarding sink, for benchmarks and for measuring a route without a store at its ends.
+//! A synthetic source and a discarding sink, for benchmarks and for measuring a route without real stores.
 //!
-//! As a source it holds `objects` objects of `size_bytes` each, called `object-000000`, …. Their bytes are pseudo-random,
-//! fixed by key and offset alone, and served as slices of one buffer, so that serving costs next to nothing.
-//! As a sink it checks what it is given (sizes, parts, checksums) and keeps nothing but counts: what was put cannot be
-//! read back ([`ErrorKind::NotFound`]), and says so rather than pretend.
+//! As a source it holds `objects` objects of `size_bytes` each, called `object-000000`, …. Their bytes are
+//! pseudo-random, determined only by key and offset, and served as slices of one buffer, so that serving costs almost
+//! nothing. As a sink it checks sizes, parts and checksums, and keeps nothing but counts: reading an object that was
+//! put fails with [`ErrorKind::NotFound`].
 
 use crate::model::another_state;
 use crate::{
@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Length of the shared buffer. It is prime to common part sizes, so that parts differ.
+/// Length of the shared buffer. Coprime to common part sizes, so that parts differ.
 const PATTERN_BYTES: usize = 4 * 1024 * 1024 - 3;
-/// Longest slice served at once.
+/// Longest slice per read.
 const SLICE_BYTES_MAX: u64 = 1024 * 1024;
-/// Entries of a listing page.
+/// Entries per listing page.
 const PAGE_KEYS: u64 = 1000;
 
 const LIMITS: StoreLimits = StoreLimits {
@@ -38,12 +38,12 @@ const LIMITS: StoreLimits = StoreLimits {
     equal_parts: false,
 };
 
-/// Where the object's bytes begin within the endless repetition of the pattern.
+/// The object's starting offset in the endlessly repeated pattern.
 fn phase(key: &str) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes()) % PATTERN_BYTES as u64
 }
 
-/// An upload in the making: the parts that came, with their CRCs.
+/// An unfinished upload: the parts received, with their CRCs.
 #[derive(Debug, Default)]
 struct Upload {
     key: String,
@@ -116,7 +116,7 @@ impl MemStore {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the CRCs of the bytes and compares them with the stated ones.
+    /// Computes the CRCs of the bytes and compares them with the given ones.
     fn check(&self, operation: &'static str, key: &str, payload: &Payload, given: &Checksums) -> Result<Checksums> {
         let sums = Checksums::of_segments(payload.segments());
         if sums.agrees_with(&Checksums { md5: None, ..*given }) == Some(false) {
@@ -130,7 +130,7 @@ impl MemStore {
         Ok(sums)
     }
 
-    /// Nothing is kept, so nothing is ever there.
+    /// Refuses a write that expects an existing object: nothing is kept, so none exists.
     fn refuse_unexpected(&self, operation: &'static str, key: &str, options: &PutOptions) -> Result<()> {
         match options.expect {
             Some(Expect::Is(_)) => {
@@ -148,7 +148,7 @@ impl MemStore {
     }
 }
 
-/// Wide enough for all, so that byte order is number order.
+/// Zero-padded to the width of the largest index, so that byte order is numeric order.
 fn object_key(index: u64, objects: u64) -> String {
     let width = objects.saturating_sub(1).to_string().len().max(6);
     format!("object-{index:0width$}")
@@ -179,9 +179,9 @@ impl Store for MemStore {
     async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
         let first = match &request.continuation {
             None => 0,
-            Some(text) => text
-                .parse()
-                .map_err(|_| self.error(ErrorKind::BadRequest, "list", "", "this is no continuation of a listing"))?,
+            Some(text) => text.parse().map_err(|_| {
+                self.error(ErrorKind::BadRequest, "list", "", "this is not a continuation of a listing")
+            })?,
         };
         let page_keys = request.max_keys.map_or(PAGE_KEYS, u64::from).max(1);
         let mut page = ListPage::default();

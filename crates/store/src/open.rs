@@ -8,7 +8,7 @@ use crate::{Error, ErrorKind, Result, Store, StoreConfig};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens a store. Makes no request: a wrong bucket shows at the first call, a wrong configuration here.
+/// Opens a store. Makes no request: a wrong configuration fails here, a wrong bucket at the first call.
 pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
     if config.url == "mem:" {
         return Ok(Arc::new(MemStore::new(config)?));
@@ -24,9 +24,9 @@ pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
 
 /// A store that is reached over a network.
 pub(crate) enum Remote {
-    /// Of S3, or of a relative that speaks its protocol.
+    /// A bucket of S3 or of a service that speaks its protocol.
     Bucket(Arc<Bucket>),
-    /// A container of Azure.
+    /// An Azure container.
     Azure(Arc<AzureStore>),
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn open_remote(config: &StoreConfig) -> Result<Remote> {
     })
 }
 
-/// Opens a store of files whose changes go through `disk`. For tests of what a power loss leaves.
+/// Opens a store of files whose changes pass through `disk`. For tests that simulate a power loss.
 ///
 /// # Errors
 /// As [`open`], also for a URL that is not `file:`.

@@ -1,29 +1,29 @@
-//! Checks each page of a listing against the request. [`Store::list`] of every back end passes through here.
+//! Checks each page of a listing against the request. [`Store::list`] of every back end goes through here.
 //!
-//! A listing decides what is copied and what is deleted. A server, or a proxy in front of it, that answers another
-//! question than the one asked must therefore fail the listing. Each page is checked by itself:
+//! A listing decides what is copied and what is deleted. If a server, or a proxy in front of it, answers a different
+//! request, the listing must fail. Each page is checked by itself:
 //!
-//! - every key begins with the prefix, and lies behind `start_after`;
-//! - keys are folded if, and only if, that was asked;
+//! - every key begins with the prefix and lies after `start_after`;
+//! - keys are folded if, and only if, the request asks for it;
 //! - with a bound (`start_after`, `end_at`) keys ascend strictly, within a page and from page to page, because the
 //!   bounds mean nothing otherwise. Without one any order is accepted: some compatible servers keep none.
 //!
-//! And the pages together: no page comes twice, no key twice on a page or across the border of two pages, the server does not name one continuation twice in a row, and at most
-//! [`EMPTY_PAGES_MAX`] pages in a row are empty.
+//! The pages are also checked together: no page repeats; no key repeats on a page or across the border of two pages;
+//! the server does not return one continuation twice in a row; at most [`EMPTY_PAGES_MAX`] consecutive pages are empty.
 //!
-//! State that must last from page to page is part of the continuation, so a page can be requested again.
+//! State that must survive from page to page is part of the continuation, so a page can be requested again.
 
 use crate::{Error, ErrorKind, Identity, KeyRange, ListPage, ListRequest, Result, Store};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Empty pages in a row after which the listing fails. Stores send some: a page may hold nothing but deleted keys.
+/// Consecutive empty pages after which the listing fails. Stores send some: a page may hold only deleted keys.
 const EMPTY_PAGES_MAX: u32 = 1000;
-/// Empty pages that one call of [`Store::list`] skips; then it returns an empty page, so that the caller sees progress.
+/// Empty pages that one call of [`Store::list`] skips before it returns an empty page to show progress to the caller.
 const EMPTY_PAGES_PER_CALL_MAX: u32 = 16;
 
-/// Where a listing stands after a page.
+/// The position of a listing after a page.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Position {
     /// The back end's own continuation.
@@ -31,31 +31,31 @@ struct Position {
     /// Greatest key, and greatest folded prefix, so far.
     last_key: Option<String>,
     last_prefix: Option<String>,
-    /// Last key, and last folded prefix, of the latest page that had any.
+    /// Last key, and last folded prefix, of the latest non-empty page.
     border_key: Option<String>,
     border_prefix: Option<String>,
     /// Pages with entries so far.
     pages: u64,
     /// Empty pages since the last one with entries.
     empty_pages: u32,
-    /// Hash of an earlier page. It is replaced at every power of two of `pages`, so a cycle of any length is found
+    /// Hash of an earlier page. It is replaced whenever `pages` is a power of two, so a cycle of any length is found
     /// within three rounds (R. P. Brent, "An improved Monte Carlo factorization algorithm", 1980).
     milestone: u64,
 }
 
-/// The page of `store` that `request` asks for, checked and cut at `end_at`.
+/// Returns the page of `store` for `request`, checked and cut at `end_at`.
 pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) -> Result<ListPage> {
     let mut position = match &request.continuation {
         None => Position::default(),
         Some(text) => serde_json::from_str(text).map_err(|_| {
-            Error::new(ErrorKind::BadRequest, "list", store.url(), "this is no continuation of a listing")
+            Error::new(ErrorKind::BadRequest, "list", store.url(), "this is not a continuation of a listing")
         })?,
     };
     let mut calls = 0;
     loop {
         let asked = ListRequest { continuation: position.token.clone(), ..request.clone() };
         let mut page = store.list_page(&asked).await?;
-        // Azure may fold one directory on both sides of a border.
+        // Azure may fold one directory on both sides of a page border.
         page.prefixes.retain(|prefix| position.border_prefix.as_ref() != Some(prefix));
         position
             .advance(&page, request)
@@ -68,7 +68,7 @@ pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) ->
         let is_empty = page.objects.is_empty() && page.prefixes.is_empty() && page.refused.is_empty();
         if !is_empty || position.token.is_none() || calls == EMPTY_PAGES_PER_CALL_MAX {
             page.continuation = match position.token {
-                // A struct of text and numbers can always be written.
+                // Serializing a struct of text and numbers cannot fail.
                 Some(_) => serde_json::to_string(&position).ok(),
                 None => None,
             };
@@ -77,8 +77,8 @@ pub(crate) async fn list<S: Store + ?Sized>(store: &S, request: &ListRequest) ->
     }
 }
 
-/// Takes out what the server may name in other words than it goes by: some write U+FFFD for what XML cannot carry, and
-/// what is read, written or deleted under that name is nothing, or another object.
+/// Moves keys that the server may have altered to the refused entries. Some servers write U+FFFD for characters that
+/// XML cannot carry; a request for that name would hit no object, or a different one.
 fn refuse_replaced<S: Store + ?Sized>(store: &S, page: &mut ListPage) {
     if !matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive) {
         return;
@@ -95,7 +95,7 @@ fn refuse_replaced<S: Store + ?Sized>(store: &S, page: &mut ListPage) {
 }
 
 impl Position {
-    /// Moves past `page`, or says what is wrong with it.
+    /// Advances past `page`, or returns what is wrong with it.
     fn advance(&mut self, page: &ListPage, request: &ListRequest) -> Result<(), String> {
         check_asked(page, request)?;
         if request.start_after.is_some() || request.end_at.is_some() {
@@ -131,7 +131,7 @@ impl Position {
     }
 }
 
-/// Returns whether each entry is one that was asked for.
+/// Returns an error if an entry was not requested.
 fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
     let ListRequest { prefix, start_after, delimited, .. } = request;
     let keys = page.objects.iter().map(|object| &object.key);
@@ -139,7 +139,7 @@ fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
         return Err(format!("the server ignores the prefix: it lists {key:?} below {prefix:?}"));
     }
     if let Some(after) = start_after {
-        // The keys behind the bound may share a folded prefix with it.
+        // The keys after the bound may share a folded prefix with it.
         let mut folded = page.prefixes.iter().filter(|folded| !after.starts_with(folded.as_str()));
         let early = keys.clone().find(|key| *key <= after).or_else(|| folded.find(|folded| *folded <= after));
         if let Some(key) = early {
@@ -156,7 +156,7 @@ fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether `entries` ascend strictly behind `last`, which becomes the last of them.
+/// Returns an error unless `entries` ascend strictly after `last`. Sets `last` to the last of them.
 fn check_order<'a>(last: &mut Option<String>, entries: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let mut previous = last.as_deref();
     for entry in entries {
@@ -172,7 +172,7 @@ fn check_order<'a>(last: &mut Option<String>, entries: impl Iterator<Item = &'a 
     Ok(())
 }
 
-/// Returns whether each key comes once on the page, and that at the end of the page before not again.
+/// Returns an error if a key repeats on the page, or repeats the last key of the previous page.
 fn check_once(page: &ListPage, border: Option<&str>) -> Result<(), String> {
     let keys = || page.objects.iter().map(|object| object.key.as_str());
     let repeated = |key: &str| Err(format!("the server repeats a key: it lists {key:?} twice"));
@@ -186,7 +186,7 @@ fn check_once(page: &ListPage, border: Option<&str>) -> Result<(), String> {
     keys().find(|key| !seen.insert(*key)).map_or(Ok(()), repeated)
 }
 
-/// Stable within a process, which is as long as a continuation lives.
+/// Stable within a process, which is as long as a continuation is valid.
 fn hash_of(page: &ListPage) -> u64 {
     let mut hasher = DefaultHasher::new();
     page.objects.iter().for_each(|object| object.key.hash(&mut hasher));
@@ -194,7 +194,7 @@ fn hash_of(page: &ListPage) -> u64 {
     hasher.finish()
 }
 
-/// Cuts a page at an inclusive upper bound; whether the listing ends there.
+/// Cuts a page at an inclusive upper bound, and returns whether the listing ends there.
 fn cut(page: &mut ListPage, end_at: Option<&str>) -> bool {
     let Some(end_at) = end_at else { return false };
     let range = KeyRange { after: None, until: Some(end_at.to_owned()) };
@@ -225,14 +225,14 @@ mod tests {
         ListRequest { prefix: prefix.to_owned(), start_after, end_at, delimited, ..ListRequest::default() }
     }
 
-    /// Faults between consecutive pages.
+    /// The fault found in consecutive pages, if any.
     fn fault(request: &ListRequest, pages: &[ListPage]) -> Option<String> {
         let mut position = Position::default();
         pages.iter().find_map(|page| position.advance(page, request).err())
     }
 
     #[test]
-    fn keys_outside_the_question_are_refused() {
+    fn keys_outside_the_request_are_refused() {
         let listed =
             |keys: &[&str], prefixes: &[&str], request: &ListRequest| fault(request, &[page(keys, prefixes, None)]);
         let below = request("p/", None, None, false);

@@ -1,18 +1,18 @@
-//! Compares two places: two names may belong to one bucket, and two paths to one directory.
+//! Compares two places: two names may denote one bucket, and two paths one directory.
 //!
-//! A place is a store and a prefix in it. [`kinship`] compares two places by identity, not by the strings that name them.
-//! It makes no request. Where the names cannot decide (another host name, another bucket of a private server, a file
-//! system behind a server), [`Kinship::proven`] is false, and [`compare_objects`] compares single objects.
+//! A place is a store and a prefix in it. [`kinship`] compares two places by identity, not by their names. It makes no
+//! request. Where the names cannot decide (another host name, another bucket of a private server, a file system behind
+//! a server), [`Kinship::proven`] is false; then [`compare_objects`] compares single objects.
 
 use crate::file::{self, FileStore};
 use crate::identity::{Identity, Kinship, Likeness, Relation};
 use crate::{ErrorKind, ListRequest, ObjectInfo, Result, Store};
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
 
-/// How the place `first` (store and prefix) relates to `second`. A prefix is empty or ends in `/`.
+/// Returns how the place `first` (store and prefix) relates to `second`. A prefix is empty or ends in `/`.
 ///
 /// # Errors
-/// The system does not tell what is mounted where.
+/// The system does not report its mounts.
 pub async fn kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<Kinship> {
     match (first.0.identity(), second.0.identity()) {
         (Identity::Memory, _) | (_, Identity::Memory) => Ok(Kinship { relation: Relation::Apart, proven: true }),
@@ -27,7 +27,7 @@ pub async fn kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> R
             let relation = prefix_relation(first.1, second.1);
             let as_paths = prefix_relation(&as_path(first.1), &as_path(second.1));
             Ok(match is_one {
-                // A server that keeps objects as files may take `a//b`, `a/./b`, `a/x/../b` and `A/B` for `a/b`.
+                // A server that keeps objects as files may treat `a//b`, `a/./b`, `a/x/../b` and `A/B` as `a/b`.
                 true if relation == Relation::Apart && as_paths != relation && !one.decisive => {
                     Kinship { relation: as_paths, proven: false }
                 }
@@ -36,12 +36,13 @@ pub async fn kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> R
                 false => Kinship { relation, proven: false },
             })
         }
-        // A server may show this machine's files as a bucket.
+        // A server may serve this machine's files as a bucket.
         _ => Ok(Kinship { relation: Relation::Apart, proven: false }),
     }
 }
 
-/// As [`kinship`] for two objects: [`Relation::Same`] or [`Relation::Apart`]. Two hard links of one file are the same.
+/// Like [`kinship`], for two objects: [`Relation::Same`] or [`Relation::Apart`]. Two hard links of one file are the
+/// same.
 ///
 /// # Errors
 /// As [`kinship`].
@@ -55,13 +56,13 @@ pub async fn object_kinship(first: (&dyn Store, &str), second: (&dyn Store, &str
     Ok(Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: found.proven && !may_be_same })
 }
 
-/// Returns whether it is not known how the server understands keys.
+/// Returns whether it is unknown how the server interprets keys.
 fn is_undecided(store: &dyn Store) -> bool {
     matches!(store.identity(), Identity::Bucket(bucket) if !bucket.decisive)
 }
 
-/// A key as a file system may understand it: without empty segments and `.`, with `..` resolved, and without regard to
-/// case and Unicode normalization. A `/` at the end stays.
+/// A key as a file system may interpret it: without empty segments and `.`, with `..` resolved, and ignoring case and
+/// Unicode normalization. A `/` at the end stays.
 fn as_path(key: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in key.split('/') {
@@ -75,8 +76,8 @@ fn as_path(key: &str) -> String {
     folded(&format!("{}{slash}", segments.join("/")))
 }
 
-/// `key`, which lies below `prefix`, with the part that `prefix` and `other` have in common spelled as `other` spells it:
-/// another key, and the same object on a server that takes both spellings for one.
+/// Returns `key`, which lies below `prefix`, with the part that `prefix` and `other` share spelled as in `other`. The
+/// result is a different key, but the same object on a server that treats both spellings as one.
 pub fn respelled(key: &str, prefix: &str, other: &str) -> String {
     let shared = depth(prefix).min(depth(other));
     format!("{}{}", &other[..end_at_depth(other, shared)], &key[end_at_depth(prefix, shared)..])
@@ -86,12 +87,12 @@ fn depth(prefix: &str) -> usize {
     ends(prefix).last().map_or(0, |(_, depth)| depth)
 }
 
-/// Where the last part of `prefix` ends that leads to a directory so deep.
+/// The end of the last segment of `prefix` that leads to a directory at the depth `wanted`.
 fn end_at_depth(prefix: &str, wanted: usize) -> usize {
     ends(prefix).filter(|(_, depth)| *depth == wanted).last().map_or(0, |(end, _)| end)
 }
 
-/// The ends of the segments of a prefix, and how deep the directory lies that it leads to so far.
+/// The end of each segment of a prefix, with the depth of the directory that it leads to.
 fn ends(prefix: &str) -> impl Iterator<Item = (usize, usize)> {
     prefix.split_inclusive('/').scan((0, 0_usize), |(end, depth), segment| {
         *end += segment.len();
@@ -104,7 +105,7 @@ fn ends(prefix: &str) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Names that differ only in case or in Unicode normalization have one folded form.
+/// One folded form for all names that differ only in case or in Unicode normalization.
 fn folded(name: &str) -> String {
     let normalizer = DecomposingNormalizerBorrowed::new_nfkd();
     // Upper case first: `ß` and `SS` are one name where case does not matter.
@@ -112,19 +113,19 @@ fn folded(name: &str) -> String {
     normalizer.normalize(&lower).into_owned()
 }
 
-/// One form for all keys that the server of `store` may take for `key`; `None` where each key is a name of its own, as it is
-/// at the clouds, in memory and in files. A server that keeps objects as files may take `a//b`, `a/./b`, `a/x/../b` and
-/// `A/B` for `a/b`.
+/// One form for all keys that the server of `store` may treat as `key`. A server that keeps objects as files may treat
+/// `a//b`, `a/./b`, `a/x/../b` and `A/B` as `a/b`. `None` where each key is a distinct name: at the clouds, in memory
+/// and in files.
 pub fn name_form(store: &dyn Store, key: &str) -> Option<String> {
     is_undecided(store).then(|| as_path(key))
 }
 
-/// Returns whether the object that a `head` finds as `key` goes by another name: the listing does not name that key, or
-/// the object is found under other spellings of it too, which the listing does not name. Costs up to two requests for
-/// each spelling.
+/// Returns whether the object that a `head` finds as `key` really has another name. That is so if the listing lacks
+/// `key`, or if the object is also found under other spellings that the listing lacks. Costs up to two requests per
+/// spelling.
 ///
 /// # Errors
-/// The answer of the store to a `head` or a listing, unless it forbids it.
+/// The store's error for a `head` or a listing, unless it forbids the listing.
 pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> {
     if !is_listed(store, key).await?.unwrap_or(true) {
         return Ok(true);
@@ -132,7 +133,7 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> 
     for other in respellings(key) {
         let is_there = match store.head(&other).await {
             Ok(_) => true,
-            // A store whose listing is forbidden answers 403 of what is missing, and some answer 400 to a name that they do
+            // A store that forbids listing answers 403 for a missing key, and some answer 400 to a name that they do
             // not allow.
             Err(error) if matches!(error.kind, ErrorKind::Forbidden | ErrorKind::BadRequest) => false,
             Err(error) if is_absent(error.kind) => false,
@@ -145,7 +146,7 @@ pub async fn goes_by_another_name(store: &dyn Store, key: &str) -> Result<bool> 
     Ok(false)
 }
 
-/// Returns whether a listing names exactly this key; `None` if listing is forbidden.
+/// Returns whether a listing contains exactly this key; `None` if listing is forbidden.
 async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
     let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
     match store.list(&request).await {
@@ -155,7 +156,7 @@ async fn is_listed(store: &dyn Store, key: &str) -> Result<Option<bool>> {
     }
 }
 
-/// Other spellings of a key, one for each way in which servers take two names for one.
+/// Other spellings of a key, one for each rule by which servers treat two names as one.
 fn respellings(key: &str) -> Vec<String> {
     let (folder, name) = key.split_at(key.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1));
     let other_case = |letter: char| match letter.is_lowercase() {
@@ -174,11 +175,11 @@ fn respellings(key: &str) -> Vec<String> {
     spellings
 }
 
-/// Compares an object with its counterpart in another place. Costs a `HEAD` each, and another one of the first object if
-/// they differ.
+/// Compares an object with its counterpart in another place. Costs a `HEAD` each, and another one of the first object
+/// if they differ.
 ///
 /// # Errors
-/// The store's answer to a `head`.
+/// The store's error for a `head`.
 pub async fn compare_objects(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> Result<Likeness> {
     if let (Some(one), Some(other)) = (as_files(first.0), as_files(second.0)) {
         return Ok(file::compare_states(one.path_of(first.1), other.path_of(second.1)).await);
@@ -202,7 +203,7 @@ async fn if_there(object: (&dyn Store, &str)) -> Result<Option<ObjectInfo>> {
     }
 }
 
-/// ETags and versions of two kinds of store cannot be compared.
+/// Returns whether both may describe one object. ETags and versions are compared only between stores of one kind.
 fn may_be_one(one: &ObjectInfo, other: &ObjectInfo, is_one_kind: bool) -> bool {
     let may_be_equal = |one: &Option<String>, other: &Option<String>| match (one, other) {
         (Some(one), Some(other)) if is_one_kind => one == other,
@@ -214,16 +215,16 @@ fn may_be_one(one: &ObjectInfo, other: &ObjectInfo, is_one_kind: bool) -> bool {
         && may_be_equal(&one.version, &other.version)
 }
 
-/// Makes `store` refuse symbolic links that lead to the place `other` (store and prefix or key), or to a directory above
-/// it. Of interest only where both are files and links are followed: other stores have no links. Makes no request.
+/// Makes `store` refuse symbolic links that lead to the place `other` (store and prefix or key), or to a directory
+/// above it. Has an effect only if both stores are files and links are followed. Makes no request.
 pub fn keep_out_of(store: &dyn Store, other: (&dyn Store, &str)) {
     if let (Some(files), Some(others)) = (as_files(store), as_files(other.0)) {
         files.keep_out_of(others.path_of(other.1));
     }
 }
 
-/// Makes `store` refuse symbolic links to directories, of which those to files are still followed: what lies behind one
-/// belongs to another place, and is not to be deleted. Of interest only for files. Makes no request.
+/// Makes `store` refuse symbolic links to directories: their contents belong to another place and must not be deleted.
+/// Links to files are still followed. Has an effect only for files. Makes no request.
 pub fn follow_no_directories(store: &dyn Store) {
     if let Some(files) = as_files(store) {
         files.follow_no_directories();
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keys_that_a_file_system_takes_for_one_are_not_known_to_be_two() {
+    async fn keys_that_a_file_system_may_treat_as_one_are_undecided() {
         let private = store("s3://b", Some("http://127.0.0.1:9"), None);
         let cloud = store("s3://b", None, None);
         for (one, other, relation) in [
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_of_its_own_may_take_two_keys_for_one() {
+    fn only_private_servers_may_treat_two_keys_as_one() {
         let private = store("s3://b", Some("http://127.0.0.1:9"), None);
         let form = |key| name_form(private.as_ref(), key).unwrap();
         assert_eq!(form("/Y//./z"), form("y/Z"));
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_spelled_as_the_other_prefix_is() {
+    fn a_key_is_respelled_like_the_other_prefix() {
         for (key, prefix, other, expected) in [
             ("x/a/b", "x/", "X/", "X/a/b"),
             ("x/a", "x/", "X/sub/", "X/a"),
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_at_the_clouds_decide_and_names_elsewhere_do_not() {
+    async fn names_decide_at_the_clouds_but_not_elsewhere() {
         let aws = store("s3://bbb", None, None);
         for (endpoint, path_style) in [
             ("https://s3.eu-west-1.amazonaws.com", None),

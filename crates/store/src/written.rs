@@ -1,17 +1,17 @@
-//! A look at an object right after the store acknowledged its write.
+//! Checks an object right after the store acknowledged its write.
 
 use crate::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Result, Store, Written};
 
-/// Asks `store` for the object that it acknowledged as `written`, with one `HEAD`, and returns what is known of it then:
-/// its length, and its version and checksums where the answer to the write named none. An identity that may write only
-/// is not told (403): then `written` is returned as it is, without a length.
+/// Asks `store` with one `HEAD` for the object that it acknowledged as `written`. Returns what is then known about it:
+/// its length, and its version and checksums if the answer to the write lacked them. If the identity may only write
+/// (403), `written` is returned unchanged, without a length.
 ///
-/// Some gateways state another ETag for an object than they did when they wrote it. An object with the checksums that were
-/// `sent` is the one that was written, or as good, whatever its ETag; what is said of it now is returned.
+/// Some gateways state a different ETag for an object than they did when they wrote it. An object with the checksums in
+/// `sent` counts as the one that was written, whatever its ETag; then the store's present answer is returned.
 ///
 /// # Errors
-/// [`ErrorKind::Lost`]: the object is not there. [`ErrorKind::Overwritten`]: another one is. Otherwise what the store
-/// says when it is asked.
+/// [`ErrorKind::Lost`]: the object does not exist. [`ErrorKind::Overwritten`]: it is another object. Otherwise the
+/// store's error for the `HEAD`.
 pub async fn look_at_written(store: &dyn Store, key: &str, written: &Written, sent: &Checksums) -> Result<Written> {
     let fail = |kind, why: &str| {
         let root = store.url();
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_completed_and_never_replaced() {
+    fn an_answer_is_completed_but_never_overwritten() {
         let sums = Checksums { crc32c: Some(1), ..Checksums::default() };
         let written = Written { etag: Some("a".into()), checksums: sums, ..Written::default() };
         let other = Checksums { md5: Some([0; 16]), ..Checksums::default() };

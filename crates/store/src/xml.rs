@@ -1,13 +1,13 @@
-//! A walk over small XML answers that calls back at the end of each element. No tree, no namespaces, no entities but
-//! the five of XML and character references, so nothing in an answer can make it grow.
+//! A walk over small XML answers that calls back at the end of each element. No tree, no namespaces, and no entities
+//! except the five of XML and character references, so no answer can expand in memory.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// Deepest nesting accepted; real answers have five levels.
+/// Deepest accepted nesting; real answers have five levels.
 const DEPTH_MAX: usize = 16;
 
-/// An answer that is not the XML that was due.
+/// An answer that is not the expected XML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct XmlError(pub(crate) String);
 
@@ -24,20 +24,20 @@ pub(crate) struct Walk<'a> {
     pub(crate) parent: &'a str,
     /// Local name.
     pub(crate) name: &'a str,
-    /// Its text, unescaped; only the part after the last child for an element that has children.
+    /// Its text, unescaped; for an element with children, only the text after the last child.
     pub(crate) text: &'a str,
-    /// Whether it says that its text is percent-encoded (`Encoded="true"`, as Azure does).
+    /// True if an attribute says that the text is percent-encoded (`Encoded="true"`, used by Azure).
     pub(crate) is_encoded: bool,
 }
 
 impl Walk<'_> {
     /// The text as a number.
     pub(crate) fn number(&self) -> Result<u64, XmlError> {
-        self.text.trim().parse().map_err(|_| XmlError(format!("<{}> is no number", self.name)))
+        self.text.trim().parse().map_err(|_| XmlError(format!("<{}> is not a number", self.name)))
     }
 }
 
-/// Names of the open elements, one behind the other.
+/// Names of the open elements, outermost first.
 #[derive(Default)]
 struct Names {
     text: String,
@@ -49,13 +49,13 @@ impl Names {
         if self.starts.len() == DEPTH_MAX {
             return Err(XmlError(format!("deeper than {DEPTH_MAX} levels")));
         }
-        let name = std::str::from_utf8(name).map_err(|_| XmlError("a name is no UTF-8".to_owned()))?;
+        let name = std::str::from_utf8(name).map_err(|_| XmlError("a name is not UTF-8".to_owned()))?;
         self.starts.push(self.text.len());
         self.text.push_str(name);
         Ok(())
     }
 
-    /// The innermost name, or the one around it (`up` = 1).
+    /// The innermost name, or the enclosing one (`up` = 1).
     fn get(&self, up: usize) -> &str {
         let depth = self.starts.len();
         if depth <= up {
@@ -131,7 +131,7 @@ fn expect_root(names: &Names, root: &str, seen: &mut bool) -> Result<(), XmlErro
 }
 
 fn as_text(bytes: &[u8]) -> Result<&str, XmlError> {
-    std::str::from_utf8(bytes).map_err(|_| XmlError("text is no UTF-8".to_owned()))
+    std::str::from_utf8(bytes).map_err(|_| XmlError("text is not UTF-8".to_owned()))
 }
 
 fn push_reference(text: &mut String, reference: &quick_xml::events::BytesRef<'_>) -> Result<(), XmlError> {
@@ -147,7 +147,8 @@ fn push_reference(text: &mut String, reference: &quick_xml::events::BytesRef<'_>
     Ok(())
 }
 
-/// Escapes text for an element. White space but the plain space is written as references, so that no parser folds it.
+/// Escapes text for an element. White space other than a plain space is written as references, so that no parser folds
+/// it.
 pub(crate) fn escape_into(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -163,7 +164,7 @@ pub(crate) fn escape_into(out: &mut String, text: &str) {
     }
 }
 
-/// Returns whether XML 1.0 can carry the text at all (§2.2).
+/// Returns whether XML 1.0 can represent the text at all (§2.2).
 pub(crate) fn can_hold(text: &str) -> bool {
     text.chars()
         .all(|c| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}'))

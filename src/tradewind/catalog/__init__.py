@@ -1,1 +1,1 @@
-"""Knows the world: packaged, imported, refreshed and learned figures become one `model.Catalog`."""
+"""The catalog: combines packaged, imported, refreshed and learned figures into one `model.Catalog`."""

@@ -1,7 +1,7 @@
 """Combine figures of several layers and ages into one: pure arithmetic, no files, no clock.
 
-A figure's weight halves with every half-life; the layers below it have the remaining weight. For the origin of the
-half-life see docs/concepts/catalog.md.
+A figure's weight halves with every half-life; the layers below it share the remaining weight. The half-life is derived
+in docs/concepts/catalog.md.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tradewind.model.origin import Origin, OriginKind
 __all__ = ["HALF_LIFE_DAYS", "LAYERS", "WEIGHT_MIN", "Figure", "age_weight", "layered"]
 
 HALF_LIFE_DAYS = 180.0
-"""Of the first measured grid's difference from the model, 0.32 was still present in a grid measured 303 days later."""
+"""0.32 of the first measured grid's difference from the model remained in a grid measured 303 days later."""
 WEIGHT_MIN = 0.1
-"""A figure with a smaller weight, after 597 days, is ignored."""
+"""A figure with a smaller weight (older than 597 days) is ignored."""
 LAYERS: tuple[OriginKind, ...] = ("modelled", "published", "imported", "learned", "measured")
 """Layers of link figures, from the lowest to the highest."""
 
@@ -33,14 +33,14 @@ class Figure:
     rtt_origin: Origin | None = None
     """Origin of the round-trip time, if it differs from that of the rate."""
     at_least: bool = False
-    """True if the link carried this rate and may carry more."""
+    """True for a lower bound: the link carried this rate and may carry more."""
 
 
 def age_weight(date: str, today: datetime.date) -> float:
-    """Return the weight of a figure of ``date``, 1 to 0: a half after `HALF_LIFE_DAYS`, nothing below `WEIGHT_MIN`.
+    """Return the weight of a figure of ``date``, 1 to 0: a half after `HALF_LIFE_DAYS`, zero below `WEIGHT_MIN`.
 
-    A figure without a date does not age, because its author presents it as valid. A future date does not age either:
-    clocks differ.
+    A figure without a date does not age, because its author presents it as valid. A future date does not age either,
+    because clocks differ.
     """
     if not date:
         return 1.0
@@ -50,10 +50,9 @@ def age_weight(date: str, today: datetime.date) -> float:
 
 
 def layered(figures: Iterable[Figure], today: datetime.date) -> Link:
-    """One link from what the layers say: each weighs by its age, and leaves the rest to those below it.
+    """Return one link from the figures of all layers: each weighs by its age, and the layers below share the rest.
 
-    The lowest layer that says anything has nothing below it and holds whatever its age.
-
+    The lowest layer with a figure takes all the remaining weight, whatever its age.
     Args:
         figures: at least one; one per layer at most.
         today: for the ages.

@@ -1,7 +1,7 @@
 """Rates of hops observed by finished transfers, in `learned.csv` of the user's part of the catalog.
 
-A transfer reports the rates that its hops carried, not their capacity. `transfer.learning` decides which hop was the
-bottleneck. Only the bottleneck's rate counts as the link's rate; the rates of the others are lower bounds.
+A transfer reports the rates that its hops carried, not their capacity. `engine.learning` decides which hop was the
+bottleneck. Only the bottleneck's rate counts as the link's rate; the other rates are lower bounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAMPLES_MAX = 20_000
 """Maximum samples of all links; the oldest are dropped first. About 2 MB."""
 LOCK_TRIES_MAX = 20
 LOCK_PAUSE_S = 0.05
-"""Another transfer may be writing; after a second of attempts the samples of this one are dropped."""
+"""If another transfer is writing for longer than a second of attempts, the samples of this one are dropped."""
 
 HEADER = ("src", "dst", "gbps", "bound", "connections", "bytes", "seconds", "machine", "source", "date")
 
@@ -48,7 +48,7 @@ class Sample:
     gbps: float
     """Rate of one machine pair at 64 connections."""
     at_least: bool
-    """True for a lower bound: something else limited the transfer."""
+    """True for a lower bound: another hop or a store limited the transfer."""
     connections: int
     bytes: int
     seconds: float
@@ -66,7 +66,7 @@ class Sample:
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
-    """The samples of a file. Raises ConfigError, which names file, line and column."""
+    """Yield the samples of a file. Raises ConfigError, which names file, line and column."""
     for row in read_rows(path, [[name] for name in HEADER]):
         if row.fields["bound"] not in ("exact", "least"):
             raise row.wrong("bound", f"{row.fields['bound']!r} is neither exact nor least")
@@ -85,9 +85,9 @@ def read_samples(path: Path) -> Iterator[Sample]:
 
 
 def learned_figures(samples: Iterable[Sample], today: datetime.date) -> Mapping[tuple[Region, Region], Figure]:
-    """One figure per link: the mean of its samples, each weighed by its age.
+    """Return one figure per link: the mean of its samples, each weighted by its age.
 
-    A sample that is a lower bound counts where it is above the others: the link has carried more than they say.
+    A lower bound counts only if it exceeds the other samples: the link has carried more than they say.
     """
     by_link: dict[tuple[Region, Region], list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -108,7 +108,7 @@ def _figure(samples: list[Sample], today: datetime.date) -> Figure:
 
 
 def _mean_gbps(samples: list[Sample], today: datetime.date) -> float:
-    """Those too old to be believed count only where all are."""
+    """Return the weighted mean; samples below the minimum weight count only if all are below it."""
     weights = [age_weight(sample.date, today) for sample in samples]
     if not any(weights):
         weights = [1.0] * len(samples)
@@ -116,10 +116,10 @@ def _mean_gbps(samples: list[Sample], today: datetime.date) -> float:
 
 
 def store_samples(folder: Path, samples: Iterable[Sample]) -> bool:
-    """Add samples to those that are there, and forget the oldest beyond the limits.
+    """Add samples to the file, and drop the oldest beyond the limits.
 
     Returns:
-        Whether they were stored; not if other transfers hold the file for too long.
+        True if they were stored; False if other transfers held the file for too long.
 
     Raises:
         OSError: the folder cannot be written.
@@ -132,7 +132,7 @@ def store_samples(folder: Path, samples: Iterable[Sample]) -> bool:
         try:
             kept = list(read_samples(path)) if path.exists() else []
         except ConfigError:
-            # Only we write this file: what cannot be read is of no use, and must not stop what is new.
+            # Tradewind alone writes this file: an unreadable one is useless and must not block new samples.
             path.replace(path.with_suffix(".unreadable"))
             kept = []
         write_table(path, HEADER, map(_row, _bounded([*samples, *kept])))
@@ -140,7 +140,7 @@ def store_samples(folder: Path, samples: Iterable[Sample]) -> bool:
 
 
 def _bounded(samples: list[Sample]) -> list[Sample]:
-    """Of one day the first in the list is the newest; sorting keeps that order, here and in the file."""
+    """Return the samples within the limits. Within a day the first is the newest; sorting keeps that order."""
     newest_first = sorted(samples, key=lambda sample: sample.date, reverse=True)
     counts: dict[tuple[Region, Region], int] = defaultdict(int)
     kept = []

@@ -1,6 +1,6 @@
-"""Loads the catalog: what the project packages, and over it what the user measured, learned, imported and refreshed.
+"""Loads the catalog: the packaged tables, overridden by measured, learned, imported and refreshed figures.
 
-The layers of truth, link by link and price by price, are in docs/concepts/catalog.md.
+docs/concepts/catalog.md describes the order of these layers, for links and for prices.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def catalog_folder(state_dir: str | None = None) -> Path:
 
 
 def load_catalog(folder: Path | None = None, *, today: datetime.date | None = None) -> Catalog:
-    """The packaged catalog with the user's on top.
+    """Return the packaged catalog with the user's part on top.
 
     Args:
         folder: the user's part; ``None`` for the packaged catalog alone.
         today: for the age of figures; ``None`` for the present date.
 
     Raises:
-        ConfigError: a file of the user's cannot be understood; names file, line and column.
+        ConfigError: a file of the user cannot be parsed; the error names file, line and column.
     """
     packaged = read_packaged()
     links = dict(modelled_links(packaged.places, packaged.models))
@@ -90,7 +90,7 @@ def _catalog(
 
 
 def _user_links(folder: Path, modelled: Mapping[Pair, Link], today: datetime.date) -> Iterator[tuple[Pair, Link]]:
-    """Every link of which the user's part says anything, from all that is known of it."""
+    """Yield every link in the user's part, combined from all layers."""
     figures: dict[Pair, list[Figure]] = defaultdict(list)
     if (folder / LINKS_FILE).exists():
         for pair, figure in read_links(folder / LINKS_FILE):
@@ -106,7 +106,7 @@ def _user_links(folder: Path, modelled: Mapping[Pair, Link], today: datetime.dat
 
 
 def _price_book(folder: Path, packaged: Packaged, refreshed: Iterable[EgressRule]) -> PriceBook:
-    """Single pairs that the user imported, then what the price APIs said, then the packaged rules."""
+    """Return egress prices: the user's imported pairs first, then those of price APIs, then the packaged rules."""
     by_name = {str(region): region for region in packaged.places}
     pairs: dict[Pair, EgressPrice] = {}
     rules: dict[Region, tuple[EgressRule, ...]] = {}
@@ -122,12 +122,11 @@ def _price_book(folder: Path, packaged: Packaged, refreshed: Iterable[EgressRule
 
 
 def read_prices(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Pair, EgressPrice]]:
-    """Egress prices of a CSV file: src, dst, usd_per_gb[, unit][, counted][, source][, date].
+    """Yield the egress prices of a CSV file: src, dst, usd_per_gb[, unit][, counted][, source][, date].
 
-    A price may have tiers, as `0:0.09;10240:0.085`: from how many GB a month it holds. With `GiB` as its `unit`, price
-    and tiers are of GiB. `counted` says which traffic at
-    this price fills them together: that of the `account` (the default), of the source `region`, or between two
-    `continents`. ``check`` sees each line.
+    A price may have tiers, each with the monthly volume in GB from which it applies: `0:0.09;10240:0.085`. With `GiB`
+    as `unit`, price and tiers are per GiB. `counted` says which traffic fills the tiers of this price: that of the
+    `account` (the default), of the source `region`, or between two `continents`. ``check`` is called with each line.
 
     Raises:
         ConfigError: names file, line and column.
@@ -143,17 +142,19 @@ def read_prices(path: Path, source: str = "", check: RowCheck | None = None) -> 
 def read_machine_prices(
     path: Path, packaged: Packaged, source: str = "", check: RowCheck | None = None
 ) -> Iterator[ListedMachinePrice]:
-    """Machine prices of a CSV file: region, type, usd_per_hour[, spot][, source][, date]. ``check`` sees each line.
+    """Yield machine prices of a CSV file: region, type, usd_per_hour[, spot][, source][, date].
+
+    ``check`` is called with each line.
 
     Raises:
-        ConfigError: names file, line and column; also for a type that the catalog does not know.
+        ConfigError: names file, line and column; also raised for a type that is not in the catalog.
     """
     known = _machine_types(packaged)
     for row in read_rows(path, [["region"], ["type"], ["usd_per_hour"]]):
         price = read_machine_price(row, row.origin(source or path.name, "imported"))
         if (price.region.provider, price.type) not in known:
             of = sorted(name for provider, name in known if provider == price.region.provider)
-            raise row.wrong("type", f"{price.type!r} is no machine type of the catalog ({', '.join(of) or 'none'})")
+            raise row.wrong("type", f"{price.type!r} is not a machine type of the catalog ({', '.join(of) or 'none'})")
         if check is not None:
             check(row, [["region"]], (price.region, price.type, price.spot))
         yield price
@@ -164,12 +165,12 @@ def _machine_types(packaged: Packaged) -> dict[tuple[str, str], MachineType]:
 
 
 def _region_offers(prices: Iterable[ListedMachinePrice], packaged: Packaged) -> dict[Region, tuple[MachineOffer, ...]]:
-    """All offers of each region of which a price is known; later prices hold, and the packaged ones where none is."""
+    """Return all offers of each region with a known price; later prices override earlier and packaged ones."""
     known = _machine_types(packaged)
     by_region: dict[Region, dict[tuple[str, bool], MachineOffer]] = {}
     for price in prices:
         machine = known.get((price.region.provider, price.type))
-        # A refreshed file may be older than the program: a type that has gone is not offered.
+        # A refreshed file may be older than the program: a type that no longer exists is not offered.
         if machine is not None:
             offers = by_region.setdefault(
                 price.region, {(o.machine.name, o.spot): o for o in packaged.offers[price.region.provider]}

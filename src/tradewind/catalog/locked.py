@@ -1,4 +1,4 @@
-"""One writer at a time in the user's part of the catalog: its tables are read, changed and written whole."""
+"""A lock for the user's part of the catalog: one writer at a time reads, changes and rewrites whole tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["LOCK_FILE", "LOCK_S_MAX", "one_writer"]
 
 LOCK_FILE = ".lock"
 LOCK_S_MAX = 30.0
-"""A writer needs milliseconds; one that waits for longer gives up."""
+"""Timeout for the lock. A writer needs milliseconds."""
 
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
-    """Hold the catalog's lock, and make its folder, within the block.
+    """Hold the catalog's lock within the block; create its folder if it is missing.
 
     Raises:
         ConfigError: another process holds the lock for LOCK_S_MAX, or the folder is another user's.

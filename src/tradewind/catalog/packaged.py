@@ -17,7 +17,7 @@ from tradewind.model.region import Region, RegionInfo
 __all__ = ["Packaged", "read_packaged"]
 
 SPOT_PART = 0.4
-"""Share of the on-demand price that is assumed if no spot price is known. Providers advertise 60 to 90% off."""
+"""Assumed share of the on-demand price if no spot price is known. Providers advertise discounts of 60 to 90%."""
 
 _ASSUMED_SPOT = Origin("assumed", f"{SPOT_PART:.0%} of the on-demand price", "")
 

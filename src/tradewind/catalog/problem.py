@@ -51,7 +51,7 @@ class Problem:
     catalog: Catalog
     source: Region
     destinations: tuple[Region, ...]
-    """One destination, or several that all receive everything."""
+    """One destination, or several that each receive everything."""
     volume_gb: float
     goal: Goal
     machines_per_region: int
@@ -60,7 +60,7 @@ class Problem:
 
     @property
     def destination(self) -> Region:
-        """The only destination, or the first."""
+        """Return the only destination, or the first."""
         return self.destinations[0]
 
 
@@ -68,7 +68,7 @@ def read_problem(path: Path) -> Problem:
     """Read a problem file; paths in it are relative to it.
 
     Raises:
-        ConfigError: with what is wrong and where.
+        ConfigError: names the fault and its place.
     """
     try:
         return _read_problem(path)
@@ -116,7 +116,7 @@ class _Fields:
     def refuse_unknown(self, known: set[str]) -> None:
         for key in self.document:
             if key not in known:
-                raise self.wrong(key, f"unknown; known are {', '.join(sorted(known))}")
+                raise self.wrong(key, f"unknown; known: {', '.join(sorted(known))}")
 
     def get(self, key: str) -> Any:
         if key not in self.document:
@@ -126,7 +126,7 @@ class _Fields:
     def text(self, key: str) -> str:
         value = self.get(key)
         if not isinstance(value, str):
-            raise self.wrong(key, f"{value!r} is not a text")
+            raise self.wrong(key, f"{value!r} is not a string")
         return value
 
     def number(self, key: str, low: float, high: float, default: float | None = None) -> float:

@@ -50,7 +50,7 @@ def refreshed_files(folder: Path) -> list[Path]:
 
 
 def read_refreshed(path: Path) -> Iterator[EgressRule | ListedMachinePrice]:
-    """Egress rules, each with one region as its source and the special before the general, and machine prices.
+    """Yield machine prices and egress rules; each rule has one region as its source, specific rules first.
 
     Raises:
         ConfigError: names file, line and column.
@@ -67,7 +67,7 @@ def read_refreshed(path: Path) -> Iterator[EgressRule | ListedMachinePrice]:
 
 
 def read_machine_price(row: Row, origin: Origin) -> ListedMachinePrice:
-    """A line with region, type, usd_per_hour[, spot]. Raises ConfigError."""
+    """Return the price of a line: region, type, usd_per_hour[, spot]. Raises ConfigError."""
     spot = row.switch("spot")
     usd_per_hour = row.number("usd_per_hour", low=0, high=USD_PER_HOUR_MAX)
     return ListedMachinePrice(row.region("region"), row.fields.get("type", ""), spot, usd_per_hour, origin)
@@ -79,7 +79,7 @@ def store_refreshed(
     rules: Iterable[EgressRule],
     machines: Iterable[ListedMachinePrice],
 ) -> Path:
-    """Put a provider's figures in the place of those of the same kind and region; the rest stays. Says where."""
+    """Replace a provider's figures of the same kind and region; keep the others. Returns the file."""
     path = folder / f"refreshed-{provider}.csv"
     new_rules, new_machines = list(rules), list(machines)
     with one_writer(folder):
@@ -95,7 +95,7 @@ def _store_locked(path: Path, new_rules: list[EgressRule], new_machines: list[Li
                 new_rules.append(kept)
         elif ("machine", str(kept.region)) not in replaced:
             new_machines.append(kept)
-    # Stable: within a region the order of the rules decides which one holds.
+    # A stable sort: within a region the order of the rules decides which one applies.
     new_rules.sort(key=lambda rule: rule.src)
     new_machines.sort(key=lambda machine: (machine.region, machine.type, machine.spot))
     write_table(path, HEADER, [*map(_rule_row, new_rules), *map(_machine_row, new_machines)])

@@ -1,4 +1,4 @@
-"""The user's tables: rows of CSV files, what each column may hold, and the tables of links, quotas and stores."""
+"""The user's tables: CSV rows, the valid content of each column, and the tables of links, quotas and stores."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 ROWS_MAX = 1_000_000
-"""More than a thousand regions squared; a file beyond it is not a table of links."""
+"""Maximum lines: more than a thousand regions squared."""
 GBPS_MAX = 10_000.0
-"""Faster than any machine pair; a figure beyond it is in another unit."""
+"""Maximum rate: faster than any machine pair; a higher figure is in another unit."""
 USD_PER_GB_MAX = 100.0
-"""Limit in a problem, which may make a link too expensive to use."""
+"""Maximum price in a problem file, which may make a link too expensive to use."""
 LISTED_USD_PER_GB_MAX = 5.0
-"""Limit in a catalog: twenty times a cloud's highest list price; a higher figure is in another unit."""
+"""Maximum price in a catalog: twenty times a cloud's highest list price; a higher figure is in another unit."""
 USD_PER_HOUR_MAX = 10_000.0
 TIERS_MAX = 100
 GB_MAX = 1e12
@@ -74,7 +74,7 @@ class Row:
     fields: Mapping[str, str]
 
     def region(self, *columns: str) -> Region:
-        """The region in the first of ``columns`` that is there."""
+        """Return the region in the first of ``columns`` that is present."""
         column = self.column(columns)
         text = self.fields[column]
         try:
@@ -84,7 +84,7 @@ class Row:
         return region
 
     def number(self, *columns: str, low: float, high: float, beyond: str | None = None) -> float:
-        """The number in the first of ``columns`` that is there, within bounds; ``beyond`` is a hint if it is above."""
+        """Return the number in the first of ``columns`` that is present; ``beyond`` is the hint if it is too high."""
         column = self.column(columns)
         return self._within(column, self.fields[column], low, high, beyond)
 
@@ -100,7 +100,7 @@ class Row:
         return value
 
     def tiers(self, column: str) -> tuple[tuple[float, float], ...]:
-        """Prices by monthly volume, `0:0.09;10240:0.085`: volume from which a price holds, and USD; or one price."""
+        """Return prices by monthly volume, `0:0.09;10240:0.085` (start of the tier and USD), or one price."""
         parts = self.fields.get(column, "").split(";")
         if len(parts) > TIERS_MAX:
             raise self.wrong(column, f"more than {TIERS_MAX} tiers")
@@ -114,15 +114,15 @@ class Row:
         return tuple(tiers)
 
     def origin(self, source: str, *kinds: OriginKind) -> Origin:
-        """Where the line's figures are from, by its columns `kind`, `source`, `date` and `method`.
+        """Return the origin of the line's figures, from its columns `kind`, `source`, `date` and `method`.
 
         Args:
-            source: where the line names none.
-            kinds: what may stand in `kind`; the first holds where nothing does.
+            source: used if the line names none.
+            kinds: valid values of `kind`; the first applies if the line has none.
         """
         kind = next((kind for kind in kinds if kind == self.fields.get("kind")), None)
         if kind is None and self.has("kind"):
-            raise self.wrong("kind", f"{self.fields['kind']!r} is none of {', '.join(kinds)}")
+            raise self.wrong("kind", f"{self.fields['kind']!r} is not one of {', '.join(kinds)}")
         date = self.fields.get("date", "")
         if date:
             try:
@@ -132,35 +132,35 @@ class Row:
         return Origin(kind or kinds[0], self.fields.get("source", "") or source, date, self.fields.get("method", ""))
 
     def has(self, column: str) -> bool:
-        """Return whether the column is there and not empty."""
+        """Return whether the column is present and not empty."""
         return bool(self.fields.get(column, "").strip())
 
     def word(self, column: str, words: Sequence[str]) -> str:
-        """One of ``words``; the first where the column is empty or missing."""
+        """Return the column's word, which must be in ``words``; the first word if it is empty or missing."""
         text = self.fields.get(column, "") or words[0]
         if text not in words:
-            raise self.wrong(column, f"{text!r} is none of {', '.join(words)}")
+            raise self.wrong(column, f"{text!r} is not one of {', '.join(words)}")
         return text
 
     def egress_price(self, column: str, origin: Origin) -> EgressPrice:
-        """A price with its tiers in ``column``, per `unit`; `counted` says which traffic fills these together."""
+        """Return a price with its tiers in ``column``, per `unit`; `counted` says which traffic fills the tiers."""
         counted = cast(CountedBy, self.word("counted", get_args(CountedBy)))
         unit = cast(ListedUnit, self.word("unit", get_args(ListedUnit)))
         return EgressPrice.listed(self.tiers(column), origin, unit, counted)
 
     def switch(self, column: str) -> bool:
-        """Yes or no, or true or false; no where the column is empty or missing."""
+        """Return a yes or no (or true or false); False if the column is empty or missing."""
         text = self.fields.get(column, "").lower()
         if text not in SWITCHES:
             raise self.wrong(column, f"{self.fields[column]!r} is neither yes nor no (nor true nor false)")
         return SWITCHES[text]
 
     def wrong(self, column: str, what: str, hint: str | None = None) -> ConfigError:
-        """The error that names this place."""
+        """Return the error that names this place."""
         return ConfigError(f"{self.path}: line {self.line}, column {column}: {what}", hint=hint)
 
     def column(self, columns: Sequence[str]) -> str:
-        """The first of ``columns`` that is there and not empty."""
+        """Return the first of ``columns`` that is present and not empty."""
         for column in columns:
             if self.has(column):
                 return column
@@ -168,7 +168,7 @@ class Row:
 
 
 def format_tiers(price: EgressPrice) -> str:
-    """As `Row.tiers` reads them, per `EgressPrice.unit`."""
+    """Return tiers in the form that `Row.tiers` reads, per `EgressPrice.unit`."""
     return ";".join(f"{start:.12g}:{usd:.10g}" for start, usd in price.listed_tiers)
 
 
@@ -184,11 +184,11 @@ def skip_comments(file: Iterable[str]) -> tuple[int, Iterator[str]]:
 
 
 def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
-    """The lines of a CSV file with a header; above it there may be lines that begin with `#`.
+    """Yield the lines of a CSV file with a header, which lines that begin with `#` may precede.
 
     Args:
         path: the file.
-        required: column names that must be in the header; of each group one.
+        required: groups of column names; the header must have one of each group.
 
     Raises:
         ConfigError: no such file, not a table, or a column is missing.
@@ -219,7 +219,7 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file beside its place, then rename it there."""
+    """Write a CSV file under a temporary name, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", newline="", encoding="utf-8") as file:
@@ -230,23 +230,23 @@ def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]
 
 
 FURTHEST_EAST = datetime.timezone(datetime.timedelta(hours=14))
-"""The time zone in which a day begins first: a date that has begun there may be today's date for the author."""
+"""The time zone in which a day begins first: a date that has begun there may be today for the author."""
 OWN_SITES = "site"
-"""Provider of places that belong to no cloud: `site:lab`."""
+"""Provider of places outside clouds: `site:lab`."""
 
 
 class RowCheck(Protocol):
-    """Called with each line of a table once its figures have been read. Raises ConfigError."""
+    """Called with each parsed line of a table. Raises ConfigError."""
 
     def __call__(self, row: Row, names: Sequence[Sequence[str]], entry: Hashable) -> None:
-        """`names`: where each region of the line, or its provider, may stand; `entry`: what the line is about."""
+        """`names`: columns for each region of the line, or its provider; `entry`: the key of the line."""
 
 
 class ImportCheck:
-    """Refuses invalid entries of one table; see the module."""
+    """Refuse invalid entries of one table."""
 
     def __init__(self, known: Catalog, *, new_regions: bool) -> None:
-        """With `new_regions` regions that `known` does not have are meant."""
+        """With `new_regions`, regions that `known` does not have are accepted."""
         self._known = known
         self._regions = set(known.places) | set(known.grid.regions())
         self._new_regions = new_regions
@@ -265,12 +265,12 @@ class ImportCheck:
         first = self._lines.setdefault(entry, row.line)
         if first != row.line:
             what = " → ".join(row.fields[row.column(columns)] for columns in names)
-            raise row.wrong(row.column(names[0]), f"{what} is there already, in line {first}", hint="keep one of them")
+            raise row.wrong(row.column(names[0]), f"{what} is already in line {first}", hint="keep one of them")
 
     def _check_provider(self, row: Row) -> None:
         provider, known = row.fields["provider"].lower(), {region.provider for region in self._regions}
         if not (self._new_regions or provider in known or provider == OWN_SITES):
-            raise row.wrong("provider", f"unknown provider {provider}", hint=f"known are {', '.join(sorted(known))}")
+            raise row.wrong("provider", f"unknown provider {provider}", hint=f"known: {', '.join(sorted(known))}")
 
     def _check_region(self, row: Row, columns: Sequence[str]) -> None:
         region = row.region(*columns)
@@ -283,12 +283,12 @@ class ImportCheck:
 
 
 def date_has_come(date: datetime.date) -> bool:
-    """Return whether it is that day, or has been, anywhere on earth."""
+    """Return whether this day has begun anywhere on earth."""
     return date <= present().astimezone(FURTHEST_EAST).date()
 
 
 def present() -> datetime.datetime:
-    """Return the present time of an import, with a time zone."""
+    """Return the present time, with a time zone."""
     return datetime.datetime.now(datetime.timezone.utc)
 
 
@@ -298,7 +298,7 @@ USD_PER_1000_MAX = 100.0
 STORE_RATES = ("read_gbps", "write_gbps")
 REQUEST_PRICES = ("get_usd_per_1000", "put_usd_per_1000")
 OTHER_REQUEST_PRICES = ("list_usd_per_1000", "head_usd_per_1000")
-"""Columns that a table may leave out: a LIST then costs as much as a PUT, and a HEAD as much as a GET."""
+"""Columns that a table may omit: a LIST then costs as much as a PUT, and a HEAD as much as a GET."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ class StoreFigures:
     """Figures of one table for a provider's object store; None for a missing figure."""
 
     read_gbps: float | None
-    """Rate per machine, as is `write_gbps`."""
+    """Rate per machine; the same holds for `write_gbps`."""
     write_gbps: float | None
     get_usd_per_1000: float | None
     put_usd_per_1000: float | None
@@ -325,7 +325,7 @@ class StoreFigures:
 
 
 def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[Region, ImportedQuota]]:
-    """Quotas of a CSV file, by region: region, machines[, source][, date]. ``check`` sees each line.
+    """Yield the quotas of a CSV file: region, machines[, source][, date]. ``check`` is called with each line.
 
     Raises:
         ConfigError: names file, line and column.
@@ -341,13 +341,13 @@ def read_quotas(path: Path, source: str = "", check: RowCheck | None = None) -> 
 
 
 def read_stores(path: Path, source: str = "", check: RowCheck | None = None) -> Iterator[tuple[str, StoreFigures]]:
-    """Object stores of a CSV file, by provider: provider and rates [Gbit/s a machine], request prices, or both.
+    """Yield the object stores of a CSV file: provider with rates [Gbit/s per machine], request prices, or both.
 
     The columns are provider[, read_gbps][, write_gbps][, get_usd_per_1000, put_usd_per_1000][, list_usd_per_1000]
     [, head_usd_per_1000][, source][, date].
 
     Raises:
-        ConfigError: names file, line and column; also for a line without any figure, or with one price alone.
+        ConfigError: names file, line and column; also raised for a line without figures, or with a single price.
     """
     for row in read_rows(path, [["provider"], [*STORE_RATES, *REQUEST_PRICES]]):
         provider = row.fields[row.column(["provider"])].lower()
@@ -358,7 +358,7 @@ def read_stores(path: Path, source: str = "", check: RowCheck | None = None) -> 
 
 
 def store_figures(row: Row, origin: Origin) -> StoreFigures:
-    """The figures of one line. Raises ConfigError."""
+    """Return the figures of one line. Raises ConfigError."""
     if not any(row.has(column) for column in (*STORE_RATES, *REQUEST_PRICES)):
         row.column([*STORE_RATES, *REQUEST_PRICES])
     read, write = (row.number(c, low=0.001, high=GBPS_MAX) if row.has(c) else None for c in STORE_RATES)
@@ -370,7 +370,7 @@ def store_figures(row: Row, origin: Origin) -> StoreFigures:
 
 
 def with_overrides(known: Mapping[str, StoreLimits], overrides: Mapping[str, StoreFigures]) -> dict[str, StoreLimits]:
-    """The stores of a catalog with what another table says in their figures' place."""
+    """Return the stores of a catalog with the figures of another table in place of theirs."""
     return {
         **known,
         **{provider: _with_override(provider, known.get(provider), said) for provider, said in overrides.items()},
@@ -395,30 +395,30 @@ def _with_override(provider: str, known: StoreLimits | None, said: StoreFigures)
 
 
 LINK_GBPS_MAX = 400.0
-"""Rate of the fastest network card that clouds rent; a higher figure for one machine pair is in another unit."""
+"""Rate of the fastest network card that clouds rent; a higher rate for one machine pair is in another unit."""
 
 LINK_RATES = ("gbps", "received_gbps", "throughput_received", "throughput_recieved")
-"""Columns of a rate; the last two are Skyplane's (one as its profiles spell it), in bit/s."""
+"""Columns of a rate; the last two are Skyplane's, in bit/s (one is spelled as in its profiles)."""
 
 
 TIERS, PREMIUM = ("src_tier", "dst_tier"), "PREMIUM"
-"""Skyplane measured Google's two network tiers separately, and plans with the premium tier only."""
+"""Skyplane measured Google's two network tiers separately, but plans with the premium tier only."""
 SUCCESS = "success"
-"""Skyplane keeps lines of probes that failed, with `False` here."""
+"""Skyplane keeps lines of failed probes, with `False` here."""
 ENDS = ("src", "dst", "src_region", "dst_region")
 ZONE = re.compile(r"(?i)(gcp:.*\d)-[a-z]")
-"""A zone of Google's, where Skyplane means its region; prices and machines belong to regions."""
+"""A Google zone, which Skyplane names instead of its region; prices and machines belong to regions."""
 
 
 def read_links(
     path: Path, source: str = "", check: RowCheck | None = None
 ) -> Iterator[tuple[tuple[Region, Region], Figure]]:
-    """Links of a CSV file: src, dst, gbps[, rtt_ms][, kind][, source][, date][, method]; also Skyplane's profiles.
+    """Yield links of a CSV file: src, dst, gbps[, rtt_ms][, kind][, source][, date][, method]; or Skyplane's profiles.
 
     Skyplane's columns are ``src_region``, ``dst_region`` (or ``src``, ``dst``), ``throughput_received`` [bit/s] and
-    ``throughput_sent``. What was received is taken; lines of another network tier than the premium one, and of
-    probes that failed, are left out; Google's zones (``gcp:us-east4-a``) are taken for their regions.
-    ``kind`` is ``imported`` unless a line says ``measured``. ``check`` sees each line.
+    ``throughput_sent``. The received rate is used. Lines of other network tiers than premium and of failed probes are
+    left out. Google's zones (``gcp:us-east4-a``) count as their regions.
+    ``kind`` is ``imported`` unless a line says ``measured``. ``check`` is called with each line.
 
     Raises:
         ConfigError: names file, line and column.
@@ -445,7 +445,7 @@ def _region_of(text: str) -> str:
 
 
 def _with_regions(row: Row) -> Row:
-    """The line with regions where it names zones."""
+    """Return the line with regions in place of zones."""
     fields = {name: _region_of(text) if name in ENDS else text for name, text in row.fields.items()}
     return replace(row, fields=fields)
 

@@ -1,4 +1,4 @@
-"""Import the user's tables into the user's part of the catalog: whole files, replaced by rename."""
+"""Imports tables into the user's part of the catalog: whole files, replaced by rename."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ Value = TypeVar("Value", Figure, EgressPrice, ListedMachinePrice, ImportedQuota,
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[Key, Value]):
-    """One of the user's tables: its location, and how its lines are read and written."""
+    """One of the user's tables: its file, and how its lines are read and written."""
 
     what: str
     """Name of one entry, for people."""
     file: str
     columns: tuple[str, ...]
-    """Columns except those of the origin, which all tables have."""
+    """Columns except those of the origin, which are common to all tables."""
     read: Callable[[Path, str, RowCheck | None], Iterable[tuple[Key, Value]]]
     fields: Callable[[Key, Value], list[str]]
     about: Callable[[Key], str]
@@ -80,7 +80,7 @@ class Imported:
     taken: int
     """Number of figures from the table that are now in the user's part of the catalog."""
     stayed: tuple[str, ...]
-    """Existing figures that are newer than those of the table and were kept, as text."""
+    """Existing figures, as text, that were kept because they are newer than the table's."""
     too_old: int = 0
     """Number of links whose imported figure has no effect, because a newer one is known."""
 
@@ -89,19 +89,19 @@ class Imported:
 
 
 def import_table(path: Path, folder: Path, *, date: str, source: str = "", new_regions: bool = False) -> Imported:
-    """Take a CSV of links, prices, quotas or object stores; the columns decide which. Says what was taken.
+    """Import a CSV table of links, prices, quotas or object stores; its columns decide which. Returns the result.
 
-    A figure takes the place of the one of the same kind that is there, unless that one's date is later.
+    A figure replaces an existing one of the same kind unless that one has a later date.
 
     Args:
         path: the table.
         folder: the user's part of the catalog.
-        date: of lines that name none.
-        source: of lines that name none; the file's name unless given.
-        new_regions: regions that the catalog does not know are meant; else only `site:…` may be new.
+        date: for lines without one.
+        source: for lines without one; the file's name unless given.
+        new_regions: accept regions that the catalog does not know; otherwise only `site:…` may be new.
 
     Raises:
-        ConfigError: names file, line and column, or there is nothing in the file; nothing has been taken then.
+        ConfigError: names file, line and column, or the file has no entries; then nothing is imported.
     """
     try:
         return _import_table(path, folder, date=date, source=source, new_regions=new_regions)
@@ -129,7 +129,7 @@ def _import_table(path: Path, folder: Path, *, date: str, source: str, new_regio
 
 
 def _entries(table: Table[Key, Value], path: Path, source: str, check: RowCheck) -> list[tuple[Key, Value]]:
-    """All entries of a table, of which there has to be one: a table without is the wrong file, or another's format."""
+    """Return all entries of a table. Raises ConfigError for none: the file is the wrong one or in another format."""
     entries = list(table.read(path, source, check))
     if not entries:
         raise ConfigError(f"{path}: no usable row in it", hint=f"a table has {NOTHING_THERE}")
@@ -148,12 +148,12 @@ def _header(path: Path) -> list[str]:
 
 
 def write_links(path: Path, links: Iterable[tuple[Pair, Figure]]) -> None:
-    """Write a table of links in the form that `import_table` takes."""
+    """Write a table of links that `import_table` can read."""
     _write(LINKS, path, {(pair, figure.origin.kind): figure for pair, figure in links})
 
 
 def _store(table: Table[Key, Value], folder: Path, entries: Iterable[tuple[Key, Value]], date: str) -> Imported:
-    """Put entries over those that are there, save where those are newer; ``date`` is for those without one."""
+    """Add entries, replacing older ones; ``date`` is for those without one."""
     with one_writer(folder):
         return _store_locked(table, folder / table.file, entries, date)
 

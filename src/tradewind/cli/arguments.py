@@ -1,4 +1,4 @@
-"""Parsing for all verbs: one parser per verb, made only when the verb is used; errors with the nearest option."""
+"""Argument parsing for all verbs: one parser per verb, built only when needed. Errors suggest the nearest option."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tradewind.cli.config import SETTINGS, Configuration, unknown_variables
 from tradewind.errors import UsageError
 
 HINT_MARK = "\0hint: "
-"""Separator of message and hint in the error of a value, while argparse carries it; no argument can contain it."""
+"""Separates message and hint in a value's error while argparse passes it on. No argument can contain it."""
 
 NEGATIVE_AMOUNT = re.compile(r"-\$?\.?\d")
-"""Beginnings of negative amounts such as `-3GB`, `-.5USD` and `-$1`; no option begins so."""
+"""Beginning of a negative amount, such as `-3GB`, `-.5USD` or `-$1`. No option begins like this."""
 
 
 NAME_MARK = "\0"
-"""Mark of a word that follows `--`, while argparse carries it, so that it is not mistaken for an option."""
+"""Prefix of a word after `--` while argparse parses it, so that it is not mistaken for an option."""
 
 _REQUIRED = "the following arguments are required: "
 """Beginning of argparse's message about missing arguments."""
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Raises UsageError instead of exiting."""
+    """A parser that raises UsageError instead of exiting."""
 
     #: Hints for options that users of other tools expect, by option.
     hints: Mapping[str, str] = {}
@@ -44,7 +44,7 @@ class VerbParser(argparse.ArgumentParser):
         raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
 
     def _choices_of(self, missing: str) -> str | None:
-        """Name the values of the first missing argument, if it has a fixed set of them."""
+        """Return a hint with the values of the first missing argument, if it has a fixed set of them."""
         first = missing.partition(", ")[0]
         for action in self._actions:
             if action.choices and action.metavar == first:
@@ -53,7 +53,7 @@ class VerbParser(argparse.ArgumentParser):
         return None
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
-        """Like parse_args, but names the nearest option for an unknown one, and refuses empty arguments."""
+        """Parse like parse_args, but suggest the nearest option for an unknown one, and refuse empty arguments."""
         self._refuse_empty(words)
         marked = _names_marked(self._with_negative_amounts(words))
         namespace, unknown = self.parse_known_intermixed_args(marked)
@@ -76,8 +76,8 @@ class VerbParser(argparse.ArgumentParser):
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:
-        """No argument may be empty: it comes from an unset shell variable, and never means what was wanted. Nor may one
-        hold anything but text.
+        """Raise UsageError for an empty argument, which usually comes from an unset shell variable, and for bytes that
+        are not text.
         """
         before = ""
         for word in words:
@@ -89,7 +89,7 @@ class VerbParser(argparse.ArgumentParser):
             before = word
 
     def _with_negative_amounts(self, words: list[str]) -> list[str]:
-        """`--volume -3GB` as one word: argparse would take the second for an option, and miss the value it refuses."""
+        """Return the words with an option and its negative amount joined: argparse would take `-3GB` for an option."""
         taking = {option for action in self._actions if action.nargs is None for option in action.option_strings}
         joined: list[str] = []
         for word in words:
@@ -112,7 +112,7 @@ def _refuse_other_text(word: str) -> None:
 
 
 def _names_marked(words: list[str]) -> list[str]:
-    """Return the words without the first `--`; those behind it are marked if they begin with a dash."""
+    """Return the words without the first `--`. Words after it that begin with a dash get NAME_MARK."""
     if "--" not in words:
         return words
     end = words.index("--")
@@ -121,14 +121,14 @@ def _names_marked(words: list[str]) -> list[str]:
 
 
 def _unmarked(value: Any) -> Any:
-    """Return a positional argument, or a list of them, as typed."""
+    """Return a positional argument, or a list of them, without NAME_MARK."""
     if isinstance(value, list):
         return [_unmarked(one) for one in value]
     return value.removeprefix(NAME_MARK) if isinstance(value, str) else value
 
 
 def build_parser(verb: str, module: ModuleType) -> VerbParser:
-    """The parser of one verb; also the source of its reference page and of shell completion."""
+    """Return the parser of a verb. Its reference page and the shell completion are generated from it too."""
     parser = VerbParser(
         prog=f"tradewind {verb}",
         usage=f"tradewind {verb} {module.USAGE}",
@@ -153,9 +153,9 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
 
 
 def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace:
-    """Parses, then fills every setting that no flag gave from environment and configuration. Raises UsageError.
+    """Parse the words. Settings without a flag get their values from environment and configuration. Raises UsageError.
 
-    `typed` of the result names the settings that flags gave.
+    `typed` of the result has the names of the settings with a flag.
     """
     args = build_parser(verb, module).parse_strictly(words)
     args.verb = verb
@@ -171,7 +171,10 @@ def parse(verb: str, module: ModuleType, words: list[str]) -> argparse.Namespace
 
 
 class Switch(argparse.BooleanOptionalAction):
-    """A switch and its negation. argparse treats every name that begins with ``--no-`` as a negation."""
+    """A switch and its negation.
+
+    BooleanOptionalAction alone would treat every name that begins with `--no-` as a negation, such as `--no-sign`.
+    """
 
     def __init__(self, option_strings: Sequence[str], dest: str, **others: Any) -> None:
         self._names = frozenset(option_strings)
@@ -180,14 +183,14 @@ class Switch(argparse.BooleanOptionalAction):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
     ) -> None:
-        """Called by argparse for each use."""
+        """Set the value. argparse calls this for each use of the switch."""
         setattr(namespace, self.dest, option_string in self._names)
 
 
 def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False) -> None:
     """Add the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch.
 
-    With `repeated` a flag with a value gives a list of them.
+    With `repeated` a flag with a value can be repeated, and its values form a list.
     """
     from tradewind.cli.config import parse_switch
 
@@ -204,7 +207,7 @@ def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None,
 
 
 def typed(parse_text: Any) -> Any:
-    """A parser of text as argparse wants it: its message, and no other, reaches the user."""
+    """Return a `type` for argparse that shows the user the message of the parser's UsageError."""
 
     def convert(text: str) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""`tradewind jobs attach`: follows a job that another process runs, and adopts one whose process died."""
+"""`tradewind jobs attach`: follow a job that another process runs; adopt it if that process died."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tradewind.model.event import Summary, event_from_document
 
 
 def attach(args: Namespace, job: Job, adopt: Callable[[], int]) -> int:
-    """Show the job to the end of its run and return the exit code. `adopt` continues a job whose process died.
+    """Show the job until its run ends, and return the exit code. `adopt` resumes a job whose process died.
 
     Ctrl-C ends only this command. Raises JobNotFound, and the TransferError of the job's outcome.
     """
@@ -38,12 +38,12 @@ def attach(args: Namespace, job: Job, adopt: Callable[[], int]) -> int:
         except JobBusy:
             if not followed.is_owned():
                 raise
-            return attach(args, job, adopt)  # Another process was first.
+            return attach(args, job, adopt)  # Another process has adopted the job.
     return _end(args, job, followed, terminal)
 
 
 def wait(job: Job) -> int:
-    """Return 0 once the job is done. Raises JobNotFound, and the TransferError of any other outcome."""
+    """Wait for the job's end. Return 0 if it is done. Raises JobNotFound, and the TransferError of another outcome."""
     followed = job.follow()
     for _ in followed.lines():
         pass
@@ -59,7 +59,7 @@ def _show(job: AttachedJob, terminal: Terminal, *, as_json: bool) -> None:
     for line in job.lines():
         document = json.loads(line)
         if document["event"] == "done":
-            continue  # It comes with the exit code, or as a report.
+            continue  # `_end` prints it, with the exit code or as a report.
         if as_json:
             sys.stdout.write(line.decode())
             sys.stdout.flush()

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from tradewind.engine.user_catalog import UserCatalog
 
 HELP = """\
-Show regions, prices, machines and links, each figure with its origin and date; import better figures from CSV tables;
+Show regions, prices, machines and links, each figure with its origin and date; import your own figures from CSV tables;
 or refresh the prices from the clouds' price APIs.
 
 Tables for import: links (src,dst,gbps[,rtt_ms][,date], or Skyplane's profiles); egress prices (src,dst,usd_per_gb
 [,unit][,counted]); machine prices (region,type,usd_per_hour[,spot]); the machines that an account may still start
-(region,machines); the rate of an object store for one machine (provider,read_gbps,write_gbps) and its price of 1,000
+(region,machines); the rate of an object store for one machine (provider,read_gbps,write_gbps) and its price per 1,000
 requests (get_usd_per_1000, put_usd_per_1000). All tables may have the columns source, date and method. An existing
-figure with a newer date stays.
+figure with a newer date is not replaced.
 
-An egress price is per unit, GB or GiB, and may have tiers by the volume of a month: 0:0.09;10240:0.085. Tiers count
-the traffic of the account, of the source region, or between two continents.
+An egress price is per unit, GB or GiB, and may have tiers by monthly volume: 0:0.09;10240:0.085. Tiers count the
+traffic of the account, of the source region, or between two continents.
 
 Refresh reads AWS's price list and Azure's retail prices, which need no credentials, and Google's billing catalog, which
 needs an API key in TRADEWIND_GCP_API_KEY. AWS's machine prices come in files of hundreds of MB, so they are read only
-for regions named with --region. If a price API cannot be reached, its old prices stay."""
+for regions named with --region. If a price API cannot be reached, its old prices are kept."""
 USAGE = "[OPTION]… show [REGION [REGION]] | import FILE | refresh"
 EXAMPLES = """\
   tradewind catalog show
@@ -37,7 +37,7 @@ EXAMPLES = """\
   tradewind catalog refresh --region aws:us-east-1 --region azure:uksouth"""
 
 STAYED_NAMED_MAX = 10
-"""Maximum number of figures that are named if an import does not replace them."""
+"""Maximum number of figures that are listed if an import does not replace them."""
 OPTIONS_OF = {
     "date": "import",
     "source": "import",
@@ -45,11 +45,11 @@ OPTIONS_OF = {
     "provider": "refresh",
     "region": "refresh",
 }
-"""Action to which each option applies."""
+"""The action that each option applies to."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Action, figures and their origin."""
+    """Add the action, figures and their origin."""
     parser.add_argument(
         "action", metavar="ACTION", choices=["show", "import", "refresh"], help="show, import or refresh"
     )
@@ -59,7 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--new-regions",
         action="store_true",
-        help="import: accept regions that the catalog does not have, besides site:…",
+        help="import: accept regions that the catalog does not have (site:… is always accepted)",
     )
     parser.add_argument(
         "--provider",
@@ -73,15 +73,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="REGION",
-        help="refresh: only this region, on AWS including its machines; can be repeated",
+        help="refresh: only this region, for AWS with its machine prices; can be repeated",
     )
 
 
 def run(args: Namespace) -> int:
-    """Shows, imports or refreshes."""
+    """Show, import or refresh."""
     for option, action in OPTIONS_OF.items():
         if getattr(args, option) and args.action != action:
-            raise UsageError(f"--{option.replace('_', '-')} goes with catalog {action}", hint="leave it out")
+            raise UsageError(f"--{option.replace('_', '-')} is only for catalog {action}", hint="leave it out")
     from tradewind.engine.engine import Engine
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:

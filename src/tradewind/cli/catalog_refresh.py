@@ -15,7 +15,7 @@ from tradewind.model.units import format_bytes, format_count
 
 
 def refresh_prices(args: Namespace, catalog: UserCatalog) -> int:
-    """Request prices and store them; the exit code is that of the first provider that failed, 0 if none did."""
+    """Request prices and store them. Return the exit code of the first provider that failed, 0 if none did."""
     if args.what:
         raise UsageError("catalog refresh takes no arguments", hint=f"did you mean --region {args.what[0]}?")
     waiting = _Waiting(quiet=args.quiet or args.json)
@@ -34,7 +34,7 @@ def refresh_prices(args: Namespace, catalog: UserCatalog) -> int:
 
 
 def _report_unavailable(args: Namespace, done: list[ProviderPrices]) -> None:
-    """One line for all that cannot be reached: mostly it is this machine that is offline."""
+    """Print one line for all unreachable providers: the usual cause is that this machine is offline."""
     errors = [prices.outcome.error for prices in done if prices.unreachable]
     if errors and errors[0] is not None and not args.json:
         print(f"error: {'; '.join(printable(str(error)) for error in errors)}", file=sys.stderr)
@@ -72,7 +72,7 @@ def _report(args: Namespace, prices: ProviderPrices) -> None:
 
 
 class _Waiting:
-    """Progress of a long list: a line that is updated on a terminal, otherwise a line now and then."""
+    """Progress of a long download: a live line on a terminal, otherwise an occasional line."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -93,7 +93,7 @@ class _Waiting:
             print(line, file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Remove the line."""
+        """Remove the live line."""
         if self._shown:
             write_codes(sys.stderr, "\r\x1b[K")
             sys.stderr.flush()

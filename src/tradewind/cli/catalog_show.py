@@ -21,12 +21,12 @@ from tradewind.model.units import format_count, format_gbps
 
 FIGURE_COLUMNS = 32
 AGES = ((365, "year"), (30, "month"), (1, "day"))
-"""Days of each unit of age; a unit is used from two of them on."""
+"""Days of each unit of age. A unit is used for ages of at least two of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One line: its name, the figure as text and as data, and its origin."""
+    """One line of output: the name of a figure, the figure as text and as data, and its origin."""
 
     figure: str
     text: str
@@ -35,13 +35,13 @@ class Shown:
     unit: str
     origin: Origin | None
     parts: Sequence[LinkPart] = ()
-    """Figures of the layers, if there are several."""
+    """The figures of the layers, if the catalog has several."""
     listed: Mapping[str, Any] | None = None
-    """The figure as in the price list, and the traffic that its tiers count."""
+    """The figure as in the price list, with the traffic that its tiers count."""
 
 
 def show(args: Namespace, user: UserCatalog) -> int:
-    """All regions, one region, or both ways between two."""
+    """Show all regions, one region, or both directions between two."""
     if len(args.what) > 2:
         raise UsageError(
             "catalog show takes one region or a pair of regions",
@@ -61,7 +61,7 @@ def show(args: Namespace, user: UserCatalog) -> int:
 
 
 def _print_with_notes(user: UserCatalog, lines: list[Shown]) -> None:
-    """Figures with the numbers of their origins, which follow: many figures are from one place."""
+    """Print figures with the numbers of their origins, and then the origins, because many figures share one."""
     numbers: dict[Origin, int] = {}
 
     def note(origin: Origin | None) -> str:
@@ -224,7 +224,9 @@ def _pair(catalog: Catalog, src: Region, dst: Region) -> Iterator[Shown]:
 
 
 def _tier_words(price: EgressPrice) -> str:
-    """`0.09 USD/GB, 0.085 from 10,240 GB`; where another unit is listed also the first price per GB."""
+    """Return tiers such as `0.09 USD/GB, 0.085 from 10,240 GB`. If they are listed in another unit, add the first price
+    per GB.
+    """
     (_, first), *further = price.listed_tiers
     words = [f"{usd:g} from {start:,.0f} {price.unit}" for start, usd in further]
     per_gb = [] if price.unit == "GB" else [f"({price.usd_per_gb:.4g} USD/GB)"]

@@ -13,13 +13,13 @@ HELP = "Compare two trees without changing them, and name all missing, extra and
 EXAMPLES = """\
   tradewind check /data s3://bucket/data
   tradewind check s3://bucket/data gs://other/data --read     # reads both sides of every object
-  tradewind check /data s3://bucket/data --one-way            # further objects at DST are no difference"""
+  tradewind check /data s3://bucket/data --one-way            # ignore extra objects at DST"""
 
 HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: check always compares everything below SRC")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """--compare, --read, --one-way, --follow-symlinks, the filters and both sides."""
+    """Add --compare, --read, --one-way, --follow-symlinks, the filters and both sides."""
     parser.add_argument("source", metavar="SRC", help="one tree")
     parser.add_argument("destination", metavar="DST", help="the other")
     parser.add_argument(

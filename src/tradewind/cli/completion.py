@@ -1,4 +1,4 @@
-"""`tradewind completion bash|zsh|fish`: scripts made from the parsers themselves."""
+"""`tradewind completion bash|zsh|fish`: scripts that are generated from the parsers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The shell."""
+    """Add the shell."""
     parser.add_argument("shell", metavar="SHELL", choices=["bash", "zsh", "fish"], help="bash, zsh or fish")
 
 
@@ -25,7 +25,7 @@ def run(args: Namespace) -> int:
 
 
 def _verbs() -> dict[str, tuple[str, list[Action]]]:
-    """Verb → what it does, and its arguments."""
+    """Return the description and the arguments of each verb."""
     from importlib import import_module
 
     from tradewind.cli import VERBS

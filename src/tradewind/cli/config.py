@@ -22,17 +22,17 @@ EXAMPLES = """\
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
   tradewind config show --profile lab --json"""
 
-#: More than anything that is counted; the gateway counts with 64 bits.
+#: Maximum of a count: more than any real one, and within the gateway's 64 bits.
 COUNT_MAX = 10**15
-#: Values are padded to so many columns; a longer one pushes its origin to the right.
+#: Values are padded to at most this width. A longer one shifts its origin to the right.
 VALUE_COLUMNS_MAX = 40
-#: Read from the environment alone: which settings hold, another program, a secret that must stand in no file of ours.
+#: Variables that are not settings: the choice of settings, another program, a secret that must not be in config.toml.
 NO_SETTINGS = frozenset({"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN", "TRADEWIND_GCP_API_KEY"})
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `parse` turns text into the value; `default` is text, or None for unset.
+    """One setting. `parse` converts text into the value; `default` is text, or None for unset.
 
     If a setting without a default is not given, `find` looks up the effective value, or `unset` describes it.
     """
@@ -51,7 +51,7 @@ class Setting:
 
 
 def parse_switch(text: str) -> bool:
-    """`yes`/`no`, `true`/`false`, `on`/`off`, `1`/`0`. Raises UsageError."""
+    """Parse `yes`/`no`, `true`/`false`, `on`/`off` or `1`/`0`. Raises UsageError."""
     lower = text.strip().lower()
     if lower in ("1", "true", "yes", "on"):
         return True
@@ -61,7 +61,7 @@ def parse_switch(text: str) -> bool:
 
 
 def parse_count(text: str) -> int:
-    """A whole number, at least 0 and at most `COUNT_MAX`. Raises UsageError."""
+    """Parse a whole number from 0 to `COUNT_MAX`. Raises UsageError."""
     digits = text.strip()
     if not digits.isdecimal():
         raise UsageError(f"a whole number, not {text!r}")
@@ -71,10 +71,10 @@ def parse_count(text: str) -> int:
 
 
 def parse_chunk_bytes(text: str) -> int:
-    """A size of at least 5MiB. Raises UsageError."""
+    """Parse a size of at least 5MiB. Raises UsageError."""
     size = parse_bytes(text)
     if size < MIN_CHUNK_BYTES:
-        raise UsageError(f"chunks must be at least 5MiB, not {text}", hint="S3 takes no smaller parts")
+        raise UsageError(f"chunks must be at least 5MiB, not {text}", hint="S3 does not accept smaller parts")
     return size
 
 
@@ -109,7 +109,7 @@ def _gateway() -> SettingOrigin | None:
 def _side_settings(side: str, words: str) -> list[Setting]:
     return [
         Setting(f"{side}_endpoint", str, f"address of a compatible server, {words}", unset="the cloud's own"),
-        Setting(f"{side}_region", str, f"region, {words}", unset="the cloud's own variables, else asked"),
+        Setting(f"{side}_region", str, f"region, {words}", unset="from the cloud's own variables or the store"),
         Setting(
             f"{side}_profile",
             str,
@@ -120,7 +120,7 @@ def _side_settings(side: str, words: str) -> list[Setting]:
         Setting(
             f"{side}_path_style",
             parse_switch,
-            f"bucket in the path instead of the host name, {words}",
+            f"put the bucket into the path instead of the host name, {words}",
             unset="yes with an endpoint, else no",
         ),
         Setting(f"{side}_no_sign", parse_switch, f"send no credentials (public buckets), {words}", "no"),
@@ -135,7 +135,7 @@ def _side_settings(side: str, words: str) -> list[Setting]:
     ]
 
 
-#: All settings that may stand in config.toml, in a profile of it, or in the environment.
+#: All settings. Each can be set in config.toml, in one of its profiles, or in the environment.
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in [
@@ -162,7 +162,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "store_work",
             parse_duration_s,
-            "longest copy or completion by a store, plus its bytes at 4 MiB/s (default 1h)",
+            "time limit for a store to copy or complete an object, plus 1 s per 4 MiB (default 1h)",
             unset="1h",
         ),
         Setting("max_delete", parse_count, "delete nothing if more than N objects would be deleted", unset="no limit"),
@@ -187,14 +187,14 @@ SETTINGS: dict[str, Setting] = {
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigin:
-    """A setting's text and where it was found; text is None if it is set nowhere."""
+    """The text of a setting's value and its place; `text` is None if the setting is not set."""
 
     text: str | None
     place: str
 
 
 class Configuration:
-    """Settings from the environment and config.toml. Making one raises ConfigError if the file cannot be parsed."""
+    """Settings from the environment and config.toml. The constructor raises ConfigError if the file is invalid."""
 
     def __init__(self, path: str | None = None, profile: str | None = None) -> None:
         self.path = path or os.environ.get("TRADEWIND_CONFIG") or config_path()
@@ -206,7 +206,7 @@ class Configuration:
             _check_names(table, f"{self.path} [profiles.{name}]")
 
     def origin(self, name: str) -> SettingOrigin:
-        """Return the origin of a setting's value, apart from flags."""
+        """Return the origin of a setting's value, ignoring flags."""
         setting = SETTINGS[name]
         if setting.variable in os.environ:
             return SettingOrigin(os.environ[setting.variable], setting.variable)
@@ -216,7 +216,7 @@ class Configuration:
         return SettingOrigin(setting.default, "default")
 
     def value(self, name: str) -> Any:
-        """The parsed value; None if set nowhere. Raises ConfigError."""
+        """Return the parsed value; None if it is not set. Raises ConfigError."""
         origin = self.origin(name)
         if origin.text is None:
             return None
@@ -238,17 +238,17 @@ class Configuration:
     def _profiles(self) -> dict[str, Mapping[str, Any]]:
         profiles = self._file.get("profiles", {})
         if not isinstance(profiles, dict) or not all(isinstance(table, dict) for table in profiles.values()):
-            raise ConfigError(f"{self.path}: profiles must be tables", hint="one is written [profiles.NAME]")
+            raise ConfigError(f"{self.path}: profiles must be tables", hint="write a profile as [profiles.NAME]")
         return profiles
 
 
 def config_path() -> str:
-    """`$XDG_CONFIG_HOME/tradewind/config.toml`, by default below `~/.config`."""
+    """Return `$XDG_CONFIG_HOME/tradewind/config.toml`, by default below `~/.config`."""
     return os.path.join(config_folder(), "config.toml")
 
 
 def unknown_variables() -> list[str]:
-    """A line for each `TRADEWIND_*` variable that is no setting, with the nearest that is."""
+    """Return a warning for each `TRADEWIND_*` variable that is not a setting, with the nearest one that is."""
     known = {setting.variable for setting in SETTINGS.values()} | NO_SETTINGS
     lines = []
     for variable in sorted(set(filter(_is_ours, os.environ)) - known):
@@ -265,7 +265,7 @@ def _is_ours(variable: str) -> bool:
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """`config show`."""
+    """Add the action."""
     parser.add_argument("action", metavar="ACTION", choices=["show"], help="show: print each setting and its origin")
 
 
@@ -291,9 +291,9 @@ def run(args: Namespace) -> int:
 
 
 def _rows(configuration: Configuration) -> Iterator[tuple[str, SettingOrigin, str]]:
-    """Name, value with its origin, and what holds where there is no value.
+    """Yield each setting's name, its value with the origin, and the text for an unset value.
 
-    An endpoint that nothing of ours sets has a row for each cloud whose own configuration sets one.
+    An endpoint that no setting of ours defines has a row for each cloud whose own configuration defines one.
     """
     for name, setting in SETTINGS.items():
         origin = configuration.origin(name)
@@ -317,14 +317,14 @@ def _endpoints_of_clouds(profile: str | None) -> Iterator[SettingOrigin]:
 
 
 def _shown(name: str, origin: SettingOrigin) -> str | None:
-    """A value without the credentials that an endpoint may hold, even though a transfer would refuse it."""
+    """Return a value without the credentials that an endpoint may contain, although a transfer would refuse these."""
     if origin.text is not None and name.endswith("_endpoint"):
         return _without_credentials(origin.text)
     return origin.text
 
 
 def _without_credentials(url: str) -> str:
-    """An address without user name, password, query and fragment."""
+    """Return an address without user name, password, query and fragment."""
     scheme, separator, rest = url.rpartition("://")
     address = rest.partition("#")[0].partition("?")[0]
     host, slash, path = address.partition("/")

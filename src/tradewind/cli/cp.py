@@ -28,15 +28,15 @@ EXAMPLES = """\
   tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5USD"""
 
 
-#: Options that a copy from standard input or to standard output has beside those of its store.
+#: Options of a copy from standard input and to standard output, in addition to those of its store.
 PUT_OPTIONS = frozenset(("--chunk-size", "--storage-class", "--fsync"))
 WRITE_OUT_OPTIONS = frozenset(("--follow-symlinks",))
 VERB_OPTIONS = frozenset(("--to", "--recursive", "--quiet", "--verbose", "--json", "--yes", "--config", "--profile"))
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """-r and all options of a transfer."""
-    parser.add_argument("-r", "--recursive", action="store_true", help="everything below SRC")
+    """Add -r and all options of a transfer."""
+    parser.add_argument("-r", "--recursive", action="store_true", help="copy everything below SRC")
     add_transfer_arguments(parser)
 
 
@@ -58,7 +58,7 @@ def run(args: Namespace) -> int:
 
 
 def _refuse_others(args: Namespace, own: frozenset[str], side: str, what: str) -> None:
-    """Raise UsageError for an option that a pipe does not have: left out in silence, it would be taken as kept."""
+    """Raise UsageError for an option that does not apply to a pipe. Ignoring it silently would mislead the user."""
     for word in args.words:
         if word == "--":
             break
@@ -67,12 +67,12 @@ def _refuse_others(args: Namespace, own: frozenset[str], side: str, what: str) -
         if refused and not option.startswith(f"--no-{side}-"):
             raise UsageError(
                 f"{option} does not apply to a copy {what}",
-                hint="leave it out, or copy a file: only jobs that can be resumed have it",
+                hint="leave it out, or copy a file: the option needs a job that can be resumed",
             )
 
 
 def _put(args: Namespace) -> int:
-    """Standard input to one object."""
+    """Copy standard input to one object."""
     from tradewind.engine.tasks import become_upload
 
     if len(args.destinations) != 1 or len(args.sources) != 1 or args.recursive:
@@ -89,7 +89,7 @@ def _put(args: Namespace) -> int:
 
 
 def _write_out(args: Namespace) -> int:
-    """One object to standard output."""
+    """Copy one object to standard output."""
     from tradewind.engine.tasks import write_objects
 
     if args.destinations != ["-"] or len(args.sources) != 1 or args.recursive:

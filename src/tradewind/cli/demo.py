@@ -1,4 +1,4 @@
-"""`tradewind demo`: a transfer of real files, with a relay that is killed, and a commentary.
+"""`tradewind demo`: a transfer of real files during which a relay is killed, with a commentary.
 
 It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways on this machine.
 """
@@ -30,31 +30,31 @@ As root, copy real files of this machine through an emulated WAN: five regions o
 and scaled rates. The same files go over the direct path and over a planned overlay, side by side, and the busiest
 relay is killed during the transfer. The demo compares rate and cost with the prediction, and every byte of both copies
 with the original. Without root and /dev/net/tun, or with --local, a larger tree goes through five gateways on this
-machine over two routes with mutual TLS, and one relay is killed. Needs no account and no server; all files are in a
-temporary folder that is removed."""
+machine over two routes with mutual TLS, and one relay is killed. The demo needs no account and no server, and removes
+its temporary folder at the end."""
 EXAMPLES = """\
   sudo tradewind demo
   tradewind demo --local --size 300MB
   tradewind demo --tree ~/src --keep"""
 
-#: Taken by the demo without a sky unless told otherwise; less where the disk has too little room.
+#: Default volume of the demo without a sky. It is reduced if the disk is too small.
 DEFAULT_BYTES = 1_200_000_000
-#: A relay is killed when this part of the bytes has arrived.
+#: The relay is killed when this fraction of the bytes has arrived.
 KILL_AT = 0.35
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Size, tree, place."""
+    """Add the volume, the trees and the place."""
     parser.add_argument(
-        "--size", metavar="SIZE", type=typed(parse_bytes), help="approximate volume (240MB; locally 1.2GB)"
+        "--size", metavar="SIZE", type=typed(parse_bytes), help="approximate volume (default 240MB; with --local 1.2GB)"
     )
-    parser.add_argument("--tree", metavar="DIR", action="append", help="take files from here; may be repeated")
-    parser.add_argument("--local", action="store_true", help="on this machine alone, without an emulated WAN")
-    parser.add_argument("--keep", action="store_true", help="leave the copy where it is")
+    parser.add_argument("--tree", metavar="DIR", action="append", help="copy files from this folder; can be repeated")
+    parser.add_argument("--local", action="store_true", help="run on this machine alone, without an emulated WAN")
+    parser.add_argument("--keep", action="store_true", help="keep the copy")
 
 
 def run(args: Namespace) -> int:
-    """Run the demo. Exit code 0 only if every file arrived and both trees are the same."""
+    """Run the demo. Return 0 only if every file arrived and both trees are identical."""
     place = Path(tempfile.mkdtemp(prefix="tradewind-demo-"))
     try:
         return _in_sky_or_here(args, place)
@@ -85,11 +85,11 @@ def _story(args: Namespace, place: Path, terminal: Terminal) -> int:
         terminal.say(
             "2. Routes: source → north → sink (60%) and source → south → sink (40%), mutual TLS 1.3 on every hop,",
             f"   by a CA made for this run. {len(job.gateways)} processes: {', '.join(job.gateways)}.",
-            f"   The rate is held to {format_rate(LOCAL_RATE_BYTES_PER_S)} so that there is something to watch.",
+            f"   The rate is limited to {format_rate(LOCAL_RATE_BYTES_PER_S)} so that you can watch it.",
         )
         _watch(job, sample, terminal)
     except KeyboardInterrupt:
-        # Nothing is to be resumed, and nothing may be written any more into what is removed next.
+        # The job will not be resumed, and it must not write into the folder that is removed next.
         job.kill()
         raise
     finally:
@@ -117,7 +117,7 @@ def _watch(job: RunningJob, sample: SampleFiles, terminal: Terminal) -> None:
 
 def _end(job: RunningJob, sample: SampleFiles, copy: Path, terminal: Terminal) -> int:
     assert job.summary is not None
-    terminal.say("4. Report of the lead:", *(f"   {line}" for line in summary_lines(job.summary, job.plan)))
+    terminal.say("4. The lead's report:", *(f"   {line}" for line in summary_lines(job.summary, job.plan)))
     job.result()
     began = time.monotonic()
     require_same(sample, copy, terminal)

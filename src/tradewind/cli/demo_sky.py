@@ -1,4 +1,4 @@
-"""The demo in the sky: the same files by the direct path and by a planned overlay, side by side, a relay killed."""
+"""The demo in a sky: copy the same files over the direct path and a planned overlay, side by side, and kill a relay."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tradewind.model.units import format_bytes, format_count, format_duration, f
 
 __all__ = ["require_same", "run_in_sky"]
 
-#: At the direct path's rate this takes about a minute.
+#: Default volume. The direct path takes about a minute for it.
 DEFAULT_BYTES = 240_000_000
-#: The busiest relay is killed when this part of the bytes has come over the overlay.
+#: The busiest relay is killed when this fraction of the bytes has arrived over the overlay.
 KILL_AT = 0.35
-#: Differences that are named, of all.
+#: Maximum number of differences that are listed.
 DIFFERENCES_NAMED_MAX = 10
 BAR_CHARACTERS = 24
-#: Threads that follow jobs end within so long after their jobs.
+#: Maximum wait for the threads that follow jobs, after the jobs have ended.
 FOLLOWER_S = 10.0
 
 
-#: A transfer and what it says; None when it has no more to say, an error if it broke.
+#: A transfer and its next event; None after the last event, an error if the transfer failed.
 Update = tuple[Racer, Event | TradewindError | None]
 
 
 def run_in_sky(args: Namespace, place: Path, terminal: Terminal) -> int:
-    """Run the demo. Exit code 0 only if every file arrived both ways and all trees are the same.
+    """Run the demo. Return 0 only if every file arrived over both transfers and all trees are identical.
 
     Raises:
-        SkyUnavailable: this host cannot run a sky; nothing was said or done yet.
+        SkyUnavailable: this host cannot run a sky. Nothing was printed or done yet.
         TransferError: a transfer failed, or a copy differs.
     """
     with SkyRace(place, args.gateway) as race:
@@ -74,7 +74,7 @@ def _introduce(race: SkyRace, plans: Mapping[str, Plan], terminal: Terminal) -> 
 
 
 def _watch(racers: Sequence[Racer], sample: SampleFiles, terminal: Terminal) -> None:
-    """Both to their ends; kills the overlay's busiest relay on the way. Raises the error of one that broke."""
+    """Show both transfers until they end, and kill the overlay's busiest relay. Raises the error of a failed one."""
     updates: queue.SimpleQueue[Update] = queue.SimpleQueue()
     followers = [threading.Thread(target=_follow, args=(racer, updates), daemon=True) for racer in racers]
     for follower in followers:
@@ -111,7 +111,7 @@ def _watch(racers: Sequence[Racer], sample: SampleFiles, terminal: Terminal) -> 
 
 
 def _follow(racer: Racer, updates: queue.SimpleQueue[Update]) -> None:
-    """Pass on the events of one job, and last None or its error."""
+    """Put the events of one job into the queue, and finally None or its error."""
     try:
         for event in racer.job.events():
             updates.put((racer, event))
@@ -177,13 +177,13 @@ def _row(racer: Racer) -> str:
 
 
 def _middle(route: str) -> str:
-    """The relays of a route, by the name that the lead gives it."""
+    """Return the relays of a route, given the lead's name for it."""
     between = route.split(" → ")[1:-1]
     return " → ".join(between) or "direct"
 
 
 def require_same(sample: SampleFiles, copy: Path, terminal: Terminal, whose: str = "") -> None:
-    """Raise JobFailed if anything differs, after the first differences have been named."""
+    """Raise JobFailed if any file differs, after printing the first differences."""
     differences = list(compare(sample, copy))
     for difference in differences[:DIFFERENCES_NAMED_MAX]:
         terminal.warn(f"   DIFFERENT: {difference}")

@@ -1,7 +1,7 @@
-"""`--detach`: the command returns as soon as its job runs; a process in the background stays with the job to its end.
+"""`--detach`: the command returns as soon as its job runs, and a background process stays with the job until its end.
 
-That process is the command itself, which continues in its own session: it keeps the machines of the job alive and
-ends them, as it would have in the foreground. Until the job runs it may ask, and report errors, on the terminal.
+The background process is the command itself, forked into its own session. It renews the leases of the job's machines
+and ends them, as in the foreground. Until the job runs, it can ask questions and report errors on the terminal.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 
 __all__ = ["OUTPUT_FILE", "DetachedProcess", "detach"]
 
-#: In the job's folder: what the command prints after it was detached.
+#: Name of the file in the job's folder that gets the background process's output.
 OUTPUT_FILE = "output.log"
-#: A job's id is no longer than this.
+#: Maximum length of a job's id.
 ID_BYTES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedProcess:
-    """This process, as the one that stays with the job."""
+    """The background process, which stays with the job."""
 
     line: int
-    """A pipe to the process that waits."""
+    """A pipe to the foreground process, which waits."""
 
     def leave(self, job_id: str, folder: str) -> None:
-        """Release the terminal, as the job runs, and notify the process that waits. Raises OSError."""
+        """Release the terminal once the job runs, and notify the foreground process. Raises OSError."""
         sys.stdout.flush()
         sys.stderr.flush()
         output = os.open(Path(folder) / OUTPUT_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -38,17 +38,18 @@ class DetachedProcess:
             for stream in streams:
                 os.dup2(opened, stream)
             os.close(opened)
-        with suppress(BrokenPipeError):  # It was killed. The job continues.
+        with suppress(BrokenPipeError):  # The foreground process was killed. The job continues.
             os.write(self.line, job_id.encode())
         os.close(self.line)
 
 
 def detach(*, say: bool, as_json: bool) -> DetachedProcess | int:
-    """Continue as two processes. Return a DetachedProcess in the new one; in this one the exit code, once the job runs
-    or has ended.
+    """Fork. Return a DetachedProcess in the child; in the parent, wait until the job runs or has ended, and return the
+    exit code.
 
-    The id goes to standard output, unless `as_json`, where the event `started` has it; `say` adds what to do with it.
-    Call this before anything was started. Raises KeyboardInterrupt, with the new process stopped.
+    The parent prints the job's id to standard output, unless `as_json`, where the event `started` has it. With `say` it
+    also prints how to follow and cancel the job. Call this before anything is started. Raises KeyboardInterrupt after
+    stopping the child.
     """
     sys.stdout.flush()
     sys.stderr.flush()

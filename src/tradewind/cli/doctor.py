@@ -16,9 +16,10 @@ from tradewind.model.document import to_document
 USAGE = "[OPTION]… [URL…]"
 HELP = """\
 Check this installation, and say how to fix problems: the gateway program; folders and settings; processors, memory,
-disk and the kernel; for each cloud, which part of its credential chain answers (never a secret), and if it is used,
-how far the clocks are apart. For each URL: credentials, whether the store answers, and the clocks. Machine quotas are
-not checked: only the cloud's own console shows them. No check takes longer than some seconds."""
+disk and the kernel; for each cloud, which part of its credential chain provides credentials (never the secrets) and, if
+the cloud is in use, how far its clock and this machine's differ. For each URL: credentials, whether the store answers,
+and the clocks. Machine quotas are not checked: only the cloud's own console shows them. Each check takes a few seconds
+at most."""
 EXAMPLES = """\
   tradewind doctor
   tradewind doctor s3://bucket gs://other
@@ -28,12 +29,12 @@ EXAMPLES = """\
 
 def add_arguments(parser: ArgumentParser) -> None:
     """URLs."""
-    parser.add_argument("urls", metavar="URL", nargs="*", help="stores to try")
-    add_side_arguments(parser, "src", "how the stores are reached (settings: src_*)", short=True)
+    parser.add_argument("urls", metavar="URL", nargs="*", help="stores to check")
+    add_side_arguments(parser, "src", "access to the stores (settings: src_*)", short=True)
 
 
 def run(args: Namespace) -> int:
-    """Looks, and prints what it found. Exit code 1 if something does not work."""
+    """Check and print the findings. Return 1 if something does not work."""
     reached, bad = access(args, "src"), False
     for finding in check_installation(
         gateway=args.gateway,
@@ -55,5 +56,5 @@ def run(args: Namespace) -> int:
 
 
 def _mark(finding: Finding) -> str:
-    """Return the first word of the line."""
+    """Return the first word of a finding's line."""
     return "none" if finding.absent else "ok" if finding.good else "BAD"

@@ -8,23 +8,23 @@ from tradewind.cli.options import access, add_filter_arguments, add_human, add_s
 from tradewind.engine.tasks import become_sum
 
 USAGE = "[OPTION]… URL"
-HELP = "Count the objects below URL and sum their sizes. Local files count with their length, not their blocks."
+HELP = "Count the objects below URL and sum their sizes. For local files this is the length, not the disk usage."
 EXAMPLES = """\
   tradewind du s3://bucket/data
   tradewind du /scratch --newer 7d --json"""
-#: `-lh` and `du -h` ask for sizes with units.
+#: `-h` means sizes with units, as in `ls -lh` and `du -h`.
 H_IS_HELP = False
 HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: du always counts everything below URL")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The filters."""
+    """Add the filters."""
     add_human(parser)
     add_store_arguments(parser)
     add_filter_arguments(parser)
 
 
 def run(args: Namespace) -> int:
-    """Sum up."""
+    """Count objects and bytes."""
     rules = object_filter(args)
     become_sum(args.gateway, args.url, access(args, "src"), rules, human=args.human, as_json=args.json)

@@ -1,4 +1,4 @@
-"""Failed objects in few lines: a failure of many objects is reported once, with their number."""
+"""Report failed objects in few lines: of many objects with the same failure, name the first and count the rest."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from tradewind.model.event import ObjectFailed
 from tradewind.model.units import format_count
 
-#: Maximum failures of one pattern that are named; the report names all.
+#: Maximum number of objects that are named for one failure. The report names all.
 NAMED_OF_A_PATTERN_MAX = 3
-#: Maximum number of distinct patterns; failures of further ones are only in the report.
+#: Maximum number of distinct failures. Further ones are only counted; the report names them.
 PATTERNS_MAX = 50
-#: Kinds that may be about a whole store: they wait for the end, when it is known how many objects met them.
+#: Kinds of failures that may affect a whole store. They are shown at the end, when the number of objects is known.
 STORE_WIDE = frozenset({"bucket_not_found", "unauthenticated", "forbidden", "configuration"})
 
 _VARYING = re.compile(r"request \S+|\d+")
@@ -22,7 +22,7 @@ _VARYING = re.compile(r"request \S+|\d+")
 @dataclass(slots=True)
 class _Group:
     kind: str
-    #: What was wrong, without the object.
+    #: The message without the object's name.
     words: str
     count: int = 0
     first_message: str = ""
@@ -30,7 +30,7 @@ class _Group:
 
 
 class Failures:
-    """Collects failed objects and decides which lines to show, and when. With `hold` all lines wait for the end."""
+    """Collects failed objects, and decides when to show which lines. With `hold` all lines are shown at the end."""
 
     def __init__(self, *, hold: bool = False) -> None:
         self._hold = hold
@@ -38,7 +38,7 @@ class Failures:
         self._further = 0
 
     def add(self, failed: ObjectFailed) -> list[str]:
-        """The lines to show now."""
+        """Add a failed object; return the lines to show now."""
         words = _without_object(failed)
         key = (failed.kind, _VARYING.sub("#", words))
         group = self._groups.get(key)
@@ -56,7 +56,7 @@ class Failures:
         return _lines(failed)
 
     def end(self, final_message: str | None) -> list[str]:
-        """The lines that are left, but for what `final_message`, which follow, say themselves."""
+        """Return the remaining lines, except failures that `final_message` already contains."""
         return list(self._end(final_message or ""))
 
     def _end(self, final_message: str) -> Iterator[str]:
@@ -68,7 +68,8 @@ class Failures:
             if group.count > NAMED_OF_A_PATTERN_MAX:
                 yield f"error: {format_count(group.count - NAMED_OF_A_PATTERN_MAX, 'object')} more: {group.words}"
         if self._further:
-            yield f"error: {format_count(self._further, 'object')} failed otherwise: --report FILE lists them all"
+            further = format_count(self._further, "object")
+            yield f"error: {further} failed for other reasons: --report FILE lists them all"
         self._groups.clear()
         self._further = 0
 

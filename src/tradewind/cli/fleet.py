@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 USAGE = "list|down [ID…]|explain ID"
 HELP = """\
 List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
-was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and forgets it. `down`
-without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
-`explain` shows each attempt to launch a machine and why it was refused, also of a fleet that could not start.
+was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes its record.
+`down` without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
+`explain` shows each attempt to launch a machine and why it was refused, even for a fleet that could not start.
 
 A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
 shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
@@ -35,7 +35,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Action and fleets."""
+    """Add the action and the fleets."""
     parser.add_argument("action", metavar="ACTION", choices=["list", "down", "explain"], help="list, down or explain")
     parser.add_argument("fleets", metavar="ID", nargs="*", help="fleets, as `list` shows them")
 
@@ -70,7 +70,7 @@ def _list(args: Namespace, fleets: Fleets) -> int:
         age = format_duration(max(0.0, time.time() - record.created_unix_ms / 1000))
         count = len(record.machines)
         alive = "machines unknown" if fleet.alive is None else f"{len(fleet.alive)} of {count} machines alive"
-        alive = alive if record.machines else "no machines"
+        alive = f"{alive}{_lease(fleet)}" if record.machines else "no machines"
         print(f"{record.id}  {record.provider['kind']:<6} {alive}, {_use(fleet)}, {age} old, {record.purpose}")
     return _report_unreadable(args, fleets)
 
@@ -89,31 +89,39 @@ def _explain(args: Namespace, fleets: Fleets) -> int:
     return 0
 
 
+def _lease(fleet: FleetState) -> str:
+    """Return when the machines end by themselves; empty while a living client renews their leases."""
+    if fleet.lease_end_unix_s is None or fleet.record.ownership == "in use":
+        return ""
+    left_s = fleet.lease_end_unix_s - time.time()
+    return f" (leases expire in {format_duration(left_s)})" if left_s > 0 else " (leases expired)"
+
+
 def _use(fleet: FleetState) -> str:
     record = fleet.record
     if record.ownership == "abandoned":
         return "abandoned"
     if record.ownership == "elsewhere":
         seen = format_duration(max(0.0, time.time() - record.heartbeat_unix_s))
-        return f"on host {record.owner.host_name or 'unknown'}, last heard {seen} ago"
+        return f"on host {record.owner.host_name or 'unknown'}, last heartbeat {seen} ago"
     where = "" if fleet.is_of_this_pid_namespace else " of another PID namespace"
     return f"in use by process {record.owner.process.pid}{where}"
 
 
 def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
-    """Report records that cannot be read: their machines may live. Returns 1 if there are any."""
+    """Report unreadable records, whose machines may live. Return 1 if there are any."""
     unreadable = fleets.unreadable()
     for fleet in unreadable:
         if args.json:
             print(json.dumps({"id": fleet.id, "unreadable": fleet.because}))
         print(f"error: fleet {fleet.id} cannot be read: {fleet.because}", file=sys.stderr)
     if unreadable:
-        print(f"hint: look into {fleets.folder}, and remove what is not yours", file=sys.stderr)
+        print(f"hint: check {fleets.folder}, and remove folders that are not yours", file=sys.stderr)
     return 1 if unreadable else 0
 
 
 def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
-    """Print how each fleet ended. Returns the exit code of the last one that could not be ended, 0 if there is none."""
+    """Print how each fleet ended. Return the exit code of the last one that could not be ended, 0 if there is none."""
     code = 0
     for end in ends:
         if end.error is not None:
@@ -143,5 +151,6 @@ def _document(fleet: FleetState) -> dict[str, object]:
         "ownership": record.ownership,
         "host": record.owner.host_name,
         "client_pid": record.owner.process.pid,
+        "lease_end_unix_s": fleet.lease_end_unix_s,
         "created_unix_ms": record.created_unix_ms,
     }

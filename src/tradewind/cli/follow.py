@@ -1,4 +1,4 @@
-"""Follows one job from the command line: signals, events, the question before it deletes, the end."""
+"""Follow one job on the command line: signals, events, the confirmation of a deletion, the summary."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection
 from tradewind.model.units import format_bytes, format_count
 
-#: After a second request to stop, all processes are killed at once; their records are removed within so long,
-#: or left for `fleet down`.
+#: A second request to stop kills all processes at once. This is the time limit for removing the fleet's records then;
+#: `fleet down` removes those that remain.
 LEAVE_S = 3.0
-#: A line about a signal that cannot be written within so long is not waited for.
+#: Timeout of writing a line about a signal.
 SAY_S = 0.5
 
 
 class Follower(StopHandlers):
-    """First SIGINT, SIGTERM or SIGHUP: drain, the job can be resumed. Second: leave now; the journal is safe."""
+    """Shows a job and handles SIGINT, SIGTERM and SIGHUP. The first one drains the job, the second quits at once.
+
+    In both cases the journal is safe and the job can be resumed.
+    """
 
     def __init__(self, args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> None:
         super().__init__()
@@ -39,11 +42,11 @@ class Follower(StopHandlers):
         self._json: bool = args.json
         self._verb: str = args.verb
         self._terminal = Terminal(quiet=args.quiet or args.json)
-        #: The job that a stop signal drains; without a job the main thread is interrupted.
+        #: The job that a stop signal drains. Without a job the signal interrupts the main thread.
         self._job: RunningJob | None = None
-        #: Set by the handler, which does nothing else once there is a job.
+        #: True after a signal. While there is a job, the handler only sets this.
         self._asked = False
-        #: Set by the thread of the signals.
+        #: Number of requests to stop. Set by the thread that waits for signals.
         self._interrupts = 0
         self._signals: SignalThread | None = None
 
@@ -51,14 +54,14 @@ class Follower(StopHandlers):
         self._signals = SignalThread(self._interrupted)
         for number in STOPPING:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # The user wants the job to outlive the terminal: nohup.
+                continue  # `nohup`: the job must outlive the terminal.
             self.take(number, self._flag)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the signal handlers. A job that was started and never passed on, because of a signal, is ended."""
+        """Restore the signal handlers. End a job that was started but not passed to `run` because of a signal."""
         kill_unclosed()
         if self._signals is not None:
             self._signals.close()
@@ -72,9 +75,9 @@ class Follower(StopHandlers):
         note: str | None = None,
         begun: Callable[[], None] | None = None,
     ) -> int:
-        """Show the job to its end and return its exit code. Raises TradewindError for all but a good end.
+        """Show the job until its end and return its exit code. Raises TradewindError for any outcome but `done`.
 
-        `begun` is called when all has been said that there is to say before the start.
+        `begun` is called after the lines that are shown at the start.
         """
         self._job = job
         if self._interrupts or self._asked:
@@ -89,7 +92,7 @@ class Follower(StopHandlers):
         if begun is not None:
             begun()
         if isinstance(job.spec.selection, ObjectSelection) and len(job.spec.targets) == 1:
-            self._terminal.failures = Failures(hold=True)  # The last line will say it.
+            self._terminal.failures = Failures(hold=True)  # With one object, the job's final message is the failure.
         try:
             self._follow(job)
         finally:
@@ -104,13 +107,13 @@ class Follower(StopHandlers):
         return 0
 
     def rest(self) -> None:
-        """The job has ended and the user is asked something: a signal interrupts the main thread again."""
+        """Release the ended job, before the user is asked a question: a signal interrupts the main thread again."""
         self._job = None
         if self._asked:
             raise KeyboardInterrupt
 
     def _end_dry_run(self, job: RunningJob) -> None:
-        """Print the rest of a successful dry run; a signal then stops at once, because nothing is in flight."""
+        """Print the rest of a successful dry run. A signal then stops at once, because nothing is in flight."""
         if job.spec.dry_run and self._after_dry_run and job.summary is not None and job.summary.outcome == "done":
             self._job = None
             self._after_dry_run(job.summary)
@@ -118,7 +121,7 @@ class Follower(StopHandlers):
     def _follow(self, job: RunningJob) -> None:
         for line in job.lines():
             if self._json:
-                # The last line comes with the exit code.
+                # `_json_end` prints the last line, with the exit code.
                 if not (b'"done"' in line and json.loads(line)["event"] == "done"):
                     sys.stdout.write(line.decode())
                     sys.stdout.flush()
@@ -128,7 +131,7 @@ class Follower(StopHandlers):
                 self._terminal.event(event)
 
     def _json_end(self, job: RunningJob) -> int:
-        """The last line: the summary with what the job has cost, job id and exit code."""
+        """Print the last line: the summary with the job's cost, id and exit code. Return the exit code."""
         try:
             job.result()
             code = 0
@@ -143,14 +146,15 @@ class Follower(StopHandlers):
         return code
 
     def _flag(self, number: int, frame: FrameType | None) -> None:
-        """The handler: takes no lock. Before there is a job the main thread is interrupted, once."""
+        """Handle a signal, without a lock. Before there is a job, interrupt the main thread once."""
         first, self._asked = not self._asked, True
         if first and self._job is None:
             raise KeyboardInterrupt
 
     def _interrupted(self, count: int) -> None:
-        """In the thread of the signals: the main thread may hold any lock, or be stuck in a write."""
-        self._interrupts = count  # Before the job is looked at: `run` does it the other way round.
+        """Handle a request to stop in the signals' thread, because the main thread may hold any lock or be blocked."""
+        # Set the count before reading the job. `run` sets the job before reading the count, so no request is lost.
+        self._interrupts = count
         job = self._job
         if count > 1:
             self._leave(job)
@@ -159,7 +163,7 @@ class Follower(StopHandlers):
             _say("\nstopping: saving unfinished work; press Ctrl-C again to quit at once\n")
 
     def _leave(self, job: RunningJob | None) -> None:
-        """End all processes, and this one."""
+        """Kill all processes that the job started, and exit."""
         kill_started()
         ending = threading.Thread(target=kill_unclosed, daemon=True)
         ending.start()
@@ -172,16 +176,16 @@ class Follower(StopHandlers):
 
 
 def _say(text: str) -> None:
-    """Write to standard error, past the stream object, which may be in the middle of a write, and without waiting long.
+    """Write to standard error within SAY_S, bypassing the stream object, which may be in the middle of a write.
 
-    Who reads it may have stopped: a full pipe must not hold up the next request.
+    The reader may have stopped: a full pipe must not delay the next request to stop.
     """
 
     def write() -> None:
         try:
             os.write(2, text.encode())
         except OSError:
-            _mute()  # The terminal is gone. That is no reason to stop in disorder.
+            _mute()  # The terminal is gone. The job must still stop in order.
 
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
@@ -189,7 +193,7 @@ def _say(text: str) -> None:
 
 
 def _mute() -> None:
-    """Standard error goes nowhere from now on, and standard output too if it is the same."""
+    """Discard standard error from now on, and standard output if it is the same file."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     if os.path.sameopenfile(1, 2):
         os.dup2(nowhere, 1)
@@ -198,7 +202,7 @@ def _mute() -> None:
 
 
 def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
-    """The report; nothing where there is nothing to report but the error that follows."""
+    """Return the lines of the report; none if the error that follows says everything."""
     progress = summary.progress
     if summary.outcome != "done" and not (progress.objects_done or progress.objects_failed or progress.bytes_done):
         return []
@@ -218,7 +222,7 @@ def _cost(job: RunningJob, progress: Progress) -> JobCost:
 
 
 def follow(args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> Follower:
-    """A follower as a context: the signals are its own within. `after_dry_run` is called before its last line."""
+    """Return a follower: a context in which it handles the signals. `after_dry_run` is called before the last line."""
     return Follower(args, after_dry_run)
 
 
@@ -232,9 +236,9 @@ def run_with_question(
     note: str | None = None,
     begun: Callable[[], None] | None = None,
 ) -> int:
-    """Show the job to its end, ask if it waits for a confirmation, and resume it with a yes. Return the exit code.
+    """Show the job until its end; if it waits for a confirmation, ask, and resume it after a yes. Return the exit code.
 
-    Raises UsageError for a no, and the job's TransferError, also where nobody can be asked.
+    Raises UsageError after a no. Raises the job's TransferError, also if there is no terminal to ask at.
     """
     try:
         return follower.run(job.require_running(), source, destinations, note, begun)

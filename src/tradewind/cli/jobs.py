@@ -21,13 +21,13 @@ from tradewind.model.units import format_bytes
 ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt")
 USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID"
 HELP = """\
-List jobs, or do something with one of them:
+List jobs, show one, or act on one:
   show     its state, counts and cost
-  attach   follow it to its end, whichever process runs it; Ctrl-C ends only the following. If that process was
-           killed, attach continues the job
+  attach   follow it to its end, whichever process runs it; Ctrl-C ends only this command. If that process was
+           killed, attach resumes the job
   wait     wait for its end without showing anything; the exit code is the job's
   pause    stop it at its next checkpoint
-  resume   continue a job that was stopped
+  resume   resume a stopped job
   cancel   stop it for good and abort its unfinished uploads; objects that it has copied stay
   receipt  print as JSON what moved, how it was proven, each run, the cost line by line, and the plan
 States: running, done, failed, interrupted, paused, cancelled. An interrupted job was stopped by a signal, a ceiling or
@@ -41,7 +41,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The action and the job."""
+    """Add the action and the job."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
     parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
@@ -50,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Do the action."""
+    """Run the action."""
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         if args.action == "list":
             if args.id is not None:
@@ -145,12 +145,12 @@ def _resume(args: Namespace, job: Job) -> int:
 
 
 def _agreed(args: Namespace, record: JobRecord) -> Deletion | None:
-    """The limits of the job's deletion with what -y and a typed --max-delete allow. Raises UsageError."""
+    """Return the limits of the job's deletion, extended by -y and a typed --max-delete. Raises UsageError."""
     limited = "max_delete" in args.typed
     before = JobSpec.from_document(record.document["spec"]).delete
     if before is None:
         if limited:
-            raise UsageError(f"job {record.id} does not delete", hint="--max-delete goes with `sync --delete`")
+            raise UsageError(f"job {record.id} does not delete", hint="--max-delete needs a `sync --delete` job")
         return None
     return Deletion(
         keys_max=args.max_delete if limited else before.keys_max,

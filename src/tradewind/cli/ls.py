@@ -15,14 +15,14 @@ EXAMPLES = """\
   tradewind ls s3://bucket/data
   tradewind ls -rl gs://bucket --include '**.parquet'
   tradewind ls -r --json /scratch | jq .size_bytes"""
-#: `-lh` and `du -h` ask for sizes with units.
+#: `-h` means sizes with units, as in `ls -lh` and `du -h`.
 H_IS_HELP = False
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """-r, -l and the filters."""
+    """Add -r, -l and the filters."""
     parser.add_argument("-r", "--recursive", action="store_true", help="list everything below, not one level")
-    parser.add_argument("-l", "--long", action="store_true", help="size, time and storage class too")
+    parser.add_argument("-l", "--long", action="store_true", help="show size, time and storage class too")
     add_human(parser)
     add_store_arguments(parser)
     add_filter_arguments(parser)

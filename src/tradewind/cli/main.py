@@ -1,4 +1,4 @@
-"""Entry point: finds the verb, imports its file alone, maps errors to exit codes."""
+"""Entry point: find the verb, import only its file, map errors to exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _guarded(words: list[str], interrupts: Interrupts) -> int:
     try:
         code = _run(words, interrupts)
         sys.stdout.flush()
-    except Exception as error:  # The one place; the rest raises by meaning.
+    except Exception as error:  # The only place that catches everything.
         if interrupts.explain(error):
             raise KeyboardInterrupt from error
         return _report(error, words)
@@ -65,7 +65,7 @@ def _run(words: list[str], interrupts: Interrupts) -> int:
 
 
 def _leading_flags(words: list[str]) -> tuple[list[str], list[str]]:
-    """`tradewind -q cp …` means `tradewind cp -q …`."""
+    """Split flags before the verb from the rest: `tradewind -q cp …` means `tradewind cp -q …`."""
     index = 0
     while index < len(words):
         if words[index] in _GLOBAL_FLAGS or words[index].startswith(tuple(f"{flag}=" for flag in _GLOBAL_VALUES)):
@@ -83,7 +83,7 @@ def _refuse_verb(verb: str) -> None:
     from tradewind.errors import UsageError
 
     near = get_close_matches(verb, VERBS, n=1)
-    hint = f"did you mean `tradewind {near[0]}`?" if near else "`tradewind --help` lists all"
+    hint = f"did you mean `tradewind {near[0]}`?" if near else "`tradewind --help` lists all verbs"
     what = "option" if verb.startswith("-") else "command"
     raise UsageError(f"unknown {what} {verb}", hint=hint)
 

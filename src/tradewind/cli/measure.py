@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 USAGE = "[OPTION]… --sky FILE [REGION|FROM,TO]…"
 HELP = """\
-Measure links with probes between gateways on machines in each region, as many at a time as do not disturb each other.
-A probe measures the data rate at 64 connections, the round trip, and the share of retransmitted packets. REGION…
-means all ordered pairs of these regions, FROM,TO one pair; the default is all regions of the sky. The cost is shown
-before any of it is spent, and the campaign ends before a round that could exceed --max-cost. --out writes the results
-in the format of `tradewind catalog import`. They are never imported automatically, because the rates of a sky are not
-those of the real world."""
+Measure links with probes between gateways on machines in each region. Probes that would disturb each other do not run
+at the same time. A probe measures the data rate at 64 connections, the round trip, and the share of retransmitted
+packets. REGION… means all ordered pairs of these regions, FROM,TO one pair; the default is all regions of the sky. The
+cost is shown before any of it is spent, and the campaign ends before a round that could exceed --max-cost. --out writes
+the results in the format of `tradewind catalog import`. They are never imported automatically, because the rates of a
+sky are not those of the real world."""
 EXAMPLES = """\
   tradewind measure --sky world.json
   tradewind measure --sky world.json aws:us-east-1 gcp:europe-west4 --out links.csv
@@ -32,24 +32,39 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Regions, times, budget and output."""
+    """Add regions, times, budget and output."""
     parser.add_argument("links", metavar="REGION", nargs="*", help="regions, or FROM,TO")
-    parser.add_argument("--sky", metavar="FILE", required=True, help="sky file; one that is not up is started for it")
     parser.add_argument(
-        "--connections", metavar="N", type=typed(parse_count), default=64, help="per probe, 1 to 64 (default 64)"
+        "--sky", metavar="FILE", required=True, help="sky file; its sky is started if it is not running"
     )
     parser.add_argument(
-        "--warm-up", metavar="TIME", type=typed(parse_duration_s), default=4.0, help="warm-up, not counted (default 4s)"
+        "--connections",
+        metavar="N",
+        type=typed(parse_count),
+        default=64,
+        help="connections per probe, 1 to 64 (default 64)",
     )
     parser.add_argument(
-        "--for", dest="lasting", metavar="TIME", type=typed(parse_duration_s), default=5.0, help="counted (default 5s)"
+        "--warm-up",
+        metavar="TIME",
+        type=typed(parse_duration_s),
+        default=4.0,
+        help="warm-up before the measured time (default 4s)",
+    )
+    parser.add_argument(
+        "--for",
+        dest="lasting",
+        metavar="TIME",
+        type=typed(parse_duration_s),
+        default=5.0,
+        help="measured time (default 5s)",
     )
     parser.add_argument("--max-cost", metavar="USD", type=typed(parse_usd), help="stop before the cost exceeds this")
     parser.add_argument("--out", metavar="FILE", help="write the links to a CSV file")
 
 
 def run(args: Namespace) -> int:
-    """Measure. Raises CeilingReached if the budget left links unmeasured."""
+    """Measure. Raises CeilingReached if the budget was too small for all links."""
     from tradewind.engine.engine import Engine
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
@@ -67,7 +82,7 @@ def run(args: Namespace) -> int:
                 for link in links:
                     _show(args, link)
         finally:
-            # Also when it is stopped half-way, for it was paid for. Without anything new a file from before stays.
+            # Write the results even of an interrupted campaign, which was paid for. Without any, keep an existing file.
             if measurement.measured:
                 _finish(args, measurement)
     return 0
@@ -119,5 +134,5 @@ def _show(args: Namespace, link: MeasuredLink) -> None:
             flush=True,
         )
         return
-    lost = "" if again is None else f"  {again:7.2%} sent again"
+    lost = "" if again is None else f"  {again:7.2%} retransmitted"
     print(f"{link.src} → {link.dst}  {format_gbps(link.result.gbps)}  {link.result.rtt_ms:.1f} ms{lost}", flush=True)

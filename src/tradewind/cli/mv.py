@@ -17,8 +17,8 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """-r and all options of a transfer."""
-    parser.add_argument("-r", "--recursive", action="store_true", help="everything below SRC")
+    """Add -r and all options of a transfer."""
+    parser.add_argument("-r", "--recursive", action="store_true", help="move everything below SRC")
     add_transfer_arguments(parser)
 
 

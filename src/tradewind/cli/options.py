@@ -1,4 +1,4 @@
-"""Options that several verbs share: how a side is reached, which objects, how to copy."""
+"""Options that several verbs share: access to stores, object filters, goals."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tradewind.model.job import FilterRule, ObjectFilter
 from tradewind.model.store import Access
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_usd
 
-#: In a list of values, one per destination: this destination takes the default.
+#: In a list with one value per destination: use the default for this destination.
 NOT_FOR_THIS = "-"
 _SIDE = ("endpoint", "region", "profile", "path_style", "no_sign", "ca_bundle", "requester_pays")
 
 
 class RuleAction(argparse.Action):
-    """Gathers --include, --exclude and --filter-from in the order given."""
+    """Collects --include, --exclude and --filter-from in the order given."""
 
     def __call__(
         self,
@@ -29,7 +29,7 @@ class RuleAction(argparse.Action):
         values: str | Sequence[Any] | None,
         option: str | None = None,
     ) -> None:
-        """Called by argparse for each."""
+        """Add the rules. argparse calls this for each option."""
         assert isinstance(values, str)
         rules = list(namespace.rules or ())
         if option == "--filter-from":
@@ -40,17 +40,17 @@ class RuleAction(argparse.Action):
 
 
 def add_filter_arguments(parser: ArgumentParser) -> None:
-    """--include, --exclude, --filter-from, sizes and times."""
+    """Add --include, --exclude, --filter-from, sizes and times."""
     group = parser.add_argument_group(
         "which objects",
-        "Rules are read in order and the last match wins. An object without a match is taken, unless the first rule\n"
-        "is --include. Globs follow .gitignore and match the name relative to the source: *.log matches in any\n"
+        "Rules are read in order and the last match wins. An object without a match is included, unless the first\n"
+        "rule is --include. Globs follow .gitignore and match the name relative to the source: *.log matches in any\n"
         "folder, /*.log only at the top, a/*.log only in a. A match of a folder includes everything below it: tmp\n"
         "matches files and folders of that name, tmp/ only folders. * and ? stay within a folder, ** crosses\n"
         "folders. {a,b} and [a-z] are alternatives; a backslash quotes the next character.",
     )
-    group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="take matching objects")
-    group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="leave matching objects out")
+    group.add_argument("--include", dest="rules", metavar="GLOB", action=RuleAction, help="include matching objects")
+    group.add_argument("--exclude", dest="rules", metavar="GLOB", action=RuleAction, help="exclude matching objects")
     group.add_argument(
         "--filter-from",
         dest="rules",
@@ -75,12 +75,12 @@ def add_filter_arguments(parser: ArgumentParser) -> None:
 
 
 def object_filter(args: Namespace) -> ObjectFilter:
-    """The filter that the arguments of `add_filter_arguments` describe."""
+    """Return the filter from the arguments of `add_filter_arguments`."""
     return ObjectFilter(tuple(args.rules or ()), args.min_size, args.max_size, args.newer, args.older)
 
 
 def read_rules(path: str) -> list[FilterRule]:
-    """Return the rules of a file, `+ GLOB` or `- GLOB`, in order, no empty lines or comments. Raises UsageError."""
+    """Return the rules of a file, `+ GLOB` or `- GLOB`, in order; skip empty lines and comments. Raises UsageError."""
     rules = []
     try:
         with open(path, encoding="utf-8") as file:
@@ -97,8 +97,8 @@ def read_rules(path: str) -> list[FilterRule]:
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8") from None
     if not rules:
-        # An empty file is more often a command that failed than a wish to take everything.
-        raise UsageError(f"{path}: the file has no rules", hint="leave out --filter-from to take everything")
+        # An empty file usually comes from a failed command; selecting everything would be a surprise.
+        raise UsageError(f"{path}: the file has no rules", hint="leave out --filter-from to include everything")
     return rules
 
 
@@ -127,13 +127,13 @@ def parse_time_ms(text: str) -> int:
 def add_side_arguments(
     parser: ArgumentParser, side: str, title: str, *, short: bool = False, repeated: bool = False
 ) -> None:
-    """--src-* or --dst-*; with `short` also the same names without the side, for verbs with one store.
+    """Add --src-* or --dst-*; with `short` also the names without the side, for verbs with one store.
 
-    With `repeated` those with a value may be given once per destination; see `accesses`.
+    With `repeated`, options with a value may be given once per destination; see `accesses`.
     """
     words = (
-        "Each VALUE holds for every DST, or is given once per DST, in their order, with - for one that needs none.\n"
-        "Local files need none of them."
+        "Give each VALUE once for all DST, or once per DST in the same order, with - for a DST that needs none.\n"
+        "Local files need none of these options."
     )
     group = parser.add_argument_group(title, words if repeated else None)
     for name in _SIDE:
@@ -150,7 +150,10 @@ def access(args: Namespace, side: str, *, fsync: bool = False, follow_symlinks: 
 
 
 def accesses(args: Namespace, side: str, places: Sequence[str], *, fsync: bool = False) -> tuple[Access, ...]:
-    """Return the access to each of several places of one side. UsageError if a flag fits neither all nor each."""
+    """Return the access to each of several places of one side.
+
+    Raises UsageError if a flag is given neither once nor once per place.
+    """
     given: dict[str, list[Any]] = {}
     for name in _SIDE:
         content = getattr(args, f"{side}_{name}")
@@ -164,7 +167,7 @@ def accesses(args: Namespace, side: str, places: Sequence[str], *, fsync: bool =
             flag = f"--{side}-{name.replace('_', '-')}"
             raise UsageError(
                 f"{flag} was given {len(content)} times for {len(places)} places",
-                hint="give it once for all, or once for each in their order, with - where none is needed",
+                hint="give it once for all, or once for each in the same order, with - where none is needed",
             )
     _refuse_one_endpoint_for_all(getattr(args, f"{side}_endpoint"), side, places)
     return tuple(
@@ -173,7 +176,10 @@ def accesses(args: Namespace, side: str, places: Sequence[str], *, fsync: bool =
 
 
 def _refuse_one_endpoint_for_all(endpoint: Any, side: str, places: Sequence[str]) -> None:
-    """One server does not speak the protocols of several clouds. An endpoint from the settings is not refused."""
+    """Raise UsageError for one endpoint and several clouds, because no server speaks several clouds' protocols.
+
+    An endpoint from the settings is not refused.
+    """
     if not isinstance(endpoint, list) or len(endpoint) > 1 or len(places) < 2:
         return
     from tradewind.model.url import parse_url
@@ -182,7 +188,7 @@ def _refuse_one_endpoint_for_all(endpoint: Any, side: str, places: Sequence[str]
     if len(kinds) > 1:
         raise UsageError(
             f"one --{side}-endpoint for {' and '.join(sorted(kinds))}",
-            hint=f"give --{side}-endpoint once for each place in their order, with - where none is needed",
+            hint=f"give --{side}-endpoint once for each place in the same order, with - where none is needed",
         )
 
 
@@ -201,28 +207,28 @@ def _access(given: dict[str, Any], fsync: bool, follow_symlinks: bool) -> Access
 
 
 def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:
-    """URL and how to reach it."""
+    """Add the URL and the options of access to its store."""
     parser.add_argument("urls" if many else "url", metavar="URL", nargs="+" if many else None, help="place or path")
-    add_side_arguments(parser, "src", "how the store is reached (settings: src_*)", short=True)
+    add_side_arguments(parser, "src", "access to the store (settings: src_*)", short=True)
 
 
 def add_human(parser: ArgumentParser) -> None:
-    """-h; for verbs with `H_IS_HELP = False`."""
-    parser.add_argument("-h", "--human", action="store_true", help="sizes in kB, MB, … (1 kB = 1000 bytes)")
+    """Add -h for readable sizes, in verbs with `H_IS_HELP = False`."""
+    parser.add_argument("-h", "--human", action="store_true", help="show sizes in kB, MB, … (1 kB = 1000 bytes)")
 
 
 __all__ = ["COST_EXAMPLES", "parse_cost", "parse_machines", "parse_ratio"]
 
 #: Options that set a goal.
 GOAL_OPTIONS = {"--max-cost", "--min-throughput", "--deadline"}
-COST_EXAMPLES = "2.50USD in all, or 0.03USD/GB on average"
+COST_EXAMPLES = "2.50USD in total, or 0.03USD/GB on average"
 
 
 def parse_cost(text: str) -> tuple[str, float]:
-    """`2.50USD` or `$2.50` in all, `0.03USD/GB` on average. Raises UsageError."""
+    """Parse a cost: `2.50USD` or `$2.50` in total, `0.03USD/GB` on average. Raises UsageError."""
     amount, slash, unit = text.partition("/")
     if slash and unit.strip() != "GB":
-        raise UsageError(f"a ceiling is in USD, or in USD/GB, not {text!r}", hint=COST_EXAMPLES)
+        raise UsageError(f"a cost is in USD or USD/GB, not {text!r}", hint=COST_EXAMPLES)
     try:
         usd = parse_usd(amount)
     except UsageError as error:
@@ -232,14 +238,14 @@ def parse_cost(text: str) -> tuple[str, float]:
 
 
 def parse_machines(text: str) -> int:
-    """A number of machines, at least one. Raises UsageError."""
+    """Parse a number of machines, at least 1. Raises UsageError."""
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"a number of machines, at least 1, not {text!r}")
     return int(text)
 
 
 def parse_ratio(text: str) -> float:
-    """Bytes sent per byte of data, above 0 and at most 1. Raises UsageError."""
+    """Parse a compression ratio: bytes sent per byte of data, above 0 and at most 1. Raises UsageError."""
     try:
         ratio = float(text)
     except ValueError:
@@ -250,6 +256,6 @@ def parse_ratio(text: str) -> float:
 
 
 def goal_options(args: Namespace) -> list[str]:
-    """Return the options given that set a goal; more than one contradict each other."""
+    """Return the given options that set a goal. At most one is allowed."""
     given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
     return [name for name, value in given.items() if value is not None]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
 HELP = """\
-Plan a transfer between two regions: relays, machines, rate and cost. With several destinations all of them receive
-everything, along trees that share links. Planning starts no machine and sends no request to a cloud."""
+Plan a transfer between two regions: relays, machines, rate and cost. Several destinations all receive the whole volume,
+along trees that share links. Planning starts no machine and sends no request to a cloud."""
 USAGE = "[OPTION]… SRC DST… | --problem FILE"
 EXAMPLES = """\
   tradewind plan aws:us-east-1 gcp:europe-west4 --volume 5TB --min-throughput 20Gbit/s
@@ -50,16 +50,16 @@ SAID_BY_A_PROBLEM = {
     "compression_ratio": "",
     "egress_used": "",
 }
-"""What stands in a problem file, and where; nothing there stands for the last two."""
+"""The key of a problem file that corresponds to each option; empty if there is none."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Regions or a problem file, the goal, limits, and what to show."""
+    """Add regions or a problem file, the goal, limits, and output options."""
     parser.add_argument("source", metavar="SRC", nargs="?", help="source region, e.g. aws:us-east-1")
     parser.add_argument("destination", metavar="DST", nargs="?", help="destination region")
     parser.add_argument("more_destinations", metavar="DST2", nargs="*", help="further destinations, up to 8 in all")
     parser.add_argument(
-        "--problem", metavar="FILE", help="a problem file, instead of SRC, DST, volume, goal and limits"
+        "--problem", metavar="FILE", help="use a problem file instead of SRC, DST, volume, goal and limits"
     )
     parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="volume to move (default 100GB)")
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
@@ -85,7 +85,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         type=typed(parse_effort),
         default=1.0,
-        help="multiply the work spent on proving the plan best, 0.1 to 100 (1 is about 3 CPU-s)",
+        help="multiply the limit on the planner's work, 0.1 to 100 (1 is about 3 CPU-s)",
     )
     billed = parser.add_argument_group("billing")
     billed.add_argument(
@@ -98,7 +98,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--objects",
         metavar="N",
         type=typed(parse_objects),
-        help="number of objects to move; each costs requests (default: objects of 16 MiB)",
+        help="number of objects, which determines the cost of requests (default: one per 16 MiB)",
     )
     billed.add_argument(
         "--egress-used",
@@ -130,23 +130,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def parse_objects(text: str) -> int:
-    """A number of objects, at least one. Raises UsageError."""
+    """Parse a number of objects, at least 1. Raises UsageError."""
     try:
         count = int(text.replace(",", ""))
     except ValueError:
         raise UsageError(f"{text!r} is not a number of objects", hint="a whole number, for example 1000000") from None
     if count < 1:
-        raise UsageError(f"at least one object is moved, not {count}", hint="without --objects, 16 MiB each is assumed")
+        raise UsageError(f"at least 1 object, not {count}", hint="without --objects, objects of 16 MiB are assumed")
     return count
 
 
 def parse_used_gb(text: str) -> float:
-    """GB already sent, which may be none. Raises UsageError."""
+    """Parse the volume already sent [GB], which may be 0. Raises UsageError."""
     return parse_bytes(text) / BYTES_PER_GB
 
 
 def parse_effort(text: str) -> float:
-    """A number. Raises UsageError."""
+    """Parse an effort. Raises UsageError."""
     try:
         return float(text)
     except ValueError:
@@ -154,7 +154,7 @@ def parse_effort(text: str) -> float:
 
 
 def parse_plot(text: str) -> str:
-    """The name of a picture. Raises UsageError unless it can be drawn."""
+    """Parse the name of a picture file. Raises UsageError if its format cannot be drawn."""
     from tradewind.render.picture import check_picture_path
 
     check_picture_path(text)
@@ -162,7 +162,7 @@ def parse_plot(text: str) -> str:
 
 
 def run(args: Namespace) -> int:
-    """Plan, and show the plan."""
+    """Compute a plan and show it."""
     from tradewind.render.plans import MulticastPlan
 
     try:
@@ -214,9 +214,9 @@ def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
 
 
 def _draw(path: str, plan: TransferPlan | MulticastPlan, frontier: TransferFrontier | None) -> None:
-    """Write the picture and say so. Raises UsageError if the file cannot be written."""
+    """Write the picture and report its name. Raises UsageError if the file cannot be written."""
     plan.plot(path, frontier=frontier)
-    print(f"drawn to {path}", file=sys.stderr)
+    print(f"plot written to {path}", file=sys.stderr)
 
 
 def infeasible_document(error: InfeasibleGoal) -> dict[str, object]:
@@ -246,7 +246,7 @@ def frontier_document(frontier: TransferFrontier) -> dict[str, object]:
 
 
 def _write_topology(path: str, plan: TransferPlan) -> None:
-    """Write the topology. Raises TopologyError if the plan has more routes or connections than gateways take."""
+    """Write the topology. Raises TopologyError if the plan has more routes or connections than gateways accept."""
     from tradewind.engine.planning import topology_of
 
     document = topology_of(plan)
@@ -258,16 +258,16 @@ def _write_topology(path: str, plan: TransferPlan) -> None:
 
 
 def _check_regions(args: Namespace) -> None:
-    """Raise UsageError for missing regions, and for options that do not go with them."""
+    """Raise UsageError for missing regions, and for options that cannot be combined."""
     if not args.source or not args.destination:
         raise UsageError(
             "a plan needs a source and a destination region",
             hint="for example `tradewind plan aws:us-east-1 gcp:europe-west4`; or a --problem file",
         )
     if args.exactly and args.min_throughput is None:
-        raise UsageError("--exactly goes with --min-throughput", hint="for example --min-throughput 2Gbit/s --exactly")
+        raise UsageError("--exactly needs --min-throughput", hint="for example --min-throughput 2Gbit/s --exactly")
     if args.topology_file and args.more_destinations:
-        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
+        raise UsageError("--topology takes one destination", hint="leave it out, or plan for one destination at a time")
 
 
 def _goal(args: Namespace, volume_gb: float) -> Goal:
@@ -282,7 +282,7 @@ def _goal(args: Namespace, volume_gb: float) -> Goal:
 
 
 def _refuse_beside_a_problem(args: Namespace) -> None:
-    """Raise UsageError for the first option that the file would say, or that no file can say."""
+    """Raise UsageError for the first option that cannot be combined with --problem."""
     for name, key in SAID_BY_A_PROBLEM.items():
         given = getattr(args, name)
         if given is None or given is False:
@@ -328,7 +328,7 @@ def _show(args: Namespace, plan: TransferPlan | MulticastPlan, frontier: Transfe
 def _plan_and_comparison(
     args: Namespace, plan: TransferPlan | MulticastPlan, columns: int
 ) -> tuple[list[str], list[str]]:
-    """Return the lines of the plan, and those that compare it; several destinations are always compared."""
+    """Return the lines of the plan and those of the comparison. Plans for several destinations are always compared."""
     from tradewind.engine.planning import outruns_boot
     from tradewind.render import words
     from tradewind.render.plans import MulticastPlan

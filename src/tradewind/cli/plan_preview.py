@@ -1,4 +1,4 @@
-"""Prints what a plan would gain `cp`, `sync` and `mv`: complete with --dry-run, otherwise two lines at most."""
+"""Print the gain of a plan for `cp`, `sync` and `mv`: complete with --dry-run, otherwise at most two lines."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NO_PROVIDER = "Tradewind does not rent cloud machines yet: this machine moves ev
 
 @dataclass(frozen=True, slots=True)
 class PreviewLines:
-    """The lines about the plan that a transfer could have."""
+    """Prints the plan that a transfer could have on rented machines."""
 
     args: Namespace
     preview: Preview
 
     def say_before(self) -> None:
-        """Before a transfer that is no dry run: where it goes and, with a goal, what the plan for it would be.
+        """Print the regions before a real transfer and, if it has a goal, the plan for it. No effect in a dry run.
 
         Raises:
-            UsageError: a goal, and a region that is not known.
-            TradewindError: no plan meets the goal; nothing is moved then.
+            UsageError: there is a goal, but a region is unknown.
+            TradewindError: no plan meets the goal. Nothing is moved then.
         """
         preview = self.preview
         if preview.sides is None or self.args.dry_run:
@@ -48,13 +48,13 @@ class PreviewLines:
         if self._has_obstacle():
             return
         if self.args.max_cost is not None:
-            self._say("note: --max-cost limits the plan only; a transfer by this machine alone is not stopped by it")
+            self._say("note: --max-cost limits only the plan; it does not stop a transfer by this machine alone")
         plan = self._plan(preview.count())
         if plan is not None:
             self._say(f"plan    {plan.overlay}", f"        {NO_PROVIDER}")
 
     def after_dry_run(self, summary: Summary) -> None:
-        """After the mappings of a dry run: the whole plan, or in one line why there is none."""
+        """Print the whole plan after the mappings of a dry run, or the reason why there is none."""
         if self.preview.sides is None or summary.progress.bytes_total <= 0 or self._has_obstacle():
             return
         plan = self._plan(summary)
@@ -94,7 +94,7 @@ class PreviewLines:
         yield from (f"    {line}" for line in self._other_goals(plan))
 
     def _other_goals(self, plan: TransferPlan) -> Iterator[str]:
-        """Commands that ask for something else, each with a figure that is within reach.
+        """Yield commands with other goals, each with a figure that is likely to be feasible.
 
         Their gain is not stated, because they have not been solved.
         """
@@ -114,7 +114,7 @@ class PreviewLines:
             yield f"{name:<20}{self._command(option)}"
 
     def _command(self, option: str) -> str:
-        """The command line as typed, with another goal."""
+        """Return the command line as typed, with another goal."""
         words, kept = iter(self.args.words), []
         dropped = {"--max-vms"} if option.startswith("--max-vms") else GOAL_OPTIONS
         for word in words:
@@ -125,7 +125,7 @@ class PreviewLines:
         return shlex.join(["tradewind", self.args.verb, *kept]) + f" {option}"
 
     def _say_no_plan(self, no_plan: NoPlan) -> None:
-        """Why there is no plan; of a dry run in JSON, too, where a plan would be."""
+        """Print why there is no plan; in a dry run with --json as an event in place of the plan."""
         options = " and ".join(f"{option} PROVIDER:REGION" for option in no_plan.unknown)
         because = f"{no_plan.because}; set {options}" if options else no_plan.because
         self._say(f"no plan: {because}")

@@ -11,7 +11,7 @@ from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Delete one object, or with -r everything below URL that the filters take. On a terminal -r asks first, unless -y is
+Delete one object, or with -r everything below URL that matches the filters. On a terminal -r asks first, unless -y is
 given. Without a terminal it does not ask, but deleting a whole bucket, or the root of this machine, needs -y."""
 EXAMPLES = """\
   tradewind rm s3://bucket/old.csv
@@ -20,8 +20,8 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """-r, --dry-run and the filters."""
-    parser.add_argument("-r", "--recursive", action="store_true", help="everything below URL")
+    """Add -r, --dry-run and the filters."""
+    parser.add_argument("-r", "--recursive", action="store_true", help="delete everything below URL")
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, and delete nothing")
     parser.add_argument("--allow-empty", action="store_true", help="do not fail if there is nothing to delete")
     add_store_arguments(parser)
@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
     """Delete."""
     rules = object_filter(args)
     if not args.recursive and rules != ObjectFilter():
-        raise UsageError("filters choose among the objects of a directory", hint="add -r")
+        raise UsageError("filters apply only to the objects of a directory", hint="add -r")
     if args.recursive:
         check_deletion(args.url, args.state_dir)
         if not (args.yes or args.dry_run):
@@ -51,11 +51,11 @@ def run(args: Namespace) -> int:
 
 
 def _confirm(url: str, *, is_filtered: bool) -> None:
-    """Ask on a terminal; without one, only the deletion of a whole store needs -y. Raises UsageError for a no."""
+    """Ask on a terminal. Without one, only the deletion of a whole store needs -y. Raises UsageError after a no."""
     from tradewind.cli.terminal import can_ask, confirm
 
     whole = whole_store(url)
     if can_ask():
-        confirm(f"Delete {'what the filters take of ' if is_filtered else 'everything in '}{url}?")
+        confirm(f"Delete everything in {url}{' that matches the filters' if is_filtered else ''}?")
     elif whole is not None:
         raise UsageError(f"this would delete {whole}", hint="confirm with -y; --dry-run shows what would be deleted")

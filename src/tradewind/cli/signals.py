@@ -1,8 +1,8 @@
 """Handlers of the signals that stop the command.
 
-A handler sets a flag, and may raise KeyboardInterrupt where the main thread has only begun: it never takes a lock,
-because the main thread may hold that lock. Where a job is followed a thread waits for the signals (`SignalThread`), so
-that they work whatever the main thread does.
+A handler only sets a flag or raises KeyboardInterrupt. It never takes a lock, because the main thread may hold that
+lock. While a job is followed, a thread waits for the signals (`SignalThread`), so that they work even if the main
+thread is blocked.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from types import FrameType, TracebackType
 
 from tradewind.errors import TransferError
 
-#: Each asks to stop: Ctrl-C, `kill`, the end of the terminal or of the ssh session.
+#: Signals that request a stop: Ctrl-C, `kill`, the end of the terminal or of the ssh session.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_INTERRUPTED = 130
-#: Signals this close together are one request to stop: `timeout` and terminals send to the process and to its group.
+#: Signals within this time count as one request: `timeout` and terminals signal both the process and its group.
 ONE_REQUEST_S = 0.3
-#: The first unwinds; a closed terminal often sends a second at once, which must not stop the unwinding.
+#: Number of signals after which the process exits at once. The first one unwinds. A closed terminal often sends a
+#: second one at once, which must not interrupt the unwinding.
 SIGNALS_UNTIL_EXIT = 3
 
 
 class StopHandlers:
-    """Within, what `take` was given handles the signals that ask to stop; behind it, whoever did so before."""
+    """A context with its own signal handlers, set by `take`. At its end the previous handlers are restored."""
 
     def __init__(self) -> None:
         self._before: dict[int, object] = {}
 
     def take(self, number: int, handler: Callable[[int, FrameType | None], None]) -> None:
-        """From now on ``handler`` is called for a signal."""
+        """Call `handler` for a signal from now on."""
         self._before[number] = signal.signal(number, handler)
 
     def __exit__(
@@ -44,7 +45,7 @@ class StopHandlers:
 
 
 class SignalThread:
-    """Calls `requested(n)` in its own thread for the n-th request to stop. Only for the main thread.
+    """Calls `requested(n)` in its own thread for the n-th request to stop. Must be created in the main thread.
 
     The kernel's signal is written to a pipe in C at once (`signal.set_wakeup_fd`), so the thread receives it even if
     the main thread is in a system call or waits for a lock.
@@ -59,7 +60,7 @@ class SignalThread:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, after the request that it is busy with."""
+        """End the thread, after the request that it is handling."""
         signal.set_wakeup_fd(self._before)
         os.write(self._write, b"\0")
         self._thread.join()
@@ -77,11 +78,11 @@ class SignalThread:
 
 
 class Interrupts(StopHandlers):
-    """Inside this context, a signal that requests a stop ends the process: at once during start-up, later by
+    """A context in which a signal that requests a stop ends the process: at once during start-up, later by
     KeyboardInterrupt.
 
-    Signals that were ignored when the process began stay ignored, as `nohup` requires. With `last` the process only has
-    to end, and such signals are ignored from then on: the exit code is decided.
+    Signals that were ignored when the process began stay ignored, as `nohup` requires. With `last`, signals are ignored
+    after the context too: the exit code is decided, and the process is about to end.
     """
 
     def __init__(self, *, last: bool = False) -> None:
@@ -106,13 +107,13 @@ class Interrupts(StopHandlers):
         return None
 
     def started(self) -> None:
-        """From now on there may be something to clean up."""
+        """End the start-up phase: from now on there may be something to clean up."""
         self._starting = False
 
     def explain(self, error: BaseException) -> bool:
-        """Return whether a signal is behind this error: an import that is interrupted may raise what it likes."""
+        """Return whether a signal caused this error: an interrupted import may raise any error."""
         if isinstance(error, TransferError):
-            return False  # It knows of the signal, and of the way to go on.
+            return False  # Its message already explains the signal and how to resume.
         link: BaseException | None = error
         while link is not None:
             if isinstance(link, KeyboardInterrupt):
@@ -123,7 +124,7 @@ class Interrupts(StopHandlers):
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._seen += 1
         if self._starting or self._seen >= SIGNALS_UNTIL_EXIT:
-            # An exception could come out of an import, a destructor or the parser as anything, or not at all.
+            # Exit here: an import, a destructor or the parser could convert or swallow an exception.
             if (process := sys.modules.get("tradewind.gateway.process")) is not None:
                 process.kill_started()
             os.write(2, b"interrupted\n")

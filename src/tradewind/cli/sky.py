@@ -19,12 +19,12 @@ HELP = """\
 Run the machines of FILE as network namespaces on this host, joined by an emulated WAN with real kernel TCP. Needs root,
 Linux and /dev/net/tun.
 
-  up      start the sky; it stays until `down`
+  up      start the sky; it runs until `down`
   down    kill the processes in its machines and remove it
   status  show machines, addresses, links, and the lateness of the emulator
   exec    run a command in a machine: with its network, but the files and users of the host
   set     change it live:
-            link A B [rate=20Mbit/s] [rtt=80ms] [loss=1%] [queue=500kB] [up|down]    both ways
+            link A B [rate=20Mbit/s] [rtt=80ms] [loss=1%] [queue=500kB] [up|down]    both directions
             path A B …                                                               from A to B only
             machine A [egress=1Gbit/s] [ingress=1Gbit/s] [cc=bbr]
             freeze A | thaw A | vanish A | restore A
@@ -38,22 +38,22 @@ EXAMPLES = """\
   tradewind sky down world.json"""
 
 ACTIONS = ("up", "down", "status", "exec", "set")
-#: More paths than this are shown only with --json.
+#: Maximum number of paths to show without --json.
 LINKS_SHOWN_MAX = 60
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """The action, the file, and what it needs."""
+    """Add the action, the file, and the action's words."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help="up, down, status, exec or set")
     parser.add_argument("file", metavar="FILE", help="sky file, as JSON: docs/reference/sky.md")
     parser.add_argument(
-        "--foreground", action="store_true", help="up: stay in the foreground, and remove the sky at the end (Ctrl-C)"
+        "--foreground", action="store_true", help="up: stay in the foreground, and remove the sky on Ctrl-C"
     )
     parser.add_argument("rest", metavar="WORD", nargs="*", help="exec: machine and command; set: the change")
 
 
 def run(args: Namespace) -> int:
-    """Do the action."""
+    """Run the action."""
     if args.action in ("up", "down", "status") and args.rest:
         raise UsageError(f"sky {args.action} takes no {args.rest[0]!r}", hint="`tradewind sky --help` shows the usage")
     if args.action == "up":

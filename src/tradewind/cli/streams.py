@@ -1,11 +1,11 @@
-"""Standard input, output and error of the command, made safe to use.
+"""Standard input, output and error of the command, protected against surprises.
 
 - A descriptor that was closed at the start (`<&-`, `>&-`) is opened on the null device. Otherwise the next file that
-  we open would get its number, and be read as standard input or written to as standard output.
+  we open would get its number, and be used as standard input or output.
 - If the reader of standard output or error goes away (`| head -1`), the rest of the output is discarded. The command
   still runs to its end and returns its true exit code.
-- Control characters are escaped in everything that is written: a name from a bucket, a CSV file or another user must
-  not reach the terminal as a command.
+- Control characters are escaped in all output: a name from a bucket, a CSV file or another user must not control the
+  terminal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _closed_at_start: set[int] = set()
 
 
 class SafeOutput:
-    """A text stream that escapes control characters and outlives its reader. Everything else is the stream's own."""
+    """A text stream that escapes control characters and tolerates a reader that goes away. Otherwise like `stream`."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream = stream
@@ -48,11 +48,11 @@ class SafeOutput:
         return self._write(text.translate(_ESCAPES))
 
     def write_codes(self, codes: str) -> int:
-        """Write terminal control sequences of our own as they are."""
+        """Write terminal control sequences of our own, unescaped."""
         return self._write(codes)
 
     def flush(self) -> None:
-        """Flush. Raises OSError, but not for a reader that has gone."""
+        """Flush. Raises OSError, except if the reader has gone away."""
         try:
             self._stream.flush()
         except BrokenPipeError:
@@ -61,7 +61,7 @@ class SafeOutput:
             raise OSError(error.errno, error.strerror, self._name) from None
 
     def end(self) -> None:
-        """Flush, or discard what cannot be written: Python would try again at exit, and complain."""
+        """Flush, or discard output that cannot be written: Python would retry at exit and print an error."""
         try:
             self.flush()
         except OSError:
@@ -77,7 +77,7 @@ class SafeOutput:
             raise OSError(error.errno, error.strerror, self._name) from None
 
     def _discard(self) -> None:
-        """Point the descriptor at the null device, which also takes what the stream still holds in its buffer."""
+        """Redirect the descriptor to the null device, which also swallows the rest of the stream's buffer."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)
@@ -88,7 +88,7 @@ class SafeOutput:
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Within, descriptors 0 to 2 are open, and standard output and error are SafeOutput."""
+    """Keep descriptors 0 to 2 open, and replace standard output and error by SafeOutput, within the context."""
     _open_closed_descriptors()
     before = sys.stdout, sys.stderr
     for stream in before:
@@ -127,9 +127,9 @@ def _open_closed_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is used, and in ascending order that is this one.
+            # `open` returns the lowest free number, which is this one because of the ascending order.
             os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
-            # The gateway program must find it open too.
+            # It must be open in the gateway program too.
             os.set_inheritable(descriptor, True)
             _closed_at_start.add(descriptor)
     # Python has no stream for a descriptor that was closed.

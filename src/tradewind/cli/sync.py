@@ -13,9 +13,9 @@ HELP = """\
 Copy everything that is missing or differs at DST, always the contents of SRC, with or without a trailing slash.
 
 Compares size and checksum if both listings state one, else size and time. Between local directories a copy keeps its
-time, so any other time is a change; elsewhere DST must not be older than SRC. Never deletes without --delete. --delete
-deletes only after all copies are proven, and nothing if the source is missing, empty or was not listed to the end. On
-a terminal it asks first. Deleting more than half of the objects at DST needs -y or --max-delete."""
+time, so a different time is a change; elsewhere only an older time at DST is a change. Never deletes without --delete.
+--delete deletes only after all copies are proven, and nothing if the source is missing, empty or could not be listed
+completely. On a terminal it asks first. Deleting more than half of the objects at DST needs -y or --max-delete."""
 EXAMPLES = """\
   tradewind sync /data s3://bucket/data
   tradewind sync s3://bucket/data gs://other/data --delete --max-delete 100
@@ -25,7 +25,7 @@ HINTS = dict.fromkeys(("-r", "-R", "--recursive"), "leave it out: sync always co
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """--compare, --delete and all options of a transfer."""
+    """Add --compare, --delete and all options of a transfer."""
     parser.add_argument(
         "--compare",
         choices=["auto", "checksum", "size", "time"],
@@ -53,6 +53,6 @@ def run(args: Namespace) -> int:
 
 
 def _asks_before_deleting(args: Namespace) -> bool:
-    """Return whether somebody can be asked at a terminal before `--delete` deletes."""
+    """Return whether `--delete` must ask before it deletes, and there is a terminal to ask at."""
     silent = args.yes or args.json or args.quiet or args.dry_run or args.detach
     return not silent and can_ask()

@@ -1,4 +1,4 @@
-"""Talk on standard error: live lines on a terminal, a plain line now and then otherwise."""
+"""Messages on standard error: live lines on a terminal, otherwise a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tradewind.errors import UsageError
 from tradewind.model.event import Event, Notice, ObjectFailed, Progress, WouldCopy, WouldDelete
 from tradewind.model.units import format_bytes
 
-#: Without a terminal, seconds between two lines.
+#: Interval of plain lines without a terminal.
 PLAIN_EVERY_S = 10.0
-#: Of a terminal that does not tell its width.
+#: Width of a terminal that does not report it.
 COLUMNS_UNKNOWN = 80
 
 
@@ -33,20 +33,20 @@ class Terminal:
 
     @property
     def _live(self) -> bool:
-        """Asked each time: `--detach` takes the terminal away."""
+        """True if standard error is a terminal. Checked each time, because `--detach` releases the terminal."""
         return not self._quiet and self._stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def say(self, *lines: str) -> None:
-        """Lines that stay, unless quiet."""
+        """Print permanent lines, unless quiet."""
         if not self._quiet:
             self._write(lines)
 
     def warn(self, *lines: str) -> None:
-        """Lines that stay, quiet or not."""
+        """Print permanent lines, even if quiet."""
         self._write(lines)
 
     def event(self, event: Event) -> None:
-        """Show one event, but no summary."""
+        """Show one event other than a summary."""
         if isinstance(event, Progress):
             self.live(self._lines.update(event), plain_line(event))
         elif isinstance(event, ObjectFailed):
@@ -60,7 +60,7 @@ class Terminal:
             print(f"delete\t{escaped(event.destination)}")
 
     def live(self, lines: list[str], plain: str) -> None:
-        """Lines in place of the last live ones; without a terminal, `plain` every PLAIN_EVERY_S."""
+        """Replace the live lines. Without a terminal, print `plain` every PLAIN_EVERY_S."""
         if self._live:
             self._erase()
             self._draw(lines)
@@ -69,7 +69,7 @@ class Terminal:
             self._write((plain,))
 
     def end(self, final_message: str | None = None) -> None:
-        """Remove the live lines, and show the failures that are left, unless `final_message` does."""
+        """Remove the live lines, and show the remaining failures, except those in `final_message`."""
         self._erase()
         self._fail(self.failures.end(final_message))
         self._stream.flush()
@@ -86,7 +86,7 @@ class Terminal:
 
     def _draw(self, lines: list[str]) -> None:
         try:
-            # Some terminals do not know their size and say 0.
+            # Some terminals do not know their width and report 0.
             width = os.get_terminal_size(self._stream.fileno()).columns or COLUMNS_UNKNOWN
         except OSError:
             width = COLUMNS_UNKNOWN
@@ -102,13 +102,15 @@ class Terminal:
 
 
 def printable(line: str) -> str:
-    """A key may hold anything: control characters must not reach the terminal, half characters must not stop us."""
+    """Return a line that is safe to print. Control characters are escaped and lone surrogates replaced: keys may have
+    both.
+    """
     shown = "".join(c if c.isprintable() or c == " " else _escape(c) for c in line)
     return shown.encode("utf-8", "replace").decode()
 
 
 def escaped(name: str) -> str:
-    """A name as `ls -b` shows it, on one line and without doubt: a backslash is doubled."""
+    """Return a name as `ls -b` shows it: on one line and unambiguous, with backslashes doubled."""
     return printable(name.replace("\\", "\\\\"))
 
 
@@ -119,7 +121,7 @@ def _escape(character: str) -> str:
 
 
 def can_ask() -> bool:
-    """Return whether somebody sits at a terminal who can be asked."""
+    """Return whether there is a terminal to ask a question at."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -1,4 +1,4 @@
-"""Common code of cp, sync and mv: their options, and running one job from the first line to the exit code."""
+"""Common code of cp, sync and mv: their options, and the run of one job from the first line to the exit code."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from tradewind.engine.engine import Engine
     from tradewind.engine.proposal import Proposal, Request
 
-#: So many sources are named in the first line of a job.
+#: Maximum number of sources in the first line of a job.
 SOURCES_SHOWN_MAX = 3
 
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
-    """All options of a transfer."""
+    """Add all options of a transfer."""
     _add_object_arguments(parser)
     add_filter_arguments(parser)
     _add_limit_arguments(parser)
@@ -59,10 +59,10 @@ def _add_object_arguments(parser: ArgumentParser) -> None:
         dest="to",
         action="append",
         metavar="DST",
-        help="destination; may be repeated, and each gets everything. Every PATH is then a source",
+        help="destination; can be repeated, and each gets everything. Every PATH is then a source",
     )
     parser.add_argument(
-        "--as-subdir", action="store_true", help="put a directory below its own name at the destination"
+        "--as-subdir", action="store_true", help="copy a directory to a directory of its name below DST"
     )
     parser.add_argument(
         "--files-from",
@@ -70,7 +70,11 @@ def _add_object_arguments(parser: ArgumentParser) -> None:
         help="copy only the keys in FILE (- is standard input), one per line, relative to SRC; read once, at the start",
     )
     parser.add_argument("--allow-empty", action="store_true", help="do not fail if the source is empty")
-    parser.add_argument("--dry-run", action="store_true", help="stop after the plan and the first mappings")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show the plan and the first objects that would be copied, and copy nothing",
+    )
     parser.add_argument(
         "--detach",
         action="store_true",
@@ -79,13 +83,13 @@ def _add_object_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--explain",
         metavar="KEY",
-        help="say why KEY, relative to SRC, is taken or left (sync: copied or skipped), and copy nothing",
+        help="explain why KEY, relative to SRC, is included or excluded (sync: copied or skipped); copy nothing",
     )
     parser.add_argument("--report", metavar="FILE", help="write a JSON verdict for each object, one per line")
     add_setting(parser, "verify", metavar="auto|read")
     parser.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
     parser.add_argument(
-        "--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; may be repeated"
+        "--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; can be repeated"
     )
 
 
@@ -100,14 +104,14 @@ def _add_limit_arguments(parser: ArgumentParser) -> None:
         "--max-bytes",
         metavar="SIZE",
         type=typed(parse_bytes),
-        help="maximum bytes to send, over all runs of the job and including lost bytes, but not requests repeated to a "
+        help="maximum bytes to send in all runs of the job; lost bytes count, but not requests repeated to a "
         "destination store (exit code 8)",
     )
 
 
 def _add_goal_arguments(parser: ArgumentParser) -> None:
     goal = parser.add_argument_group(
-        "goal of the plan (one of them; default: the fastest at the cost of the direct path; --via sky: the fastest)",
+        "goal of the plan (at most one; default: the fastest at the cost of the direct path; --via sky: the fastest)",
         "Between stores in known regions (as the store reports, or set with --src-region aws:us-east-1), --dry-run\n"
         "shows the machines that would reach the goal, and their cost. --via runs the transfer on machines; without\n"
         "it the bytes go through this machine.",
@@ -140,12 +144,14 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
         "sky, as planned; auto: sky if it has machines in the regions of both sides, else local",
     )
     gateways.add_argument(
-        "--sky", metavar="FILE", help="sky file for --via sky and auto; the sky is started for this job if it is not up"
+        "--sky",
+        metavar="FILE",
+        help="sky file for --via sky and auto; the sky is started for this job if it is not running",
     )
     gateways.add_argument(
         "--replan",
         action="store_true",
-        help="with --via sky: plan again and change the routes when a route falls clearly short of its planned rate",
+        help="with --via sky: replan and change the routes when a route is much slower than planned",
     )
     add_setting(gateways, "compress")
     add_setting(gateways, "seal")
@@ -163,7 +169,7 @@ def split_paths(args: Namespace) -> None:
 
 
 def options_from(args: Namespace, *, recursive: bool) -> Options:
-    """The options of a transfer as the library has them. Raises UsageError."""
+    """Return the library's options of a transfer from the arguments. Raises UsageError."""
     split_paths(args)
     if args.files_from == STANDARD_INPUT:
         require_input()
@@ -230,7 +236,7 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
 
 
 def shown_as_typed(sources: Sequence[str]) -> str:
-    """`a, b`, or `a, b and 40 more`."""
+    """Return the sources as `a, b`, or `a, b and 40 more`."""
     if len(sources) <= SOURCES_SHOWN_MAX:
         return ", ".join(sources)
     return f"{', '.join(sources[: SOURCES_SHOWN_MAX - 1])} and {len(sources) - SOURCES_SHOWN_MAX + 1:,} more"
@@ -247,7 +253,10 @@ def _unfinished(engine: Engine, args: Namespace) -> str | None:
 
 
 def explain(args: Namespace, options: Options) -> NoReturn:
-    """Explain why a key is taken or left and, for sync, how the destinations compare. Ends here. Raises UsageError."""
+    """Explain whether and why a key is selected and, for sync, how the destinations compare. Raises UsageError.
+
+    Does not return: the process exits.
+    """
     from tradewind.engine.tasks import become_explanation
 
     become_explanation(args.gateway, args.explain, args.sources, args.destinations, options)
@@ -280,7 +289,7 @@ def request_of(args: Namespace, options: Options) -> Request:
 
 
 def show_proposal(args: Namespace, proposal: Proposal) -> None:
-    """Say what was decided without having been asked for; of a dry run also the plan."""
+    """Print the decisions that the user did not ask for; in a dry run also the plan."""
     if args.quiet or args.json:
         return
     for note in proposal.notes:
@@ -290,7 +299,7 @@ def show_proposal(args: Namespace, proposal: Proposal) -> None:
 
 
 def agree(args: Namespace, proposal: Proposal) -> None:
-    """On a terminal, ask before money is spent that no ceiling bounds. Raises UsageError for a no."""
+    """On a terminal, ask before spending money without a ceiling. Raises UsageError after a no."""
     from tradewind.model.units import format_usd
 
     if not proposal.needs_confirmation or args.yes or not can_ask():

@@ -49,28 +49,28 @@ __all__ = ["REPLANS_MAX", "REPLAN_PAUSE_S", "Adaptation"]
 
 #: Refusals after which a region is planned with fewer machines.
 REPLANNED_REFUSALS = ("capacity", "quota")
-#: The planner is not asked again for so long, whatever it answered.
+#: Minimum interval between questions to the planner, whatever it answered.
 REPLAN_PAUSE_S = 20.0
-#: A transfer is replanned at most so often.
+#: Minimum interval between changes of the plan.
 REPLANS_MAX = 5
 #: Time after which a route that is down is examined for dead machines.
 DOWN_S = 1.0
-#: After machines were examined and none was dead, the provider is not asked again for this time.
+#: Pause before the provider is asked again after it reported no dead machine.
 LOOK_PAUSE_S = 3.0
-#: A dead machine is done without after so many tries to replace it.
+#: Attempts to replace a dead machine before the plan does without it.
 REPLACE_TRIES_MAX = 3
-#: Machines of one transfer that are replaced at most: what kills them may kill the next ones too.
+#: Maximum machines replaced in one transfer: the cause of their end may end the next ones too.
 REPLACEMENTS_MAX = 8
-#: A gateway answers a change of its routes within so long. One that hangs must not hold up the others' change.
+#: Timeout for a gateway's reply to a change of its routes. One that hangs must not delay the others.
 ROUTES_S = 5.0
 
-#: Called when the plan was changed: the plan, and the job as it is to be resumed.
+#: Called after each change of the plan, with the plan and the job from which to resume.
 Changed = Callable[[Plan, JobSpec], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Retired:
-    """Routes that stay, by gateway, once no request is in flight on the old routes."""
+    """Remaining routes by gateway, for the time when no request is in flight on the old routes."""
 
     ids: frozenset[int]
     last: Mapping[str, dict[str, Any]]
@@ -93,12 +93,12 @@ class Adaptation:
         ledger: JobLedger,
         earlier_s: float = 0.0,
     ) -> None:
-        #: Seconds from the beginning of the job to this run: a deadline counts from there.
+        #: Seconds from the start of the job to this run: a deadline counts from there.
         self._earlier_s = earlier_s
         self._plan_request, self._replan, self._on_change, self._ledger = plan_request, replan, on_change, ledger
         self._notices: SimpleQueue[str] = SimpleQueue()
         self._ended = False
-        #: Held while a change becomes the plan: none does after an end.
+        #: Held while a change becomes the plan, so that none does after an end.
         self._adopting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._links: dict[RegionPair, float] = {}
@@ -114,18 +114,18 @@ class Adaptation:
         self._watch: RateMonitor | None = None
         self._retired: _Retired | None = None
         self._seen_s = 0.0
-        #: By route, since when it is down.
+        #: Time since which each route is down.
         self._down_since_s: dict[int, float] = {}
-        #: When no machine was found dead although a route was down.
+        #: Time at which a route was down but no machine was dead.
         self._looked_s = -LOOK_PAUSE_S
         self._replacements = 0
-        #: How often it failed to replace a dead machine, and those that are done without.
+        #: Failed attempts to replace each dead machine, and the machines that the plan does without.
         self._failures: Counter[str] = Counter()
         self._lost: set[str] = set()
         self._total_bytes = 0
 
     def begin(self, gateways: JobGateways, run: RunSettings) -> None:
-        """The gateways run, by the present plan. After an end, they were started again, and time begins anew."""
+        """Follow the gateways, which run the present plan. After a restart of the gateways, all times begin again."""
         self._gateways, self._run = gateways, run
         self._seen_s = self._asked_s = 0.0
         self._down_since_s, self._looked_s = {}, -LOOK_PAUSE_S
@@ -137,18 +137,18 @@ class Adaptation:
         self._follow(0.0)
 
     def stop(self) -> None:
-        """Let no change begin any more, and roll back one that is in progress. Return at once."""
+        """Prevent new changes, and roll back one in progress. Returns at once."""
         with self._adopting:
             self._ended = True
 
     def end(self) -> None:
-        """As `stop`, and waits for a change that is in progress."""
+        """Do the same as `stop`, and wait for a change in progress."""
         self.stop()
         if self._thread is not None:
             self._thread.join()
 
     def notices(self) -> list[str]:
-        """Lines for the user since the last call."""
+        """Return the lines for the user since the last call."""
         lines = []
         while True:
             try:
@@ -157,7 +157,7 @@ class Adaptation:
                 return lines
 
     def see(self, progress: Mapping[str, Any]) -> None:
-        """One progress document."""
+        """Handle one progress document."""
         self._seen_s, self._total_bytes = float(progress["elapsed_s"]), int(progress["bytes_total"])
         if self._ended or self._watch is None or (self._thread is not None and self._thread.is_alive()):
             return
@@ -188,7 +188,7 @@ class Adaptation:
         return any(self._seen_s - since_s >= DOWN_S for since_s in self._down_since_s.values())
 
     def _replace_dead(self) -> None:
-        """Start a new machine for each one of the plan that has ended. One that does not answer may live: it stays."""
+        """Replace each machine of the plan that has ended. One that does not answer may be alive, and stays."""
         passed = {name for route in self.plan.routes for name in route.nodes} - {self.plan.lead}
         dead = sorted(passed - self._gateways.living() - self._lost)
         if not dead or self._ended:
@@ -205,7 +205,7 @@ class Adaptation:
             self._change(RevisedPlan(plan, self._ceiling_now(plan), self.spec.rate_limit_bytes_per_s), replaced=names)
         except (TradewindError, OSError) as error:
             self._gateways.shrink(self.plan)
-            # Another machine may have died meanwhile: the next try replaces all of them.
+            # Another machine may have died in the meantime: the next attempt replaces all of them.
             self._failures.update(dead)
             for name in dead:
                 if self._failures[name] >= REPLACE_TRIES_MAX:
@@ -217,7 +217,7 @@ class Adaptation:
         return None
 
     def _ceiling_now(self, plan: Plan) -> float | None:
-        """Return the mean price of a byte that the ceiling allows, after what the machines have cost."""
+        """Return the average price per GB that the ceiling allows after the cost of the machines."""
         if self._plan_request.ceiling_usd is None or self._total_bytes == 0:
             return self.spec.ceiling_usd_per_gb
         ledger, now_s = self._ledger.ledger, self._ledger.unix_s
@@ -260,7 +260,7 @@ class Adaptation:
         living = self._gateways.living()
         dead = unreachable(self.plan, seen, living)
         self._dead |= {name: places[name] for name in dead}
-        # Of a route whose gateway ended nothing is learned of its links.
+        # A route whose gateway ended says nothing about its links.
         with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
         self._links |= observed_links(self._plan_request.catalog, self.plan, with_links)
         elapsed_s, ledger, now_s = self._earlier_s + self._seen_s, self._ledger.ledger, self._ledger.unix_s
@@ -281,7 +281,7 @@ class Adaptation:
         if found is None:
             return self._notify_once(seen, "the planner found no better plan")
         if self._ended:
-            return None  # It ended while the planner was at work: no machine is ordered any more.
+            return None  # It ended while the planner was working: no more machines are ordered.
         words = _words(self.plan, seen)
         try:
             self._change(found)
@@ -295,7 +295,7 @@ class Adaptation:
         return None
 
     def _learn_refusal(self, plan: Plan, error: TradewindError) -> None:
-        """Plan without the machines that a region does not have."""
+        """Plan without the machines that a region refused."""
         if isinstance(error, ProviderRefused) and error.kind in REPLANNED_REFUSALS:
             self._available |= available_machines(plan, error.regions)
 
@@ -335,7 +335,7 @@ class Adaptation:
         return True
 
     def _change(self, found: RevisedPlan, replaced: Mapping[str, str] | None = None) -> None:
-        """Start what the plan needs, and give all gateways their routes, the lead last."""
+        """Start the machines that the plan needs, and give all gateways their routes, the lead last."""
         before, plan = self.plan, found.plan
         gone = frozenset(self._dead) | frozenset(replaced or ())
         self._ledger.add_prices(plan_prices(plan, self._plan_request.catalog))
@@ -365,7 +365,7 @@ class Adaptation:
             elif name in staying:
                 client.put_routes(_routes(with_old[name]), ROUTES_S)
             else:
-                # It ends soon and has its routes already. If it hangs, that may be why the plan is changed.
+                # It ends soon and has its routes already. If it hangs, that may be the reason for the change.
                 with suppress(GatewayLost):
                     client.put_routes(_routes(with_old[name]), ROUTES_S)
         old = frozenset(ids[route.nodes] for route in before.routes) - {ids[route.nodes] for route in plan.routes}
@@ -380,14 +380,14 @@ class Adaptation:
             self._on_change(plan, spec)
 
     def _finish(self, retired: _Retired) -> None:
-        """End the hops and machines of the old routes, when no request is in flight on them."""
+        """End the hops and machines of the old routes once no request is in flight on them."""
         deployment, failed = self._gateways.deployment(), None
         for name, routes in retired.last.items():
             try:
                 GatewayClient.of(deployment, name).put_routes(routes, ROUTES_S)
             except GatewayError as error:
                 failed = error
-        self._gateways.shrink(retired.plan)  # They are paid for, whatever the others answer.
+        self._gateways.shrink(retired.plan)  # They are charged whether or not the others answer.
         if failed is not None:
             raise failed
 
@@ -410,7 +410,7 @@ def _routes(program: Program, lead: JobSpec | None = None) -> dict[str, Any]:
 
 
 def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
-    """The plan with the routes that another one has beside its own, but those over some gateways."""
+    """Return the plan plus the additional routes of another plan, except those through the excluded gateways."""
     known = {route.nodes for route in plan.routes}
     more = [route for route in other.routes if route.nodes not in known and not set(route.nodes) & set(without)]
     routes = (*plan.routes, *more)
@@ -428,7 +428,7 @@ def _joined(plan: Plan, other: Plan, *, without: Collection[str]) -> Plan:
 
 
 def _words(plan: Plan, seen: SlowRoutes) -> str:
-    """Which route falls short most, and by how much."""
+    """Return which route falls short most, and by how much."""
     worst = seen.under[0]
     places = {gateway.name: gateway.region for gateway in plan.gateways}
     regions = [places[name] for name in worst]
@@ -438,7 +438,7 @@ def _words(plan: Plan, seen: SlowRoutes) -> str:
 
 
 def _route_names(plan: Plan) -> str:
-    """`60% over azure:westus2, 40% direct`."""
+    """Return `60% over azure:westus2, 40% direct`."""
     routes = sorted(plan.overlay.routes, key=lambda route: -route.share) if plan.overlay else []
     relays = (" and ".join(map(str, route.regions[1:-1])) for route in routes)
     paths = (f"over {names}" if names else "direct" for names in relays)
@@ -446,7 +446,7 @@ def _route_names(plan: Plan) -> str:
 
 
 def _fresh_names(dead: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return a name that no machine of the transfer had, for each dead one: `aws-us-east-1-3` after `…-1` and `…-2`."""
+    """Return an unused name for each dead machine: `aws-us-east-1-3` after `…-1` and `…-2`."""
     names: dict[str, str] = {}
     for name in dead:
         stem = name.rpartition("-")[0]

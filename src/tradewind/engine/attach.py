@@ -17,7 +17,7 @@ from tradewind.model.event import Event, event_from_document
 
 __all__ = ["ADOPTABLE", "AttachedJob", "RunEnd", "result_of"]
 
-#: Interval at which new events are looked for.
+#: Interval between queries for new events.
 LOOK_EVERY_S = 0.2
 #: States of a job whose process was killed.
 ADOPTABLE = ("running", "interrupted")
@@ -26,7 +26,7 @@ COPIED = "its folder was copied or moved while it ran, so it may still run elsew
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How the latest run of a job ended. `orphaned`: its process died without a word."""
+    """The end of the latest run of a job. `orphaned`: its process died without recording an end."""
 
     outcome: str
     message: str | None
@@ -43,7 +43,7 @@ class AttachedJob:
         self._left = threading.Event()
 
     def leave(self) -> None:
-        """Stop following; `lines` then ends. Any thread may call it, also a signal handler."""
+        """Stop following; `lines` then ends. Any thread or signal handler may call it."""
         self._left.set()
 
     def lines(self) -> Iterator[bytes]:
@@ -55,7 +55,7 @@ class AttachedJob:
         run = latest_run(database, self.id, self._store.path(self.id))
         last, is_copy = (0, False) if run is None else (run.first, run.is_copy)
         while not self._left.is_set():
-            # Looked at before the events: what is written before the lock is free is read after.
+            # Read the lock before the events: whatever was written before the lock was released is then read.
             owned = self._store.is_owned(self.id)
             progress = read_progress(database, self.id)
             if progress is not None and progress != seen:
@@ -70,20 +70,20 @@ class AttachedJob:
                 else:
                     yield line
             if not owned:
-                # A job of an earlier version has no events, so nothing says that its run did not end.
+                # Jobs of earlier versions have no events, so a missing end means nothing.
                 self.end = self.end or RunEnd("interrupted", COPIED if is_copy else None, last > 0 and not is_copy)
                 return
             self._left.wait(LOOK_EVERY_S)
 
     def events(self) -> Iterator[Event]:
-        """Yield `lines` as events; the Summary last if the run had one."""
+        """Yield `lines` as events, with the Summary last if the run recorded one."""
         for line in self.lines():
             event = event_from_document(json.loads(line))
             if event is not None:
                 yield event
 
     def can_be_adopted(self) -> bool:
-        """Return whether the run that was followed to its end has lost its process, and the job can be continued."""
+        """Return whether the followed run has lost its process and the job can be continued."""
         orphaned = self.end is not None and self.end.orphaned
         return orphaned and self._store.load(self.id).state in ADOPTABLE
 
@@ -92,7 +92,7 @@ class AttachedJob:
         return self._store.is_owned(self.id)
 
     def is_orphaned(self) -> bool:
-        """Return whether the process that ran the job died before it could write how the run ended."""
+        """Return whether the process that ran the job died before it recorded the end of the run."""
         if self._store.is_owned(self.id):
             return False
         database = self._store.database
@@ -103,7 +103,7 @@ class AttachedJob:
 
 
 def result_of(record: JobRecord, end: RunEnd | None = None) -> Result:
-    """Return the result of a job whose run has ended, by its record.
+    """Return the result of a job whose run has ended, from its record.
 
     Raises the TransferError of its outcome, or GatewayLost, as in the process that ran it.
     """

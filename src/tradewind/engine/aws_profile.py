@@ -1,4 +1,4 @@
-"""The endpoint that AWS's own variables and configuration file give an `s3://` store.
+"""The endpoint of an `s3://` store according to AWS's own variables and configuration file.
 
 Source: AWS SDKs and Tools Reference Guide, "Service-specific endpoints". The first of these that is set wins:
 `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `endpoint_url` of `s3` in the profile's `services` section, `endpoint_url`
@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: A longer configuration file is not AWS's, and is not read.
+#: Maximum size of a configuration file; a larger one is not AWS's.
 CONFIG_BYTES_MAX = 1 << 20
 
 _Section = dict[str, "str | dict[str, str]"]
@@ -20,7 +20,7 @@ _Section = dict[str, "str | dict[str, str]"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint, the region for which its profile signs (None: not given), and where the endpoint was found."""
+    """An endpoint, the region for which its profile signs (None: not given), and the source of the endpoint."""
 
     url: str
     region: str | None
@@ -28,7 +28,7 @@ class Endpoint:
 
 
 def s3_endpoint(profile: str | None) -> Endpoint | None:
-    """The endpoint for `profile`, or for AWS's own choice of one when None. Reads at most one small file."""
+    """Return the endpoint for `profile`, or for AWS's default profile if None. Reads at most one small file."""
     if _is_true(os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")):
         return None
     for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
@@ -50,12 +50,12 @@ def s3_endpoint(profile: str | None) -> Endpoint | None:
 
 
 def config_file() -> str:
-    """`AWS_CONFIG_FILE`, by default `~/.aws/config`."""
+    """Return `AWS_CONFIG_FILE`, by default `~/.aws/config`."""
     return os.environ.get("AWS_CONFIG_FILE") or os.path.join(os.path.expanduser("~"), ".aws", "config")
 
 
 def read_sections(path: str) -> dict[str, _Section]:
-    """Return sections by name, `profile work` say; a file that is not there, or is no text, has none.
+    """Return sections by name, such as `profile work`; none for a file that is missing or not text.
 
     Indented lines below `s3 =` are entries of `s3`. What cannot be understood is passed over, as AWS's tools do.
     """

@@ -48,7 +48,7 @@ class Client:
 
     @property
     def store(self) -> JobStore:
-        """The records of the state folder."""
+        """The job records of the state folder."""
         return self._engine.control.store
 
     def copy(
@@ -78,7 +78,7 @@ class Client:
         topology: str | None = None,
         on_event: EventCallback | None = None,
     ) -> Result:
-        """Copy what differs; with `Options(delete=True)` also delete what the source does not have."""
+        """Copy objects that differ; with `Options(delete=True)` also delete objects that the source does not have."""
         options = options or Options()
         options = replace(options, recursive=True, compare=options.compare or "auto")
         return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
@@ -94,7 +94,7 @@ class Client:
         argv: Sequence[str] = (),
         keep_logs: bool = False,
     ) -> RunningJob:
-        """Start a job and return at once; `argv` is kept in its record.
+        """Start a job and return at once; its record keeps `argv`.
 
         Raises UsageError, TopologyError, GatewayError.
         """
@@ -118,12 +118,12 @@ class Client:
         return job.resume(keep_logs=keep_logs, provider=provider, deletion=deletion).require_running()
 
     def ledger(self, record: JobRecord) -> Ledger:
-        """Return the cost of a job so far, line by line, also while it runs in another process."""
+        """Return the cost of a job so far, line by line, even while another process runs it."""
         return self._engine.control.ledger(record)
 
     def plan(self, record: JobRecord, *, latest: bool = False) -> Plan:
-        """Return the plan of a job with all that the planner said of it: the first one, to which its predicted figures
-        belong, or the latest. Raises TopologyError.
+        """Return the first plan of a job, to which its predicted figures belong, or the latest one. It has all figures
+        of the planner. Raises TopologyError.
         """
         return self._engine.control.plan_of(record, latest=latest)
 
@@ -134,7 +134,7 @@ class Client:
     def require_resumable(self, record: JobRecord) -> None:
         """Raise JobBusy if the job runs, UsageError if it has nothing left to do.
 
-        The lead of a job whose process was killed drains first; it is waited for.
+        Waits until the lead of a killed process has drained.
         """
         self._engine.control.require_resumable(record)
 

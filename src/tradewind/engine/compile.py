@@ -20,17 +20,17 @@ from tradewind.model.program import (
     RouteSpec,
 )
 
-#: Connections from the lead to each source: orders and acks are small, two survive the loss of one.
+#: Connections from the lead to each source: orders and acks are small, and a second connection survives a loss.
 LEAD_CONNECTIONS = 2
-#: A frozen or vanished gateway is noticed after a quarter of the stall, but never sooner than this: pings take time.
+#: Minimum time after which a frozen or vanished gateway is noticed (a quarter of the stall limit): pings take time.
 NOTICED_S_MIN = 2
-#: However short the stall, a store has so long to answer.
+#: Minimum timeout of a store, however short the stall limit.
 IDLE_S_MIN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Facts of a run beside plan and job. `seal_key_hex` is secret and goes to sources and sinks only.
+    """Facts of a run other than plan and job. `seal_key_hex` is secret and goes to sources and sinks only.
 
     `route_ids` are the numbers of routes by their gateways, if they differ from the plan's order.
     """
@@ -43,7 +43,7 @@ class RunSettings:
 
 
 def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings) -> dict[str, Program]:
-    """One program per gateway, by name, in the order in which to push them: sinks before those that dial them."""
+    """Return one program per gateway, by name, in the order in which to push them: sinks before their callers."""
     plan = deployment.plan
     ids = settings.route_ids or {route.nodes: index for index, route in enumerate(plan.routes)}
     routes = tuple(
@@ -57,7 +57,7 @@ def compile_programs(deployment: Deployment, job: JobSpec, settings: RunSettings
 
 
 def push_order(plan: Plan) -> tuple[str, ...]:
-    """Gateway names from the far end to the near end; the lead last, because it starts the work."""
+    """Return gateway names from the far end to the near end; the lead is last, because it starts the work."""
     distance: dict[str, int] = {}
     for route in plan.routes:
         for hops_to_sink, name in enumerate(reversed(route.nodes)):
@@ -95,7 +95,7 @@ def _reads(job: JobSpec) -> KeyScope:
     if isinstance(job.selection, ObjectSelection):
         return ObjectScope(job.selection.key)
     if isinstance(job.selection, SeveralSelection):
-        # By characters, as the gateway compares keys.
+        # Character by character, as the gateway compares keys.
         return PrefixScope(commonprefix([member.key for member in job.selection.members]))  # noqa: RUF071
     return PrefixScope(job.selection.prefix)
 
@@ -132,7 +132,7 @@ def _dials(name: str, routes: tuple[RouteSpec, ...], deployment: Deployment) -> 
 
 
 def _hop_ends(routes: tuple[RouteSpec, ...]) -> tuple[tuple[str, str], ...]:
-    """Return upstream and downstream end of each hop, once."""
+    """Return the upstream and downstream end of each hop, once."""
     return tuple(
         dict.fromkeys(
             (upstream, downstream)
@@ -149,7 +149,7 @@ def _connections(deployment: Deployment, upstream: str, downstream: str) -> int:
 
 
 def _limits(gateway: PlannedGateway, job: JobSpec, settings: RunSettings) -> GatewayLimits:
-    """Return the plan's limits, shortened so that a job with a short stall limit does not end late."""
+    """Return the plan's limits, shortened for a job with a short stall limit."""
     limits = gateway.limits
     noticed_s = max(NOTICED_S_MIN, job.stall_s // 4)
     return replace(

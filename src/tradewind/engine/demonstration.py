@@ -1,4 +1,4 @@
-"""The transfers of the demo: in two skies the same files, by the direct path and by an overlay; or two routes here."""
+"""The transfers of the demo: the same files in two skies, directly and by an overlay; or over two local routes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tradewind.sky.running import Sky
 
 __all__ = ["LOCAL_RATE_BYTES_PER_S", "LOCAL_VICTIM", "Racer", "SkyRace", "start_local"]
 
-#: The route of the Skyplane paper's first figure, its two relays, and one of a third cloud.
+#: The route of the Skyplane paper's first figure, its two relays, and a relay of a third cloud.
 SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
 REGIONS = {
     SOURCE: "toronto",
@@ -38,11 +38,11 @@ REGIONS = {
     Region.parse("azure:westus2"): "quincy",
     Region.parse("aws:us-west-2"): "oregon",
 }
-#: 4 Gbit/s become 40 Mbit/s: two such skies at once stay far below what two busy cores can emulate.
+#: 4 Gbit/s become 40 Mbit/s: two skies at that scale stay far below what two busy cores can emulate.
 SCALE = 0.01
-#: The overlay may cost so many times what the direct path costs.
+#: Maximum cost of the overlay, as a multiple of the direct path's cost.
 COST_FACTOR = 1.8
-#: Without a sky, the rate is limited so that the middle of the job can be watched.
+#: Rate limit without a sky, so that a user can watch the middle of the job.
 LOCAL_RATE_BYTES_PER_S = 150_000_000
 LOCAL_TOPOLOGY: Mapping[str, Any] = {
     "description": "two routes from one source to one sink, each through its own relay",
@@ -58,7 +58,7 @@ LOCAL_TOPOLOGY: Mapping[str, Any] = {
     ],
     "connections": 8,
 }
-#: The relay that is killed without a sky.
+#: The relay that the demo kills without a sky.
 LOCAL_VICTIM = "north"
 
 
@@ -76,11 +76,11 @@ class Racer:
 
     @property
     def overlay(self) -> UnicastOverlay:
-        """The plan by region."""
+        """The overlay of its plan."""
         return _overlay(self.plan)
 
     def busiest_relay(self) -> tuple[str, float]:
-        """Return the relay that carries most by plan, and its share."""
+        """Return the relay with the largest planned share, and that share."""
         carried: defaultdict[str, float] = defaultdict(float)
         for route in self.plan.routes:
             for relay in route.nodes[1:-1]:
@@ -114,7 +114,7 @@ class SkyRace:
 
     @property
     def rtt_ms(self) -> float:
-        """Round trip between source and sink."""
+        """Round-trip time between source and sink."""
         ends = {self.network.machines.index(machine): machine.region for machine in self.network.machines}
         paths = (path for path in self.network.paths if (ends[path.src], ends[path.dst]) == (SOURCE, SINK))
         return next(paths).delay_us * 2e-3
@@ -129,7 +129,7 @@ class SkyRace:
 
     @contextmanager
     def started(self, sample: SampleFiles, plans: Mapping[str, Plan]) -> Iterator[list[Racer]]:
-        """Run both transfers; they are ended with the block, at once if it is left early."""
+        """Run both transfers within the block; its end stops them, at once if it is left early."""
         (self._place / "files").write_text("".join(f"{name}\n" for name in sample.names), encoding="utf-8")
         control = JobControl(state_dir=str(self._place / "state"), gateway=self._gateway)
         racers: list[Racer] = []
@@ -149,7 +149,7 @@ class SkyRace:
                 racers.append(Racer(name, plan, job, sky, copy))
             yield racers
         except BaseException:
-            # Nothing is to be resumed, and nothing may be written any more into what is removed next.
+            # The transfers are not resumed, and nothing may be written into folders that are removed next.
             for racer in racers:
                 racer.job.kill()
             raise
@@ -158,7 +158,7 @@ class SkyRace:
                 racer.job.close()
 
     def late(self) -> list[str]:
-        """Return why a sky was too late for its times to count, for each that was."""
+        """Return, for each overloaded sky, why its times do not count."""
         return [reason for sky in self._skies if (reason := sky.stats().invalid) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Check an installation: the gateway program, folders, settings, this machine, credentials and clocks."""
+"""Checks of an installation: the gateway program, folders, settings, this machine, credentials and clocks."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tradewind.model.units import format_bytes
 
 __all__ = ["Finding", "check_installation"]
 
-#: Fewer open files than this hold up wide hops: 64 connections in, 64 out, files, sockets to stores.
+#: Minimum open files for wide hops: 64 connections in, 64 out, files, sockets to stores.
 OPEN_FILES_MIN = 1024
-#: A gateway takes up to 512 MiB by default (docs/concepts/memory.md).
+#: Maximum memory of a gateway by default: 512 MiB (docs/concepts/memory.md).
 MEMORY_BYTES_MIN = 1 << 30
-#: Journals and logs of a job of a million objects take some hundred MB.
+#: Minimum free space: journals and logs of a job of a million objects take some hundred MB.
 STATE_DISK_BYTES_MIN = 1 << 30
-#: Smaller socket buffers than this bound a connection at 200 ms to about 160 Mbit/s.
+#: Minimum socket buffer; smaller ones limit a connection at 200 ms to about 160 Mbit/s.
 SOCKET_BUFFER_BYTES_MIN = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result. `mend` describes the remedy if something does not work, or could work better.
+    """One finding. `mend` describes the remedy if a part does not work, or could work better.
 
     `absent`: nothing is set up, which is not a fault.
     """
@@ -53,7 +53,7 @@ def check_installation(
     unknown_variables: Sequence[str],
     access: Access | None,
 ) -> Iterator[Finding]:
-    """Yield what works and what does not, each as soon as it is known; no check takes longer than some seconds.
+    """Yield each finding as soon as it is known; no check takes longer than some seconds.
 
     `unknown_variables` has a line for each variable that looks like a setting and is none. With `access` the clouds'
     credentials and clocks are checked.
@@ -96,9 +96,9 @@ def _state_folder(state_dir: str | None) -> Finding:
     except ConfigError as error:
         return Finding("jobs", False, str(error), error.hint)
     except OSError as error:
-        return Finding("jobs", False, f"{folder}: {error.strerror}", "set TRADEWIND_STATE_DIR to a folder of yours")
+        return Finding("jobs", False, f"{folder}: {error.strerror}", "set TRADEWIND_STATE_DIR to a folder of your own")
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Finding("jobs", False, f"{folder} cannot be written", "set TRADEWIND_STATE_DIR to a folder of yours")
+        return Finding("jobs", False, f"{folder} cannot be written", "set TRADEWIND_STATE_DIR to a folder of your own")
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
     what = f"{folder}, {format_bytes(free)} free"
@@ -120,7 +120,7 @@ def _settings(path: str) -> Finding:
 
 
 def _variables(unknown: Sequence[str]) -> Iterator[Finding]:
-    """Variables that are ours by name and mean nothing, and files of the clouds that are named and missing."""
+    """Return unknown variables that look like ours, and missing files that the clouds' variables name."""
     for line in unknown:
         what, _, mend = line.removeprefix("warning: ").partition("; ")
         yield Finding("settings", False, what, mend)
@@ -156,7 +156,7 @@ def _control_group_bytes() -> int | None:
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             return int(Path(path).read_text())
-        except (OSError, ValueError):  # Not there, or "max".
+        except (OSError, ValueError):  # Missing, or "max".
             continue
     return None
 
@@ -197,7 +197,7 @@ def _socket_buffers() -> Finding:
 
 
 def _clouds(gateway: str | None, access: Access) -> Iterator[Finding]:
-    """Credentials and clocks, as the gateway sees them: it is the one that uses them."""
+    """Check credentials and clocks through the gateway program, which uses them."""
     try:
         lines = clouds_findings(gateway, access)
     except TradewindError as error:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
     class LimitArguments(TypedDict, total=False):
-        """Arguments of `plan` beside the regions; those that `frontier` has too."""
+        """Arguments common to `plan` and `frontier`, except the regions."""
 
         volume_gb: Required[float]
         max_vms: int | None
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         catalog: Catalog | str | os.PathLike[str] | None
 
     class PlanArguments(LimitArguments, total=False):
-        """Arguments of `plan` beside the regions."""
+        """Arguments of `plan`, except the regions."""
 
         goal: GoalName | Goal
         min_throughput_gbps: float | None
@@ -68,13 +68,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "Job"]
 
-#: A job that another process adopts is looked at again after this time.
+#: Interval at which a job that another process adopts is checked.
 LOOK_AGAIN_S = 0.2
 
 
 class Engine:
-    """Start one per process, or one per thread; it holds no connection. Closing it ends what was started for proposals
-    and jobs of this process: jobs that still run are drained and can be resumed.
+    """The entry point for transfers, plans and jobs. Make one per process or per thread; it holds no connection.
+
+    Closing it drains the running jobs of this process, which can be resumed, and ends machines and skies that were
+    started for proposals and jobs.
 
     `state_dir` defaults to `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind`; `gateway` is the path of the
     gateway program, or None to find it automatically.
@@ -84,9 +86,9 @@ class Engine:
         self.control = JobControl(state_dir=state_dir, gateway=gateway)
         self._gateway = gateway
         self._running: WeakSet[RunningJob] = WeakSet()
-        #: The proposals that can be started, by id.
+        #: Proposals that can be started, by id.
         self._open: dict[str, Proposal] = {}
-        #: Ids of those that the database has.
+        #: Ids of the proposals in the database.
         self._kept: set[str] = set()
 
     def __enter__(self) -> Engine:
@@ -148,10 +150,10 @@ class Engine:
             max_vms: maximum machines in one region; None: 8.
             vm_types: only these machine types; None for all.
             spot: also use spot machines.
-            effort: work to spend on proving the plan best, in units of about 3 CPU-s; 0.1 to 100.
+            effort: limit on the planner's work, in units of about 3 CPU-s; 0.1 to 100.
             objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
             compression_ratio: bytes sent per byte of data, above 0 and at most 1.
-            egress_used_gb: volume that was sent this month already [GB]; volume tiers start from there.
+            egress_used_gb: volume that was already sent this month [GB]; volume tiers start from there.
             catalog: a catalog, or the folder of the user's tables; None for that of the state folder.
 
         Raises:
@@ -210,13 +212,13 @@ class Engine:
         measure_s: float = 5.0,
         max_cost_usd: float | None = None,
     ) -> Measurement:
-        """Return a measurement of links with its cost in advance; its `run` starts the machines.
+        """Prepare a measurement of links and quote its cost; `run` of the result starts the machines.
 
         Args:
             sky: path of a sky file.
             links: regions (`aws:us-east-1`), of which all ordered pairs are measured, and pairs (`FROM,TO`); none: all.
             connections: connections of each probe, 1 to 64.
-            warm_up_s, measure_s: time that is not counted, and that is [s]; each at most 60 s.
+            warm_up_s, measure_s: duration of the warm-up and of the measurement [s]; each at most 60 s.
             max_cost_usd: the measurement ends before a round that could exceed this [USD].
 
         Raises:
@@ -250,11 +252,11 @@ class Engine:
         return Fleets(self.control.store, self._gateway)
 
     def preview(self, request: Request) -> Preview:
-        """Return the plan that a transfer through this machine could have instead. Errors: see `preview_of`."""
+        """Return the plan with which a transfer could avoid this machine. For errors see `preview_of`."""
         return preview_of(self.control, request)
 
     def propose(self, request: Request, *, keep: bool = False) -> Proposal:
-        """Return how a request would be carried out, with its predicted cost. See `engine.proposal.propose`.
+        """Return how a request would be carried out, and its predicted cost. See `engine.proposal.propose`.
 
         With `keep` it is kept in the state folder, so that any process can start it by its id.
         """
@@ -266,19 +268,20 @@ class Engine:
         return proposal
 
     def start(self, proposal: Proposal | str, *, argv: Sequence[str] = (), keep_logs: bool = False) -> Job:
-        """Start a proposal, once, and return at once: one of this engine, or, by its id, one that any process has kept.
+        """Start a proposal of this engine, or by its id one that any process has kept, and return at once.
 
-        By id it is started if it is no older than PROPOSAL_S_MAX and all prices of its plan still hold.
+        A proposal can be started once. A kept one must be no older than PROPOSAL_S_MAX, and all prices of its plan must
+        still hold. `argv` is kept in the job's record.
 
-        `argv` is kept in the job's record. Raises UsageError, also for a proposal that was started or dropped, or is of
-        another engine; TopologyError, GatewayError.
+        Raises UsageError, also for a proposal that was started or dropped, or belongs to another engine; TopologyError,
+        GatewayError.
         """
         if isinstance(proposal, str):
             proposal = proposal_again(self.control, proposal)
             self._kept.add(proposal.id)
         elif self._open.pop(proposal.id, None) is None:
             raise UsageError(
-                "the proposal was started or dropped before, or is of another engine", hint="propose again"
+                "the proposal was already started or dropped, or belongs to another engine", hint="propose again"
             )
         request, is_dry = proposal.request, proposal.options.dry_run
         try:
@@ -306,12 +309,12 @@ class Engine:
         self._kept.add(proposal.id)
 
     def job(self, job_id: str) -> Job:
-        """Return a job of any process, as it is. Raises JobNotFound, JobUnreadable."""
+        """Return a job of any process without changing it. Raises JobNotFound, JobUnreadable."""
         self.control.store.load(job_id)
         return Job(self.control, job_id, None, self._running.add)
 
     def attach(self, job_id: str) -> Job:
-        """Return a job of any process. One whose process died is continued in this one, if that is possible.
+        """Return a job of any process. If its process died, continue it in this one if possible.
 
         Raises JobNotFound, JobUnreadable, GatewayError; JobBusy if the lead of the dead process does not end.
         """
@@ -325,16 +328,16 @@ class Engine:
             except JobBusy:
                 if not follower.is_owned():
                     raise
-                time.sleep(LOOK_AGAIN_S)  # Another process was first.
+                time.sleep(LOOK_AGAIN_S)  # Another process adopted it first.
             except (UsageError, CeilingReached, SkyError):
-                return job  # It was done, or cannot be continued; `resume` says why.
+                return job  # It is done, or cannot be continued; `resume` says why.
 
     def jobs(self) -> list[Job]:
         """Return all jobs of the state folder, oldest first."""
         return [Job(self.control, record.id, None, self._running.add) for record in self.records()]
 
     def records(self, on_unreadable: Callable[[JobUnreadable], None] | None = None) -> Iterator[JobRecord]:
-        """Yield the records of all jobs, oldest first. `on_unreadable` is called for each that cannot be read."""
+        """Yield the records of all jobs, oldest first. `on_unreadable` is called for each unreadable one."""
         return self.control.store.records(on_unreadable)
 
     def unfinished(
@@ -347,7 +350,7 @@ class Engine:
         return self.control.unfinished(source, destination)
 
     def close(self) -> None:
-        """Drain the jobs of this process that still run, and end what was started for them and for proposals."""
+        """Drain the running jobs of this process, and end what was started for them and for proposals."""
         for running in list(self._running):
             if running.summary is None:
                 running.drain_to_end()

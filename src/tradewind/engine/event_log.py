@@ -1,4 +1,4 @@
-"""The events of one running job: written by its supervisor, readable from the start by any thread; no reader is needed.
+"""The events of one running job: its supervisor writes them, any thread can read them from the start.
 
 Readers get the same guarantees as from a gateway's `GET /v1/events`: all lines in order from the start, up to
 LOG_BYTES_MAX. Beyond that the oldest are dropped, and a reader that missed some gets their number. Only the newest
@@ -20,12 +20,12 @@ from tradewind.model.latch import Latch
 
 __all__ = ["LOG_BYTES_MAX", "EventLog"]
 
-#: Lines kept for late and slow readers; beyond it the oldest are dropped and counted.
+#: Maximum bytes of lines kept for late and slow readers; older ones are dropped and counted.
 LOG_BYTES_MAX = 16 << 20
 
 
 class EventLog:
-    """Lines of JSON, with any number of readers. The writer never waits for them.
+    """JSON lines with any number of readers. The writer never waits for them.
 
     With `store` they are also kept for other processes.
     """
@@ -33,18 +33,18 @@ class EventLog:
     def __init__(self, bytes_max: int = LOG_BYTES_MAX, store: EventStore | None = None) -> None:
         self._store = store
         self._lock = threading.Lock()
-        #: One queue per reader: not empty if there may be something new.
+        #: One queue per reader; an entry means that there may be new lines.
         self._news: list[queue.SimpleQueue[None]] = []
         self._lines: deque[bytes] = deque()
         self._first = 0
         self._bytes, self._bytes_max = 0, bytes_max
-        #: The newest progress, its serial number, and how many lines were there before it.
+        #: The newest progress, its serial number, and the number of lines before it.
         self._progress: tuple[bytes, int, int] = (b"", 0, 0)
         self._ended = Latch()
         self._error: BaseException | None = None
 
     def append(self, line: bytes) -> None:
-        """Add a line. After the end it does nothing."""
+        """Add a line. Does nothing after the end."""
         with self._lock:
             if self._ended.is_set():
                 return
@@ -58,7 +58,7 @@ class EventLog:
             self._wake()
 
     def put_progress(self, line: bytes) -> None:
-        """Replace the newest progress. After the end it does nothing."""
+        """Replace the newest progress. Does nothing after the end."""
         with self._lock:
             if not self._ended.is_set():
                 if self._store is not None:
@@ -67,7 +67,7 @@ class EventLog:
                 self._wake()
 
     def flush(self) -> None:
-        """Let other processes have what they do not have yet."""
+        """Write buffered lines to the database, for other processes."""
         with self._lock:
             if self._store is not None and not self._ended.is_set():
                 self._store.flush()
@@ -77,7 +77,7 @@ class EventLog:
         self.append(_notice(message))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the log. Readers get the remaining lines, and then `error` is raised. A second end does nothing."""
+        """End the log. Readers get the remaining lines, and then `error` is raised. A second call does nothing."""
         with self._lock:
             if not self._ended.is_set():
                 self._error = error
@@ -89,7 +89,7 @@ class EventLog:
         return self._ended.wait(timeout_s)
 
     def lines(self) -> Iterator[bytes]:
-        """All lines from the start, then each as it comes, to the end. Raises the error of the end."""
+        """Yield all lines from the start, then each new one, until the end. Raises the error of the end."""
         news: queue.SimpleQueue[None] = queue.SimpleQueue()
         with self._lock:
             self._news.append(news)
@@ -97,7 +97,7 @@ class EventLog:
             next_line, progress_seen, ended = 0, 0, False
             while not ended:
                 with self._lock:
-                    # Later lines put another entry into `news`.
+                    # Later lines add another entry to `news`.
                     while not news.empty():
                         news.get_nowait()
                     ended = self._ended.is_set()

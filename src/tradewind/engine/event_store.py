@@ -22,26 +22,26 @@ from tradewind.state.database import Database
 
 __all__ = ["EVENTS_BYTES_MAX", "EventStore", "LatestRun", "folder_id", "latest_run", "read_events", "read_progress"]
 
-#: Beyond this size only the last event of a run, its beginning and its end are kept: many failures must not fill the
-#: disk.
+#: Maximum bytes of a run's events. Beyond it only the last event of the run is added, so that many failures do not
+#: fill the disk.
 EVENTS_BYTES_MAX = 16 << 20
-#: Progress is written at most this often, and only the newest.
+#: Minimum interval between writes of progress; only the newest is kept.
 PROGRESS_S = 1.0
-#: Lines that come within so long of the last write wait, and are written together: a transaction costs 0.1 ms of CPU,
-#: however many lines it has.
+#: Lines within this time after a write are buffered and written together: a transaction costs 0.1 ms of CPU,
+#: whatever its number of lines.
 DELAY_S = 0.2
-#: So many lines are written together at most.
+#: Maximum lines written together.
 LINES_AT_ONCE = 1000
-#: Lines that wait while the database cannot be written; beyond it they are dropped.
+#: Maximum buffered lines while the database cannot be written; further lines are dropped.
 WAITING_MAX = 20_000
-#: The supervisor waits no longer for another process that writes.
+#: Maximum wait of the supervisor for another process's write.
 BUSY_S = 1.0
 
 _FAILURES = (StateError, ConfigError, OSError)
 
 
 class EventStore:
-    """Appends the events of one run. One thread at a time may use it."""
+    """Append the events of one run. Only one thread at a time may use it."""
 
     def __init__(self, database: Database, job_id: str, folder: str) -> None:
         self._database, self._job_id = database, job_id
@@ -61,7 +61,7 @@ class EventStore:
         self.flush()
 
     def append(self, line: bytes) -> None:
-        """Add a line; past EVENTS_BYTES_MAX only the event `done`."""
+        """Add a line; beyond EVENTS_BYTES_MAX only the event `done`."""
         if self._bytes >= EVENTS_BYTES_MAX and json.loads(line)["event"] != "done":
             return
         self._put(line.decode())
@@ -69,14 +69,14 @@ class EventStore:
             self.flush()
 
     def put_progress(self, line: bytes) -> None:
-        """Replace the newest progress, unless that was done within PROGRESS_S."""
+        """Replace the newest progress, unless it was replaced within PROGRESS_S."""
         if time.monotonic() >= self._next_progress_s:
             self._next_progress_s = time.monotonic() + PROGRESS_S
             self._progress = line.decode()
             self.flush()
 
     def flush(self) -> None:
-        """Write the lines that wait. If that fails, they wait for the next time."""
+        """Write the buffered lines. If that fails, they stay buffered."""
         if not self._waiting and self._progress is None:
             return
         self._next_write_s = time.monotonic() + DELAY_S
@@ -92,7 +92,7 @@ class EventStore:
         self._progress = None
 
     def end(self, outcome: str, message: str | None) -> None:
-        """End the run, however many events it has."""
+        """Record the end of the run, however many events it has."""
         self._put_document("run_ended", outcome=outcome, message=message)
         self.flush()
 
@@ -126,7 +126,7 @@ class LatestRun:
 
 
 def latest_run(database: Database, job_id: str, folder: str) -> LatestRun | None:
-    """Return the latest run of a job; None for one that has no events, as in versions that kept none."""
+    """Return the latest run of a job; None for a job without events, as in old versions."""
     found = database.row(
         "SELECT number, line FROM events WHERE job = ?1 AND run = (SELECT max(run) FROM events WHERE job = ?1)"
         " ORDER BY number LIMIT 1",
@@ -140,7 +140,7 @@ def latest_run(database: Database, job_id: str, folder: str) -> LatestRun | None
 
 
 def read_events(database: Database, job_id: str, after: int = 0) -> Iterator[tuple[bytes, dict[str, Any], int]]:
-    """Yield the lines behind one number: the line, its document, and its number. Raises StateError.
+    """Yield the lines after a number: the line, its document, and its number. Raises StateError.
 
     Lines that are no JSON objects are left out: nobody wrote them as events.
     """
@@ -161,6 +161,6 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 def read_progress(database: Database, job_id: str) -> bytes | None:
-    """Return the newest progress event of the latest run; None if there was none yet. Raises StateError."""
+    """Return the newest progress event of the latest run; None if it has none yet. Raises StateError."""
     found = database.row("SELECT line FROM progress WHERE job = ?", (job_id,))
     return None if found is None else found[0].encode()

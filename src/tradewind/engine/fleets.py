@@ -1,4 +1,4 @@
-"""Fleets of a state folder: what runs, how it was launched, and its end, with the costs of its job."""
+"""Fleets of a state folder: their machines, their launch, and their end, with the cost for their job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ __all__ = ["FleetEnd", "FleetState", "Fleets"]
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """A fleet that was not closed. `alive` has the names of its machines that run; None if the provider cannot say."""
+    """A fleet that was not closed. `alive` has the names of its running machines; None if the provider cannot say.
+
+    `lease_end_unix_s` is the time at which its last machine ends unless a lease is renewed; None if no lease was noted.
+    """
 
     record: FleetRecord
     alive: tuple[str, ...] | None
+    lease_end_unix_s: float | None
     is_of_this_pid_namespace: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FleetEnd:
-    """How the end of a fleet went: how many machines were ended, or why it failed.
+    """Result of ending a fleet: the number of machines ended, or why it failed.
 
     `unbooked` says why the ledger of its job could not be written.
     """
@@ -51,17 +55,19 @@ class Fleets:
 
     @property
     def folder(self) -> str:
-        """Path of the folder of the fleets."""
+        """Path of the folder that contains the fleets."""
         return str(self._journal.folder)
 
     def states(self) -> Iterator[FleetState]:
         """Yield each fleet that was not closed, oldest first. Raises ConfigError."""
         here = pid_namespace()
         for record in self._journal.records():
-            yield FleetState(record, self._alive(record), record.owner.pid_namespace == here)
+            lease_end_unix_s = max(self._journal.lease_ends(record.id).values(), default=None)
+            is_here = record.owner.pid_namespace == here
+            yield FleetState(record, self._alive(record), lease_end_unix_s, is_here)
 
     def unreadable(self) -> Sequence[UnreadableFleet]:
-        """Return the records that cannot be read: their machines may run. Raises ConfigError."""
+        """Return the unreadable records: their machines may run. Raises ConfigError."""
         return self._journal.unreadable()
 
     def attempts(self, fleet_id: str) -> Sequence[Attempt]:
@@ -69,7 +75,7 @@ class Fleets:
         return self._journal.attempts(fleet_id)
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
-        """End these fleets, whoever uses them; one that cannot be ended does not hold up the others.
+        """End these fleets, whoever uses them; a failure does not stop the others.
 
         Raises UsageError before anything ends, if one is unknown.
         """
@@ -89,12 +95,12 @@ class Fleets:
                 yield FleetEnd(record.id, error=error)
                 continue
             job_id = job_of(record)
-            # An owner that lives charges its job itself.
+            # A living owner charges its job itself.
             unbooked = self._book_end(record, job_id) if abandoned and job_id is not None else None
             yield FleetEnd(record.id, machines, job_id=job_id, unbooked=unbooked)
 
     def _book_end(self, record: FleetRecord, job_id: str) -> str | None:
-        """Charge the job of a fleet for its machines until now; return why that failed."""
+        """Charge the job of a fleet for its machines until now; return why this failed, or None."""
         try:
             book = LedgerBook(self._store.database, job_id, self._store.path(job_id))
             book.end_fleet(record.id, time.time())

@@ -1,4 +1,4 @@
-"""The gateways of a job, as a fleet. Their logs go to the job's folder."""
+"""The gateways of a job: a fleet with its logs in the job's folder."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JobGateways:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the gateways, the lead's among them."""
+        """Names of the gateways, including the lead's."""
         return tuple(gateway.name for gateway in self._fleet.plan.gateways)
 
     def living(self) -> set[str]:
@@ -68,7 +68,7 @@ class JobGateways:
         return self._fleet.living()
 
     def grow(self, plan: Plan, ready_s_max: float, replaced: Collection[str] = ()) -> Deployment:
-        """Start what another plan has beside the running gateways, ready within `ready_s_max`; see Fleet.grow.
+        """Start the additional machines of another plan, ready within `ready_s_max`; see Fleet.grow.
 
         Raises GatewayError, with nothing more running.
         """
@@ -83,11 +83,11 @@ class JobGateways:
         return self._fleet.deployment()
 
     def give_program(self, deployment: Deployment, program: Program) -> None:
-        """Give a gateway its program, and before it the credentials of its stores. Raises GatewayError."""
+        """Give a gateway the credentials of its stores and then its program. Raises GatewayError."""
         self._fleet.give_program(deployment, program)
 
     def ending(self, name: str, timeout_s: float) -> str:
-        """Describe how a gateway ended that should be running; waits for its end up to the timeout."""
+        """Describe how a gateway ended that should be running; wait up to the timeout for its end."""
         return self._fleet.ending(name, timeout_s)
 
     def crash(self, name: str) -> None:
@@ -95,22 +95,22 @@ class JobGateways:
         self._fleet.crash(name)
 
     def stop(self, *, keep_logs: bool, grace_s: float) -> None:
-        """End all within `grace_s` and remove what they leave; the logs too unless they are kept."""
+        """End all gateways within `grace_s` and remove their files; keep the logs if requested."""
         self._fleet.close(grace_s=grace_s)
         if not keep_logs:
             shutil.rmtree(self._logs, ignore_errors=True)
 
     def kill(self) -> None:
-        """End all at once. The journal survives."""
+        """End all gateways at once. The journal survives."""
         self._fleet.close(grace_s=0.0)
 
     def remove(self) -> None:
-        """Remove the job's folder itself, of a run that keeps nothing."""
+        """Remove the job's folder, after a run that keeps nothing."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
-    """End the fleets that earlier runs of a job left when they were killed. Raises GatewayError."""
+    """End the fleets that killed runs of a job left behind. Raises GatewayError."""
     for record in journal.records():
         if record.purpose == _purpose(job_id) and record.abandoned:
             end_fleet(record, journal, binary)
@@ -122,7 +122,7 @@ def has_fleet(journal: FleetJournal, job_id: str) -> bool:
 
 
 def job_of(record: FleetRecord) -> str | None:
-    """Return the job whose fleet it is; None for a fleet of something else."""
+    """Return the job of a fleet; None for a fleet without a job."""
     job_id = record.purpose.removeprefix(_purpose(""))
     return job_id if record.purpose == _purpose(job_id) and job_id == os.path.basename(job_id) else None
 

@@ -1,4 +1,4 @@
-"""A job as the engine's callers see it: running in this process, in another one, or ended."""
+"""A job for callers of the engine: running in this process, in another one, or ended."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Job:
 
     @property
     def running(self) -> RunningJob | None:
-        """The job as this process runs it; None if another one does, or none."""
+        """The job's run in this process; None if another process runs it, or none."""
         return self._running
 
     def require_running(self) -> RunningJob:
-        """Return the job as this process runs it. Raises UsageError if it does not."""
+        """Return the job's run in this process. Raises UsageError if this process does not run it."""
         if self._running is None:
-            raise UsageError(f"job {self.id} does not run in this process")
+            raise UsageError(f"job {self.id} is not running in this process")
         return self._running
 
     @property
@@ -60,7 +60,7 @@ class Job:
 
     @property
     def record(self) -> JobRecord:
-        """Its record, with its cost until now. Raises JobNotFound, JobUnreadable."""
+        """The job's record, with its cost until now. Raises JobNotFound, JobUnreadable."""
         return self._control.job(self.id)
 
     @property
@@ -70,12 +70,13 @@ class Job:
 
     @property
     def plan(self) -> Plan:
-        """The plan that it began with, to which its predicted figures belong. Raises JobNotFound, TopologyError."""
+        """The first plan, to which the predicted figures belong. Raises JobNotFound, TopologyError."""
         return self._control.plan_of(self._control.store.load(self.id))
 
     def events(self, since: int = 0) -> Iterator[Event]:
-        """Yield the events of the latest run from its start, without the first `since`, and each as it comes, to the
-        end of the run. Only the newest progress is kept. Raises GatewayLost if the lead of this process is lost.
+        """Yield the events of the latest run from its start to its end, without the first `since`, as they happen.
+
+        Only the newest progress event is kept. Raises GatewayLost if the lead of this process is lost.
         """
         source = self.follow().events() if self._running is None else self._running.events()
         for number, event in enumerate(source):
@@ -83,11 +84,11 @@ class Job:
                 yield event
 
     def follow(self) -> AttachedJob:
-        """Return a follower of the events that any process records; it says how the run ended."""
+        """Return a follower of the events that any process records; it reports how the run ended."""
         return AttachedJob(self._control.store, self.id)
 
     def wait(self, on_event: EventCallback | None = None) -> Job:
-        """Return itself once the job is done. Raises the TransferError of any other outcome.
+        """Return the job itself once it is done. Raises the TransferError of any other outcome.
 
         On KeyboardInterrupt a job of this process is drained, so that it can be resumed; one of another process is left
         alone.
@@ -113,7 +114,7 @@ class Job:
         return self
 
     def require_resumable(self) -> JobRecord:
-        """Return its record. Raises JobBusy if it runs, UsageError if it has nothing left to do; JobNotFound."""
+        """Return the job's record. Raises JobBusy if it runs, UsageError if nothing is left to do; JobNotFound."""
         record = self.record
         self._control.require_resumable(record)
         return record
@@ -126,7 +127,7 @@ class Job:
         deletion: Deletion | None = None,
     ) -> Job:
         """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
-        is given. A sky that is down by now is started for it.
+        is given. Its sky is started if it is not running.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`.
@@ -145,27 +146,27 @@ class Job:
         return self
 
     def deletion_to_confirm(self, failed: JobFailed) -> ToDelete | None:
-        """Return what a job of this process with `ask_delete` would delete, if it failed for want of a confirmation."""
+        """Return the objects that a job of this process would delete, if it failed to get a confirmation."""
         spec = self.require_running().spec
         asks = spec.delete is not None and spec.delete.ask and not spec.dry_run
         return failed.summary.to_delete if asks and failed.summary is not None else None
 
     def confirm_deletion(self, waiting: ToDelete) -> Job:
-        """Continue a job that waits for a confirmation; it deletes as many objects as it has announced."""
+        """Continue a job that waits for a confirmation; it deletes at most as many objects as it announced."""
         return self.resume(deletion=Deletion(keys_max=waiting.objects, over_half=True))
 
     def cancel(self) -> Job:
-        """Stop for good, and abort unfinished uploads; objects that were copied stay."""
+        """Stop for good, and abort unfinished uploads; copied objects stay."""
         self._control.cancel(self.id)
         self._close()
         return self
 
     def receipt(self) -> dict[str, Any]:
-        """Return what moved, how it was proven, each run, the cost line by line, and the plan, as a JSON document."""
+        """Return the receipt as JSON: moved objects, their proofs, each run, the cost line by line, and the plan."""
         return receipt_of(self._control, self.id)
 
     def _close(self) -> None:
-        """End the processes of a run of this process."""
+        """End the processes of the job's run in this process."""
         if self._running is not None:
             self._running.close()
             self._running = None

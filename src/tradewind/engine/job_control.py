@@ -45,7 +45,7 @@ from tradewind.model.plan import Plan
 from tradewind.model.units import format_count, format_usd
 from tradewind.model.url import parse_url
 
-#: The lead of a killed process drains, and its gateway ends, within so long.
+#: Timeout for the lead of a killed process to drain and for its gateway to end.
 ORPHAN_DRAIN_S = 30.0
 
 
@@ -77,7 +77,7 @@ class JobControl:
         keep_logs: bool = False,
         proposal: str | None = None,
     ) -> RunningJob:
-        """Start a job and return at once. `argv` and the id of its proposal are kept in its record.
+        """Start a job and return at once. Its record keeps `argv` and the id of its proposal.
 
         Raises UsageError, GatewayError.
         """
@@ -119,7 +119,7 @@ class JobControl:
             except BaseException as error:
                 if lock is not None:
                     lock.release()
-                # Unless a lead has begun to work, there is no upload to abort, and only a paused job to resume.
+                # Without a lead that has started there is no upload to abort, and only a paused job can be resumed.
                 if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
                     self.store.forget(job_id)
                 raise
@@ -137,7 +137,7 @@ class JobControl:
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
     ) -> RunningJob:
-        """Resume an interrupted job, on machines of its old provider unless another is given.
+        """Resume an interrupted job, on machines of its previous provider unless another is given.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`.
@@ -163,7 +163,7 @@ class JobControl:
     ) -> RunningJob:
         record = self.store.load(job_id)
         self.require_resumable(record)
-        # Their machines are charged until now, so they end before the ledger is read.
+        # Their machines are charged until now, so end them before reading the ledger.
         end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
         document = record.document
         ledger = self.ledger(record)
@@ -176,7 +176,7 @@ class JobControl:
         now_s = time.time()
         if ceiling_usd is not None and self.book(job_id).is_damaged():
             raise JobUnreadable(
-                f"job {job_id} is not resumed: its ledger cannot be read, so its ceiling could not be kept",
+                f"job {job_id} is not resumed: its ledger cannot be read, so its ceiling could not be enforced",
                 hint="start a new job",
             )
         if ceiling_usd is not None and (spent_usd := ledger.total_usd(now_s)) >= ceiling_usd:
@@ -201,15 +201,15 @@ class JobControl:
         )
 
     def ledger(self, record: JobRecord) -> Ledger:
-        """Return the cost of a job so far, line by line, also while it runs in another process."""
+        """Return the cost of a job so far, line by line, even while another process runs it."""
         return self.book(record.id).present(record.document, record.progress)
 
     def plan_of(self, record: JobRecord, *, latest: bool = False) -> Plan:
-        """Return the plan of a job with all that the planner said of it: the first one, to which its predicted figures
-        belong, or the latest. Raises TopologyError.
+        """Return the first plan of a job, to which its predicted figures belong, or the latest one. It has all figures
+        of the planner. Raises TopologyError.
         """
         document = self.store.plan(record.id, latest=latest)
-        with suppress(ValueError):  # Jobs of older versions have a topology alone.
+        with suppress(ValueError):  # Jobs of older versions have only a topology.
             if document is not None:
                 return plan_from_document(document)
         return plan_of(record.document["topology"])
@@ -221,7 +221,7 @@ class JobControl:
     def require_resumable(self, record: JobRecord) -> None:
         """Raise JobBusy if the job runs, UsageError if it has nothing left to do.
 
-        The lead of a job whose process was killed drains first; it is waited for.
+        Waits until the lead of a killed process has drained.
         """
         if not self.store.is_owned(record.id):
             with suppress(JobBusy):
@@ -271,14 +271,14 @@ class JobControl:
             lock.release()
 
     def _abort(self, record: JobRecord) -> None:
-        """End the machines and uploads that a job has left behind."""
+        """End the machines and uploads that a job left behind."""
         job_id = record.id
         journal = FleetJournal(self.store.state_dir)
         end_abandoned(journal, self.gateway, job_id)
         if not has_fleet(journal, job_id):
             self.book(job_id).end_machines(time.time())
         if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
-            self.store.set_cancelled(job_id)  # No lead has begun, so there is nothing else to end.
+            self.store.set_cancelled(job_id)  # No lead has started, so nothing else has to be ended.
             return
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
@@ -307,7 +307,7 @@ class JobControl:
         return self._with_cost(self.store.load(job_id))
 
     def _with_cost(self, record: JobRecord) -> JobRecord:
-        """With the sum of the job's ledger as its cost, as its events report it."""
+        """Return the record with its cost from the ledger, as its events report it."""
         usd = self.ledger(record).total_usd(time.time())
         progress = replace(record.progress, cost_usd=usd)
         summary = record.summary
@@ -346,7 +346,7 @@ class JobControl:
         return starter.start(lock, keep_logs=keep_logs)
 
     def _stop_running(self, job_id: str) -> None:
-        """Return when no process works on the job any more. Who runs it sees by itself that it is to stop."""
+        """Wait until no process works on the job; its owner notices the request to stop by itself."""
         self._drain_running(job_id)
         self.store.wait_lead_ended(job_id)
         self.store.wait_unowned(job_id)
@@ -361,11 +361,11 @@ class JobControl:
 
 
 def shown(place: str) -> str:
-    """Return a place as job lists show it: local paths absolute, pasted addresses by their store."""
+    """Return a place in the form of job lists: local paths are absolute, pasted addresses named by their store."""
     return str(parse_url(place, cwd=os.getcwd()))
 
 
 def shown_sources(sources: Sequence[str]) -> str:
-    """Return the sources of a job as job lists show them: the first, and how many more."""
+    """Return a job's sources in the form of job lists: the first, and the number of others."""
     first = shown(sources[0])
     return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"

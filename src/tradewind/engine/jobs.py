@@ -30,33 +30,33 @@ from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
 from tradewind.state.database import open_database
 from tradewind.state.schema import JOB_TABLES
 
-#: A lead that works in the folder, or has, made it, and holds its lock while it lives.
+#: The lead's lock file. A lead creates it when it starts to work in the folder, and holds its lock while it lives.
 LOCK_FILE = "lock"
-#: Locked by the process that runs the job, from before it reads the ledger until its machines are gone. So only one
+#: Lock file of the process that runs the job, from before it reads the ledger until its machines are gone. So only one
 #: process at a time writes the ledger and starts machines.
 CLIENT_LOCK_FILE = "client.lock"
 #: Files that a client or a lead opens in a job's folder.
 OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "spent")
-#: In a job's folder while `jobs cancel` stops it: whoever runs it must not advise to resume it.
+#: Marks a job's folder while `jobs cancel` stops the job: its owner must not advise the user to resume it.
 CANCELLING_FILE = "cancelling"
-#: In a job's folder, a line for each object, as `--report` writes it elsewhere.
+#: A line per object in a job's folder, in the form of `--report`.
 OBJECTS_FILE = "objects.ndjson"
-#: A larger list of objects is removed when the job is done: some 20,000 objects. Up to FINISHED_JOBS_MAX are kept.
+#: A longer list of objects (about 20,000) is removed when the job is done. Up to FINISHED_JOBS_MAX lists are kept.
 OBJECTS_BYTES_MAX = 4 << 20
-#: So many finished jobs are kept; the oldest go first. Jobs that can be resumed are never removed.
+#: Maximum finished jobs kept; the oldest are removed first. Jobs that can be resumed are never removed.
 FINISHED_JOBS_MAX = 1000
-#: An unfinished job of the same source and destinations is looked for among so many of the latest.
+#: Number of the latest jobs that are searched for an unfinished job of the same source and destinations.
 LATEST_JOBS = 100
-#: A lead that was asked to stop is gone within so long: it drains for 4 s, ends its uploads, and its gateway exits.
+#: Timeout for a lead that was asked to stop: it drains for 4 s, ends its uploads, and its gateway exits.
 LEAD_END_S_MAX = 120.0
-#: A folder without a job that has not changed for so long is removed, unless a client has its lock.
+#: Age at which a folder without a job is removed, unless a client holds its lock.
 MADE_S_MAX = 3600.0
-#: Jobs are removed only when so many more have gathered.
+#: Number of excess jobs that must accumulate before jobs are removed.
 FINISHED_JOBS_SLACK = 100
 
-#: State as the lead reports it, or `paused`: interrupted because the user wanted a pause.
+#: State as the lead reports it, or `paused`: interrupted by a user who wanted a pause.
 RecordedState = JobState | Literal["paused"]
-#: States that the database keeps; any other job is `open` there, and its locks and `status.json` say what it is.
+#: States in the database; any other job is `open` there, and its locks and `status.json` give its state.
 ENDED = ("done", "failed", "cancelled")
 OPEN = "open"
 #: States of jobs that can be resumed.
@@ -72,7 +72,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class JobRecord:
-    """The record of one job. `document` has all that was asked for: `argv`, `settings`, `provider`, `ceiling`,
+    """The record of one job. `document` has the whole request: `argv`, `settings`, `provider`, `ceiling`,
     `topology` and `spec`.
     """
 
@@ -100,11 +100,11 @@ class JobStore:
         self.database = open_database(self.state_dir)
 
     def path(self, job_id: str) -> str:
-        """Folder of a job, whether it exists or not."""
+        """Return the folder of a job, which need not exist."""
         return os.path.join(self.folder, job_id)
 
     def make_folder(self, job_id: str) -> str:
-        """Make a new job's folder, empty, and return its path. Raises ConfigError, OSError."""
+        """Make an empty folder for a new job, and return its path. Raises ConfigError, OSError."""
         state_folder(self.state_dir)
         private_folder(self.folder)
         os.mkdir(self.path(job_id), mode=FOLDER_MODE)
@@ -151,7 +151,7 @@ class JobStore:
                     raise UsageError(f"proposal {proposal} was started or has expired", hint="propose again")
 
     def forget(self, job_id: str) -> None:
-        """Remove a job that has not begun, with its folder."""
+        """Remove a job that has not started, with its folder."""
         shutil.rmtree(self.path(job_id), ignore_errors=True)
         with suppress(StateError):
             self._delete([job_id])
@@ -165,7 +165,7 @@ class JobStore:
         return None if found is None else found[0]
 
     def add_plan(self, job_id: str, spec: JobSpec, topology: Mapping[str, Any], plan: str) -> None:
-        """Record another plan for a job, and the job as it is to be resumed. Raises StateError."""
+        """Record another plan for a job, and the job from which to resume. Raises StateError."""
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO plans SELECT ?1, 1 + max(number), ?2, ?3, ?4 FROM plans WHERE job = ?1",
@@ -175,7 +175,7 @@ class JobStore:
             connection.execute("UPDATE jobs SET spec = ? WHERE id = ?", (document, job_id))
 
     def set_lead(self, job_id: str, lead: Mapping[str, str] | None) -> None:
-        """Record where the lead of a running job can be reached, by `lead` and `fleet`; None if there is none."""
+        """Record how to reach the lead of a running job, by `lead` and `fleet`; None if it has none."""
         document = None if lead is None else json.dumps(lead)
         self.database.write("UPDATE jobs SET lead = ? WHERE id = ?", (document, job_id), durable=False)
 
@@ -189,13 +189,13 @@ class JobStore:
         self.database.write("UPDATE jobs SET state = ?, paused = 0 WHERE id = ?", (OPEN, job_id))
 
     def settle(self, job_id: str) -> None:
-        """Copy the status of a job that has ended to the database. Raises StateError."""
+        """Copy the status of an ended job to the database. Raises StateError."""
         status = self._status(job_id)
         if status is not None and status.state in ENDED:
             self._set_ended(job_id, status)
 
     def set_cancelled(self, job_id: str) -> None:
-        """Record that a job is cancelled on which no lead has worked. Raises StateError."""
+        """Record the cancellation of a job that never had a lead. Raises StateError."""
         self._set_ended(job_id, JobStatus("cancelled", Progress(), None, 0))
 
     def _set_ended(self, job_id: str, status: JobStatus) -> None:
@@ -216,14 +216,14 @@ class JobStore:
         raise JobNotFound(f"no job {job_id}", hint="`tradewind jobs list` shows all")
 
     def records(self, on_unreadable: UnreadableCallback | None = None) -> Iterator[JobRecord]:
-        """Yield all jobs, oldest first. One that cannot be read is reported to `on_unreadable` and left out."""
+        """Yield all jobs, oldest first. An unreadable one is reported to `on_unreadable` and left out."""
         there = set(self._folders())
         for job_id, reason in self.database.rows("SELECT id, reason FROM imports WHERE kind = 'jobs' ORDER BY id"):
             if on_unreadable is not None:
                 on_unreadable(self._not_imported(job_id, reason))
         for row in self.database.rows(f"SELECT {_COLUMNS} FROM jobs ORDER BY id"):
             if row[0] not in there:
-                continue  # Its folder was removed, and the job with it.
+                continue  # Its folder was removed, so the job is gone.
             try:
                 yield self._record(row, self._require_files if row[5] == OPEN else None)
             except JobUnreadable as error:
@@ -231,7 +231,7 @@ class JobStore:
                     on_unreadable(error)
 
     def unfinished(self, source: str, destinations: Sequence[str]) -> JobRecord | None:
-        """The latest interrupted job of these places among the LATEST_JOBS; later ones that ended well outdate it."""
+        """Return the latest interrupted job of these places among the LATEST_JOBS, unless a later one succeeded."""
         row = self.database.row(
             f"SELECT {_COLUMNS} FROM (SELECT * FROM jobs ORDER BY id DESC LIMIT ?)"
             " WHERE source = ? AND destinations = ? ORDER BY id DESC LIMIT 1",
@@ -243,7 +243,7 @@ class JobStore:
         return None
 
     def _record(self, row: Sequence[Any], check: Callable[[str], None] | None) -> JobRecord:
-        """Return the job of a row; `check` raises OSError if its folder cannot be used. Raises JobUnreadable."""
+        """Return the job of a row; `check` raises OSError if its folder is unusable. Raises JobUnreadable."""
         job_id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec = row[:11]
         try:
             if check is not None:
@@ -287,36 +287,36 @@ class JobStore:
         return _unreadable(os.path.join(self.path(job_id), "job.json"), reason)
 
     def has_lead(self, job_id: str) -> bool:
-        """Return whether a lead lives and works on it. Looks at the lead's lock without taking it."""
+        """Return whether a living lead works on the job. Tests the lead's lock without acquiring it."""
         try:
             return is_locked(os.path.join(self.path(job_id), LOCK_FILE))
         except OSError:
             return False  # A lead could not use it either.
 
     def wait_lead_ended(self, job_id: str, timeout_s: float = LEAD_END_S_MAX) -> None:
-        """Return when no lead works on the job any more. Raises JobBusy if one still does after the timeout."""
+        """Wait until no lead works on the job. Raises JobBusy at the timeout."""
         if not wait_unlocked(os.path.join(self.path(job_id), LOCK_FILE), timeout_s):
-            raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
+            raise JobBusy(f"job {job_id} is still running {timeout_s:.0f} s after it was asked to stop")
 
     def require_no_lead(self, job_id: str) -> None:
         """Raise JobBusy if a lead works on it."""
         if self.has_lead(job_id):
-            # The lead of a command that was killed drains first.
+            # The lead of a killed command drains first.
             hint = f"if its command was killed, resume it in 10 s; `tradewind jobs cancel {job_id}` stops it for good"
             raise JobBusy(f"job {job_id} is running", hint=hint)
 
     def hold(self, job_id: str) -> FileLock:
-        """Return the lock that the process which runs a job holds. Raises JobBusy if another one does, OSError."""
+        """Acquire the lock of the process that runs a job. Raises JobBusy if another process has it, OSError."""
         lock = client_lock(self.path(job_id))
         if lock is None:
             raise JobBusy(
-                f"another process works on job {job_id}",
+                f"another process is working on job {job_id}",
                 hint=f"wait until it ends, or stop it with `tradewind jobs cancel {job_id}`",
             )
         return lock
 
     def prune(self) -> int:
-        """Remove the oldest finished jobs beyond FINISHED_JOBS_MAX; return how many.
+        """Remove the oldest finished jobs beyond FINISHED_JOBS_MAX; return their number.
 
         Also removes what is left of jobs whose client was killed before they were recorded, uncounted.
         """
@@ -341,7 +341,7 @@ class JobStore:
                 connection.executemany(f"DELETE FROM {table} WHERE job = ?", ((job_id,) for job_id in job_ids))
 
     def _was_never_made(self, job_id: str) -> bool:
-        """Return whether a folder is old, and nobody is making a job in it or, for a dry run, works in it."""
+        """Return whether a folder is old and unused: nobody is making a job in it, and no dry run works in it."""
         folder = self.path(job_id)
         with suppress(OSError):
             is_old = time.time() - os.stat(folder).st_mtime > MADE_S_MAX
@@ -368,7 +368,7 @@ class JobStore:
         return "paused" if paused else "interrupted"
 
     def is_cancelled(self, job_id: str) -> bool:
-        """Return whether a job was cancelled, or is being cancelled by another process. Raises StateError."""
+        """Return whether a job was cancelled, or another process is cancelling it. Raises StateError."""
         with suppress(OSError):
             if is_locked(os.path.join(self.path(job_id), CANCELLING_FILE)):
                 return True
@@ -381,34 +381,34 @@ class JobStore:
         return self.database.row("SELECT paused FROM jobs WHERE id = ?", (job_id,)) == (1,)
 
     def is_to_stop(self, job_id: str) -> bool:
-        """Return whether another process has asked whoever runs a job to stop. Raises StateError."""
+        """Return whether another process has asked the job's owner to stop. Raises StateError."""
         return self.is_paused(job_id) or self.is_cancelled(job_id)
 
     def set_paused(self, job_id: str, paused: bool) -> None:
-        """Record that a job is paused, or that it is not any more. Raises StateError."""
+        """Record whether a job is paused. Raises StateError."""
         self.database.write("UPDATE jobs SET paused = ? WHERE id = ?", (paused, job_id))
 
     def is_owned(self, job_id: str) -> bool:
-        """Return whether a process runs the job: its lead may live, be restarted, or not have begun."""
+        """Return whether a process runs the job; its lead may live, be restarting, or not have started."""
         try:
             return is_locked(os.path.join(self.path(job_id), CLIENT_LOCK_FILE))
         except OSError:
             return False
 
     def wait_unowned(self, job_id: str, timeout_s: float = LEAD_END_S_MAX) -> None:
-        """Return when no process runs the job any more. Raises JobBusy if one still does after the timeout."""
+        """Wait until no process runs the job. Raises JobBusy at the timeout."""
         if not wait_unlocked(os.path.join(self.path(job_id), CLIENT_LOCK_FILE), timeout_s):
-            raise JobBusy(f"job {job_id} still runs {timeout_s:.0f} s after it was asked to stop")
+            raise JobBusy(f"job {job_id} is still running {timeout_s:.0f} s after it was asked to stop")
 
 
 def client_lock(folder: str) -> FileLock | None:
-    """Return the lock of the process that runs the job of a folder; None if another one has it. Raises OSError."""
+    """Acquire the owner's lock of the job in a folder; return None if another process has it. Raises OSError."""
     return FileLock.take(os.path.join(folder, CLIENT_LOCK_FILE))
 
 
 @contextmanager
 def cancelling(folder: str) -> Iterator[None]:
-    """Within the block the job of this folder is being cancelled; see `JobStore.is_cancelled`.
+    """Mark the job of this folder as being cancelled within the block; see `JobStore.is_cancelled`.
 
     The file is locked, so that one that a killed process has left says nothing.
     """
@@ -426,7 +426,7 @@ def cancelling(folder: str) -> Iterator[None]:
 
 
 def done_line(folder: str) -> dict[str, Any] | None:
-    """Return the lead's last line, as an event, of a job that is done; None of any other. A done job is not resumed."""
+    """Return the lead's last line, as an event, if the job is done; otherwise None. A done job is not resumed."""
     try:
         status = _read_json(os.path.join(folder, "status.json"))
         if JobStatus.from_document(status).state != "done" or not status.get("summary"):
@@ -436,12 +436,12 @@ def done_line(folder: str) -> dict[str, Any] | None:
         return None
 
 
-#: In the order of their codes, so that ids sort by age.
+#: In order of their character codes, so that ids sort by age.
 _LETTERS = "23456789abcdefghijkmnpqrstuvwxyz"
 
 
 def new_job_id() -> str:
-    """Time to the second, two letters for the milliseconds, six random ones: ids sort by age."""
+    """Return an id: time to the second, two letters for the milliseconds, six random ones. Ids sort by age."""
     now_ms = time.time_ns() // 1_000_000
     milliseconds = now_ms % 1000
     letters = [milliseconds >> 5, milliseconds & 31, *(byte & 31 for byte in os.urandom(6))]
@@ -461,7 +461,7 @@ def _relocatable(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _located(spec: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Return a job as `_relocatable` left it with the paths in its own folder."""
+    """Return the document of `_relocatable` with paths in its own folder."""
     located = {**spec, "state_dir": folder}
     selection = spec.get("selection")
     if isinstance(selection, dict) and selection.get("list_file") == LIST_FILE:
@@ -476,13 +476,13 @@ def _read_json(path: str) -> Any:
 
 
 def _require_regular(path: str) -> None:
-    """Raise OSError if anything but a regular file has this name: who opens a pipe waits for ever."""
+    """Raise OSError if the name is not a regular file: opening a pipe could wait for ever."""
     with suppress(FileNotFoundError):
         os.close(open_regular(path))
 
 
 def _parsed(text: Any, kind: type) -> Any:
-    """Return the value of a JSON column. Raises ValueError if it is of another kind."""
+    """Return the value of a JSON column. Raises ValueError if it has another type."""
     document = parse_json(text)
     if not isinstance(document, kind):
         raise ValueError(f"not a JSON {kind.__name__}")

@@ -1,4 +1,4 @@
-"""How a job is launched: its plan, its gateways, their provider. It has everything that resuming needs."""
+"""The launch of a job: its plan, its gateways, their provider, and everything else that resuming needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "topology_launch",
 ]
 
-#: Where the price of a plan by hand comes from.
+#: Source of the prices in a topology file.
 BY_HAND_SOURCE = "price of the route in the topology"
 
 
@@ -45,18 +45,18 @@ class LaunchSpec:
     prices: JobPrices = field(default_factory=JobPrices)
     """Prices of machines, egress and requests, if the plan has them."""
     plan_request: PlanRequest | None = None
-    """The request to the planner, if there was one; the plan's rates are then watched."""
+    """The request to the planner, if any; the plan's rates are then monitored."""
     replan: bool = False
-    """True if the planner may be asked again while the job runs, and the routes may be changed."""
+    """True if the transfer may be replanned, and its routes changed, while the job runs."""
 
 
 def local_launch() -> LaunchSpec:
-    """Return how to launch a job on this machine, without gateways in between."""
+    """Return how to launch a job on this machine, without gateways elsewhere."""
     return LaunchSpec(local_plan())
 
 
 def topology_launch(path: str) -> LaunchSpec:
-    """Return how to launch what a topology file describes, on this machine. Raises TopologyError."""
+    """Return how to launch the topology of a file on this machine. Raises TopologyError."""
     return _from_topology(read_topology(path), LOCAL)
 
 
@@ -86,7 +86,7 @@ def planned_launch(
 
 
 def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
-    """List prices of a plan's machines by region, of its egress, and of requests at both sides.
+    """Return list prices of a plan's machines by region, of its egress, and of requests at both sides.
 
     Where a region has machines of several types, the dearest price holds for all of them. A plan by hand has prices of
     whole routes alone.
@@ -115,7 +115,7 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
 
 
 def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
-    """The edges that cost something, or would with more volume, by route."""
+    """Return the edges that have a cost, or would have one at a larger volume, by route."""
     edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, catalog) for edge in overlay.edges}
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     routes = {}
@@ -156,7 +156,7 @@ def stored_launch(
     plan: Plan | None = None,
     proposed: LaunchSpec | None = None,
 ) -> LaunchSpec:
-    """Return how to launch a job that is resumed.
+    """Return how to launch a resumed job.
 
     `plan` is its latest plan, whole; `proposed` how it was proposed to be launched. A job that has both and was
     planned heals and is replanned as a new one. Raises TopologyError.

@@ -1,4 +1,4 @@
-"""Learn the rates of links from a finished transfer.
+"""Learns the rates of links from a finished transfer.
 
 The lead reports the bytes that each route has carried. A hop's rate is the sum of the rates of its routes. One hop of a
 route is the bottleneck, according to the catalog before the transfer, and only its rate counts as the link's rate. The
@@ -28,16 +28,16 @@ EMULATED = frozenset({"sky"})
 """Kinds of provider whose regions are emulated: their rates are not real."""
 SAMPLE_BYTES_MIN = 256 << 20
 SAMPLE_S_MIN = 10.0
-"""Nothing is learned from a hop that carried less, or for a shorter time: connections were still opening."""
+"""Minimum bytes and duration of a hop to learn from; in less, connections were still opening."""
 SCALED_CONNECTIONS_MIN = 16
-"""A link's rate is that of 64 connections. A hop with fewer is scaled up to them, but not by more than four times."""
+"""Maximum factor for scaling a hop up to 64 connections, for which the catalog has its rates."""
 
 Hop = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _Activity:
-    """Times of one route: from the last report without new bytes to the last report with them."""
+    """Times of one route: of the last report before new bytes arrived, and of the last report with them."""
 
     bytes: int = 0
     from_s: float = 0.0
@@ -51,7 +51,7 @@ class RouteWatch:
         self._routes: dict[str, _Activity] = {}
 
     def see(self, progress: Mapping[str, Any]) -> None:
-        """One progress document."""
+        """Record one progress document."""
         elapsed_s = float(progress.get("elapsed_s", 0.0))
         for route in progress.get("hops", ()):
             known = self._routes.setdefault(route["name"], _Activity())
@@ -61,7 +61,7 @@ class RouteWatch:
                 known.from_s = elapsed_s
 
     def of(self, routes: Iterable[PlannedRoute]) -> tuple[int, float]:
-        """Bytes of all, and seconds in which at least one of them carried something; zeros if none did."""
+        """Return the bytes of all, and the seconds in which at least one of them was active; zeros if none was."""
         count_bytes, seconds, until_s = 0, 0.0, float("-inf")
         for known in sorted(map(self._activity, routes), key=lambda known: known.from_s):
             if known.bytes:
@@ -76,7 +76,7 @@ class RouteWatch:
 
 
 def measurable_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:
-    """The hops that go from one region to another, by what the plan says of its gateways.
+    """Return the hops between different regions, by the regions of the plan's gateways.
 
     A hop that ends at this machine teaches nothing whatever region its gateway is said to be in, unless it takes a
     detour, which may lead anywhere.
@@ -114,14 +114,14 @@ def record_samples(
     *,
     date: str,
 ) -> int:
-    """Put what a transfer that ended well taught into the user's part of the catalog. Says how many links.
+    """Record the rates of a successful transfer in the user's part of the catalog. Returns the number of links.
 
     Raises:
         ConfigError: the user's catalog cannot be read.
         OSError: it cannot be written.
     """
     if not hops or spec.compress or spec.dry_run:
-        # What compressed bytes weigh on the wire the lead does not tell.
+        # The lead does not report the wire size of compressed bytes.
         return 0
     from tradewind.catalog.learned import store_samples
     from tradewind.catalog.load import load_catalog
@@ -140,7 +140,7 @@ def samples_of(
     source: str,
     date: str,
 ) -> list[Sample]:
-    """One sample per hop between two regions that the catalog knows and that carried enough."""
+    """Return one sample per hop between two known regions, if the hop carried enough."""
     from tradewind.catalog.learned import Sample
 
     known = set(catalog.places) | set(catalog.grid.regions())
@@ -171,7 +171,7 @@ def _bottlenecks(
     hops: Mapping[Hop, tuple[Region, Region]],
     connections: Mapping[Hop, PlannedHop],
 ) -> set[Hop]:
-    """The hops that are, on every route that takes them, the one believed to carry least.
+    """Return the hops that are the expected bottleneck of every route through them.
 
     A route with a hop between places that nobody knows has no such hop: the unknown one may be it.
     """
@@ -202,6 +202,6 @@ def _cap_gbps(catalog: Catalog, src: Region, dst: Region) -> float:
 
 
 def _machine(plan: Plan, region: Region) -> str:
-    """The type of machine that the plan has in a region; empty if it has several or none."""
+    """Return the machine type of the plan in a region; empty if it has several types or none."""
     types = {of.offer.machine.name for of in plan.overlay.machines if of.region == region} if plan.overlay else set()
     return types.pop() if len(types) == 1 else ""

@@ -1,4 +1,4 @@
-"""The ledger of a running job: counts machines, egress and requests, and keeps them in the database.
+"""The ledger of a running job: counts machines, egress and requests, and records them in the database.
 
 Whoever runs the job writes it: when machines are launched or end, at the job's end, and every SAVE_S between. Anybody
 may read it. A job that cost nothing has no ledger.
@@ -35,11 +35,11 @@ SAVE_S = 5.0
 #: Maximum life of a machine after the last write of the ledger: its lease may have been renewed until it was due
 #: to be written again.
 ALIVE_S_MAX = LEASE_S + SAVE_S
-#: While a job runs its ledger is not waited for longer, if another process writes: the next write has it all.
+#: Maximum wait for another process's write while the job runs: the next write has everything.
 SAVE_BUSY_S = 2.0
-#: Written by the lead before it sends anything (lead/run/spending.rs): US dollars and bytes, over all runs.
+#: File in which the lead records its spending before it sends (lead/run/spending.rs): USD and bytes, over all runs.
 SPENT_FILE = "spent"
-#: Precision of the time that a ceiling leaves to machines.
+#: Precision of the time that machines may run under a ceiling.
 LEFT_STEP_S = 0.05
 _FREE = MachinePrice(0.0)
 
@@ -65,17 +65,17 @@ class JobLedger:
         clock: Callable[[], float] = time.monotonic,
         unix_s: float | None = None,
     ) -> None:
-        # No machine of an earlier process lives: the heartbeat is ours, also where the clock was set back.
+        # All machines of earlier processes have ended. The heartbeat is ours, even if the clock was set back.
         self._ledger, self._book = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), book
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
         self._moves, self._compares = moves, compares
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
         self._lock = threading.Lock()
-        #: The lead's sum over all runs at the start of the present run, as far as the ledger has counted it.
+        #: The lead's sum over all runs at the start of the present run, as far as the ledger has it.
         self._base_usd = 0.0
         self._saved_s = float("-inf")
-        #: True if it is, or must be, recorded: from then on it is kept up to date, whatever it says.
+        #: True if the ledger is recorded or must be: from then on it is kept up to date.
         self._kept = ledger.total_usd(self.unix_s) > 0
 
     @property
@@ -98,17 +98,17 @@ class JobLedger:
 
     @property
     def ledger(self) -> Ledger:
-        """The counts so far."""
+        """The present counts."""
         with self._lock:
             return self._present()
 
     @property
     def unix_s(self) -> float:
-        """Unix time by the ledger's clock."""
+        """Unix time of the ledger's clock."""
         return self._epoch_s + self._clock()
 
     def spent_usd(self, egress_usd: float = 0.0, at_s: float | None = None) -> float:
-        """Return the cost of the job, now or at a later reading of the clock.
+        """Return the cost of the job, now or at a later time of the clock.
 
         `egress_usd` is what its lead says that egress cost over all runs, which may be newer than what was counted.
         """
@@ -119,7 +119,7 @@ class JobLedger:
             return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
 
     def room_s(self, plan: Plan, without: Collection[str] = ()) -> float:
-        """Return how long a plan's machines may run under the ceiling, beside those that live; infinite without one.
+        """Return how long a plan's machines may run under the ceiling, beside living ones; infinite without a ceiling.
 
         `without` already run.
 
@@ -144,7 +144,7 @@ class JobLedger:
         return left_usd / usd_per_s if usd_per_s > 0 else float("inf")
 
     def left_s(self, most_s: float) -> float:
-        """Return how long the machines that live may run on, up to `most_s`, before they cost more than the ceiling.
+        """Return how long the living machines may continue, up to `most_s`, before they exceed the ceiling.
 
         What is over the ceiling already, or costs nothing more, ends no machine.
         """
@@ -152,7 +152,7 @@ class JobLedger:
         allowed_usd = max(self.usd, self.spent_usd(at_s=now_s))
         if self.spent_usd(at_s=now_s + most_s) <= allowed_usd:
             return most_s
-        # Machines that are within their minimum cost nothing more, so the cost has corners, and is searched.
+        # Within their minimum, machines cost nothing more, so the cost is piecewise linear and the time is searched.
         least_s = 0.0
         while most_s - least_s > LEFT_STEP_S:
             middle_s = (least_s + most_s) / 2
@@ -163,7 +163,7 @@ class JobLedger:
         return least_s
 
     def begin_run(self) -> None:
-        """A lead is about to begin, the first one or another one; no machine of an earlier process lives.
+        """Begin a run: a first or a further lead starts, and no machine of an earlier process lives.
 
         What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice. Raises
         StateError if the ledger of a job with a ceiling cannot be written: a later process could not keep the ceiling.
@@ -174,7 +174,7 @@ class JobLedger:
             # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
-            # A client that is killed before its first machine is ordered must not leave a job without prices.
+            # A client killed before its first order must leave a job with prices.
             self._kept = self._kept or counted.prices.cost_anything
             if self._usd_max is None:
                 self._save()
@@ -182,12 +182,12 @@ class JobLedger:
                 self._write()
 
     def add_prices(self, prices: JobPrices) -> None:
-        """Another plan has machines in other regions."""
+        """Add the prices of another plan, which has machines in other regions."""
         with self._lock:
             self._ledger = replace(self._ledger, prices=self._ledger.prices.joined(prices))
 
     def launched(self, fleet: str, name: str, region: str) -> None:
-        """A machine was ordered. One that is known to live already is no other one."""
+        """Record that a machine was ordered. A known living machine is not counted twice."""
         with self._lock:
             if any((use.fleet, use.name, use.ended_s) == (fleet, name, None) for use in self._ledger.machines):
                 return
@@ -197,7 +197,7 @@ class JobLedger:
             self._save()
 
     def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
-        """The provider says since when a machine is billed, and its price if it is not the planned one.
+        """Record when a machine's billing began, and its price if it is not the planned one.
 
         It cannot have begun before it was ordered, nor after now: the clocks differ.
         """
@@ -213,7 +213,7 @@ class JobLedger:
             self._change_machines(as_reported)
 
     def refused(self, fleet: str, names: Collection[str]) -> None:
-        """Machines were ordered and not launched: they cost nothing."""
+        """Remove machines that were ordered but not launched: they cost nothing."""
         with self._lock:
             kept = tuple(
                 use
@@ -237,7 +237,7 @@ class JobLedger:
         ago_s: float = 0.0,
         ended_unix_s: float | None = None,
     ) -> None:
-        """Machines of a fleet are gone; all of them without `names`. Those that ended before keep their end."""
+        """Record that machines of a fleet are gone; all of them without `names`. Earlier ends stay."""
         with self._lock:
             now_s = self.unix_s
             end_s = min(now_s - ago_s, now_s if ended_unix_s is None else ended_unix_s)
@@ -249,7 +249,7 @@ class JobLedger:
             self._change_machines(as_ended)
 
     def see(self, document: Mapping[str, Any]) -> None:
-        """Take in the progress of the present run's lead, by line or at its end. An older line changes nothing."""
+        """Record a progress or final line of the present run's lead. An older line changes nothing."""
         progress = Progress.from_document(document)
         with self._lock:
             if not self._ledger.runs:
@@ -270,7 +270,7 @@ class JobLedger:
                 self._save()
 
     def beat(self) -> None:
-        """Time has passed: writes the ledger if that is due."""
+        """Write the ledger if that is due."""
         with self._lock:
             if self._clock() - self._saved_s >= SAVE_S:
                 self._save()
@@ -284,45 +284,45 @@ class JobLedger:
         return replace(self._ledger, heartbeat_s=max(self.unix_s, self._ledger.heartbeat_s))
 
     def _save(self) -> None:
-        # A full disk must not end the job; the sums in memory are right, and so is the ceiling.
+        # A full disk must not end the job: the sums in memory stay correct, and so does the ceiling.
         with suppress(StateError, ConfigError, OSError):
             self._write(SAVE_BUSY_S)
 
     def _write(self, busy_s: float = BUSY_S) -> None:
         self._saved_s = self._clock()
         self._ledger = self._present()
-        # A machine that has just been launched costs nothing yet.
+        # A machine launched just now costs nothing yet.
         self._kept = self._kept or self._ledger.total_usd(self._ledger.heartbeat_s + SAVE_S) > 0
         if self._book is not None and self._kept:
             self._book.write(self._ledger, busy_s)
 
 
 class LedgerBook:
-    """The recorded ledger of one job. `folder` is the job's, where its lead records what it has spent."""
+    """The recorded ledger of one job. `folder` is the job's, where its lead records its spending."""
 
     def __init__(self, database: Database, job_id: str, folder: str) -> None:
         self.folder = folder
         self._database, self._job_id = database, job_id
 
     def read(self) -> Ledger | None:
-        """Return the ledger; None if there is none, or it cannot be read: see `is_damaged`. Raises StateError."""
+        """Return the ledger; None if it is missing or unreadable: see `is_damaged`. Raises StateError."""
         try:
             return read_ledger(self._database, self._job_id)
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
 
     def is_damaged(self) -> bool:
-        """Return whether there is a ledger that cannot be read. Raises StateError."""
+        """Return whether the ledger exists but is unreadable. Raises StateError."""
         there = self._database.row("SELECT 1 FROM ledgers WHERE job = ?", (self._job_id,)) is not None
         return there and self.read() is None
 
     def write(self, ledger: Ledger, busy_s: float = BUSY_S) -> None:
-        """Record a ledger in the place of the one before; it survives a power loss. Raises StateError."""
+        """Record a ledger, replacing the previous one; it survives a power loss. Raises StateError."""
         with self._database.transaction(busy_s=busy_s) as connection:
             write_ledger(connection, self._job_id, ledger)
 
     def present(self, job: Mapping[str, Any], progress: Progress) -> Ledger:
-        """Return the ledger with what its lead spent since; of a job without one, what its record says.
+        """Return the ledger with its lead's spending since; for a job without one, the figures of its record.
 
         Older versions kept no ledger: the machines of a job under a ceiling were charged by the time of its last run.
         """
@@ -356,7 +356,7 @@ class LedgerBook:
 
     @contextmanager
     def _nobody_elses(self) -> Iterator[Ledger | None]:
-        """Within the block nobody else writes the ledger; None where there is none, or a process runs the job."""
+        """Lock the ledger within the block, and yield it; None if it is missing, or a process runs the job."""
         lock = None if self.read() is None else client_lock(self.folder)
         try:
             yield None if lock is None else self.read()
@@ -380,7 +380,7 @@ def _ledger_of_old(job: Mapping[str, Any], progress: Progress, carried_usd: floa
 
 
 def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:
-    """Return the GB that arrived over each route; both times together for a route that was removed and added again."""
+    """Return the bytes that arrived over each route, including those before it was removed and added again."""
     found: Counter[str] = Counter()
     for hop in progress.hops:
         found[hop.name] += hop.bytes
@@ -388,7 +388,7 @@ def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, in
 
 
 def _most(counted: Any, found: Any) -> Any:
-    """Return the larger number of each kind of requests: a late line has smaller numbers."""
+    """Return the larger number of each kind of request: a late line has smaller numbers."""
     both = {name: max(number, getattr(found, name)) for name, number in to_document(counted).items()}
     return type(counted)(**both)
 

@@ -1,4 +1,4 @@
-"""Measure the links of a sky: the campaign with its cost in advance, then its probes, one result after the other."""
+"""Measure the links of a sky: the campaign with its cost in advance, then its probes, one result after another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tradewind.model.units import format_count
 
 __all__ = ["Measurement", "probe_settings"]
 
-#: Connections of one hop, for which the catalog has its rates.
+#: Connections of one hop for which the catalog has rates.
 CONNECTIONS_MAX = 64
 #: Longest time for each part of a probe [s].
 PROBE_S_MAX = 60.0
@@ -23,7 +23,7 @@ PROBE_S_MIN = 0.001
 
 
 class Measurement:
-    """Probes between gateways on the machines of a sky. Making it starts nothing; `run` does. See `Engine.measure`."""
+    """Probes between gateways on the machines of a sky. Only `run` starts machines. See `Engine.measure`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Measurement:
         self._sky_file, self._settings, self._max_cost_usd = sky_file, settings, max_cost_usd
         self._state_dir, self._gateway = state_dir, gateway
         self._campaign = sky_campaign(sky_file, links, settings, state_dir=state_dir)
-        #: The links that were measured so far.
+        #: The links measured so far.
         self.measured: list[MeasuredLink] = []
 
     @property
@@ -53,7 +53,7 @@ class Measurement:
 
     @property
     def regions(self) -> tuple[str, ...]:
-        """All regions that are probed; each has one machine."""
+        """All probed regions; each has one machine."""
         return tuple(map(str, self._campaign.regions))
 
     @property
@@ -63,7 +63,7 @@ class Measurement:
 
     @property
     def egress_usd(self) -> float:
-        """Cost of what the probes have sent so far [USD]."""
+        """Cost of the bytes that the probes have sent so far [USD]."""
         return sum(link.usd for link in self.measured)
 
     @property
@@ -72,7 +72,7 @@ class Measurement:
         return self._campaign.machines_usd
 
     def run(self) -> Generator[MeasuredLink, None, None]:
-        """Start the sky if it is down, and the machines; yield each link as soon as it is known.
+        """Start the sky if it is not running, and the machines; yield each link as soon as it is known.
 
         Raises CeilingReached before a round that could exceed the budget, UsageError for a budget where a price is not
         known; GatewayError, SkyError.
@@ -96,12 +96,12 @@ class Measurement:
             )
 
     def write(self, path: str) -> None:
-        """Write what was measured as a table for `tradewind catalog import`, dated today. Raises ConfigError."""
+        """Write the results as a table for `tradewind catalog import`, dated today. Raises ConfigError."""
         write_measured(path, self.measured, self._settings, self._sky_file)
 
 
 def probe_settings(connections: int, warm_up_s: float, measure_s: float) -> ProbeSettings:
-    """Return the settings of a probe. Raises UsageError for a figure out of range."""
+    """Return the settings of a probe. Raises UsageError for a value out of range."""
     if not 1 <= connections <= CONNECTIONS_MAX:
         raise UsageError(f"a probe has 1 to {CONNECTIONS_MAX} connections, not {connections}")
     if not (0 <= warm_up_s <= PROBE_S_MAX and PROBE_S_MIN <= measure_s <= PROBE_S_MAX):

@@ -1,4 +1,4 @@
-"""Keeps a job away from files that it must not touch: its own report, and Tradewind's state and configuration.
+"""Protects files that a job must not touch: its own report, and Tradewind's state and configuration.
 
 Places are compared by device and inode, of a path and of all directories above it, so that links, bind mounts of a
 directory and other spellings make no difference. A path that does not exist yet is compared by its name, with links
@@ -19,24 +19,24 @@ from tradewind.model.store import StoreSpec
 
 __all__ = ["refuse_deletion_of_state", "refuse_own_files"]
 
-#: Names of what a process has open already: the gateway would open its own.
+#: Names of files that this process has open already: the gateway would open its own.
 _OPEN_FILES = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
 
 
 @dataclass(frozen=True, slots=True)
 class _Local:
-    """A file, or a directory with all below it, that a job reads or writes."""
+    """A file, or a directory with everything below it, that a job reads or writes."""
 
     path: str
     is_tree: bool
 
     def holds(self, path: str) -> bool:
-        """Return whether the path is this file, or this directory, or lies in it."""
+        """Return whether the path is this file, this directory, or inside it."""
         return _lies_in(path, self.path) if self.is_tree else _is_same(path, self.path)
 
 
 def refuse_own_files(spec: JobSpec, state_dir: str) -> None:
-    """Refuse a report within the job's places, and places that hold Tradewind's own files and lose what they hold.
+    """Refuse a report inside the job's places, and places where the job could change Tradewind's own files.
 
     Raises:
         UsageError: one line that names both, and a hint.
@@ -52,7 +52,7 @@ def refuse_own_files(spec: JobSpec, state_dir: str) -> None:
 
 
 def refuse_deletion_of_state(folder: str, state_dir: str, *, by_job: bool = False) -> None:
-    """Refuse to delete what is in a folder that holds the state folder, a folder of it, or the configuration.
+    """Refuse to delete from a folder that contains the state folder or the configuration, or is part of the state.
 
     A job makes the state folder if it is not there, and works in it: `by_job` refuses that, and folders within, too.
 
@@ -89,7 +89,7 @@ def _refuse_report(report: str, places: Sequence[_Local]) -> None:
     try:
         found = os.stat(report)
     except OSError:
-        return  # It is made, or the lead says why it cannot be.
+        return  # The lead makes it, or reports why it cannot.
     if not stat.S_ISREG(found.st_mode) or report.startswith(_OPEN_FILES):
         raise UsageError(f"--report {report}: not a regular file", hint="--json writes verdicts to standard output")
     if found.st_nlink > 1:
@@ -127,7 +127,7 @@ def _local(store: StoreSpec, key: str, *, is_tree: bool) -> Iterator[_Local]:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    """Return whether the path is the folder or lies anywhere in it."""
+    """Return whether the path is the folder or inside it."""
     path = os.path.realpath(path)
     while not _is_same(path, folder):
         parent = os.path.dirname(path)

@@ -79,7 +79,7 @@ def plan_problem(
     started_s = time.perf_counter()
     transfer, goal = read_question(path, machines_setting)
     if single and len(transfer.formulation.sinks) > 1:
-        raise UsageError("--topology takes one destination", hint="leave it out, or plan for each alone")
+        raise UsageError("--topology takes one destination", hint="leave it out, or plan for one destination at a time")
     return planned(with_effort(transfer, effort), goal, started_s)
 
 
@@ -98,19 +98,19 @@ def planned(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan | 
 
 
 def planned_overlay(transfer: Transfer, goal: Goal, started_s: float) -> TransferPlan:
-    """The plan for a goal; `started_s` is the `time.perf_counter` at which the question was asked."""
+    """Return the plan for a goal; `started_s` is the `time.perf_counter` at the start of the question."""
     overlay = solve_overlay(transfer, goal)
     return TransferPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
 
 
 def planned_multicast(transfer: Transfer, goal: Goal, started_s: float) -> MulticastPlan:
-    """The plan for a goal and several destinations; arguments as in `planned_overlay`."""
+    """Return the plan for a goal and several destinations; arguments as in `planned_overlay`."""
     overlay = solve_multicast(transfer, goal)
     return MulticastPlan(replace(overlay, solve_s=time.perf_counter() - started_s), transfer)
 
 
 def _refuse_single(destination: str | Sequence[str]) -> None:
-    """A list always gives a plan with trees: one of a single region would be a plan of another type."""
+    """Refuse a list with one region: lists always give plans with trees, which are of another type."""
     if isinstance(destination, (list, tuple)) and len(destination) < 2:
         count = len(destination)
         raise UsageError(
@@ -119,7 +119,7 @@ def _refuse_single(destination: str | Sequence[str]) -> None:
 
 
 def _refuse_figure(name: str, value: float) -> None:
-    """Refuse figures that a program may pass by mistake: text with a unit, nothing, or not a figure."""
+    """Refuse values that a program may pass by mistake: text with a unit, None, or anything else but a number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(
             f"{name} is a number, not {value!r}", hint="the name has the unit: 5 for 5 GB, Gbit/s, USD or s"
@@ -141,7 +141,7 @@ def _region(known: Catalog, region: str) -> Region:
 
 
 def outruns_boot(transfer: Transfer) -> UnicastOverlay | None:
-    """The direct way with one machine at each end, if it moves all before further machines would have started."""
+    """Return the direct path with one machine at each end, if it ends before further machines would have started."""
     alone = gridftp(transfer)
     return alone if alone is not None and alone.transfer_s <= alone.boot_s else None
 
@@ -166,9 +166,7 @@ def _goal(
     for key, value in given.items():
         _refuse_figure(key, value)
     if exactly and min_throughput_gbps is None:
-        raise UsageError(
-            "exactly goes with min_throughput_gbps", hint="for example min_throughput_gbps=5, exactly=True"
-        )
+        raise UsageError("exactly needs min_throughput_gbps", hint="for example min_throughput_gbps=5, exactly=True")
     if isinstance(name, Goal) and not given:
         return name
     if name not in get_args(GoalName):
@@ -218,7 +216,7 @@ def prepared(
     """
     _refuse_figure("volume_gb", volume_gb)
     if objects is not None and (isinstance(objects, bool) or not isinstance(objects, int) or objects < 1):
-        raise UsageError(f"at least one object is moved, not {objects!r}", hint="None assumes objects of 16 MiB")
+        raise UsageError(f"objects must be at least 1, not {objects!r}", hint="None assumes objects of 16 MiB")
     max_vms = MACHINES_PER_REGION if max_vms is None else max_vms
     if isinstance(max_vms, bool) or not isinstance(max_vms, int) or max_vms < 1:
         raise UsageError(
@@ -282,4 +280,4 @@ def require_machine_types(catalog: Catalog, names: Collection[str]) -> None:
     known = {o.machine.name for of in catalog.offers.values() for o in of}
     for name in names:
         if name not in known:
-            raise UsageError(f"unknown machine type {name}", hint=f"known are {', '.join(sorted(known))}")
+            raise UsageError(f"unknown machine type {name}", hint=f"known: {', '.join(sorted(known))}")

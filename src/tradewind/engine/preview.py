@@ -1,4 +1,4 @@
-"""What a plan between the regions of both sides would gain a transfer that goes through this machine.
+"""The gain that a plan between the regions of both sides would bring to a transfer through this machine.
 
 The region of each side is what the user, the address or the store itself states. Planning loads the solver and
 needs the volume, so it happens only on request. `preview_of` asks the stores only for a dry run or a goal.
@@ -49,12 +49,12 @@ class Side:
 
 
 def named_region(text: str | None) -> Region | None:
-    """The region in `aws:us-east-1`; None for a bare name, which only the store understands. Raises UsageError."""
+    """Return the region in `aws:us-east-1`; None for a bare name, which only the store knows. Raises UsageError."""
     return parse_region(text) if text and ":" in text else None
 
 
 def known_region(place: Location, access: Access) -> Side:
-    """Return the region that is known without a request: from an option such as --src-region, or from the address."""
+    """Return the region known without a request: from an option such as --src-region, or from the address."""
     named = named_region(access.region)
     if named is not None:
         return Side(place, named, "as said")
@@ -69,7 +69,7 @@ def known_region(place: Location, access: Access) -> Side:
 
 
 def find_regions(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Side]:
-    """As `known_region`; stores of which nothing is said are asked, together, one request or two each."""
+    """Do the same as `known_region`, and query stores with unknown regions together, with one or two requests each."""
     found = [known_region(place, access) for place, access in sides]
     open_questions = [
         n for n, where in enumerate(found) if where.region is None and where.place.kind in REPORTING_KINDS
@@ -94,7 +94,7 @@ def _answered(place: Location, access: Access, answer: dict[str, str]) -> Side:
 
 
 def _at_its_cloud(place: Location, access: Access) -> bool:
-    """Return whether the store is the cloud itself, not a compatible server with regions of its own."""
+    """Return whether the store is the cloud itself, not a compatible server with its own regions."""
     endpoint = access.endpoint or place.endpoint
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
@@ -111,7 +111,7 @@ ANY_VOLUME_GB = 1.0
 
 @dataclass(frozen=True, slots=True)
 class NoPlan:
-    """Why a transfer has no plan. `unknown` has the options that would set the regions that are not known."""
+    """The reason why a transfer has no plan. `unknown` has the options that would set the unknown regions."""
 
     because: str
     unknown: tuple[str, ...] = ()
@@ -119,7 +119,7 @@ class NoPlan:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The plan that a transfer could have. Without sides there is nothing to plan, and nothing to report."""
+    """The plan that a transfer could have. Without sides nothing can be planned or reported."""
 
     control: JobControl
     request: Request
@@ -132,12 +132,12 @@ class Preview:
 
     @property
     def known_regions(self) -> tuple[Region, Region] | None:
-        """Both regions, if they are known and differ."""
+        """Both regions, if they are known and different."""
         source, destination = (side.region for side in self.sides) if self.sides else (None, None)
         return (source, destination) if source and destination and source != destination else None
 
     def obstacle(self) -> NoPlan | None:
-        """Return why nothing can be planned, or None. Raises UsageError where a goal needs a region that is unknown."""
+        """Return why no plan is possible, or None. Raises UsageError if a goal needs an unknown region."""
         assert self.sides is not None
         named = zip(("--src-region", "--dst-region"), self.sides, strict=True)
         missing = {name: side.because for name, side in named if side.region is None}
@@ -153,14 +153,14 @@ class Preview:
         return None
 
     def count(self) -> Summary:
-        """Count what there is to move, by the rules of the transfer."""
+        """Count the objects to move, by the rules of the transfer."""
         request = self.request
         options = replace(request.options, dry_run=True)
         counted = self.control.start(request.source, request.destination, options, local_launch(), verb=request.verb)
         return counted.wait().summary
 
     def plan(self, volume_gb: float, objects: int) -> TransferPlan | NoPlan:
-        """Return the plan; no plan where the transfer is done before machines have started.
+        """Return the plan, or NoPlan if the transfer ends before machines would start.
 
         Raises TradewindError if no plan meets the goal.
         """
@@ -205,7 +205,7 @@ class Preview:
 
 
 def preview_of(control: JobControl, request: Request) -> Preview:
-    """Return the plan that a transfer could have. Stores are asked for their regions only for a dry run or a goal.
+    """Return the plan that a transfer could have. Queries stores for their regions only for a dry run or a goal.
 
     Raises:
         UsageError: a goal where there is nothing to plan, or regions that cannot be planned for.

@@ -1,4 +1,4 @@
-"""From a request to a proposal: who moves the bytes, by which plan, and what that will cost.
+"""From a request to a proposal: who moves the bytes, by which plan, and at what cost.
 
 An emulated WAN that had to be brought up to measure the volume is kept until the proposal is started or dropped.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
 
 
-#: A plan that costs more than this needs a confirmation, unless there is a ceiling.
+#: A more expensive plan needs a confirmation, unless it has a ceiling.
 CONFIRM_ABOVE_USD = 1.0
 
 
@@ -48,7 +48,7 @@ class Request:
     - `sky`: path of a sky file; gateways on its machines move the bytes, as planned
     - `via`: `local`: this machine; `sky`: the sky; `auto`: the sky if it has machines in the regions of both sides,
       else this machine. None: the sky if one is given
-    - `goal`: what the plan is to reach. None: the fastest within the ceiling, or at any cost without one
+    - `goal`: goal of the plan. None: the fastest within the ceiling, or at any cost without one
     - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
     - `machines_per_region`: the most machines in each region; None: as many as the sky has
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
@@ -74,7 +74,7 @@ class Request:
         if self.moved_by != "local":
             return
         if self.sky is not None or self.replan:
-            raise UsageError(f"--{'replan' if self.sky is None else 'sky'} goes with --via sky")
+            raise UsageError(f"--{'replan' if self.sky is None else 'sky'} needs --via sky")
         options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else [])]
         if self.topology is not None:
             others = [option for option in options if option != "--max-cost"]
@@ -85,7 +85,7 @@ class Request:
 
     @property
     def moved_by(self) -> Via:
-        """Who moves the bytes: `via`, or else the sky if one is given, else this machine."""
+        """The mover of the bytes: `via`, else the sky if one is given, else this machine."""
         return self.via or ("local" if self.sky is None else "sky")
 
     @property
@@ -96,10 +96,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A transfer that can be started: `plan` is who moves the bytes, `options` what follows from the plan.
+    """A transfer that can be started. `plan` states who moves the bytes, `options` the settings that follow from it.
 
-    `volume_bytes` and `objects` are None where nothing was counted, because no plan depends on them. `notes` say what
-    the user did not ask for.
+    `volume_bytes` and `objects` are None where nothing was counted, because no plan depends on them. `notes` report
+    choices that the user did not make.
     """
 
     id: str
@@ -119,7 +119,7 @@ class Proposal:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Return whether it spends money that no ceiling bounds: a user should be asked before it starts."""
+        """Return whether it spends money without a ceiling: a user should confirm it before it starts."""
         request = self.request
         bounded = request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None
         if bounded or self.options.dry_run:
@@ -134,12 +134,12 @@ class Proposal:
         return "this machine, no gateways in between"
 
     def drop(self) -> None:
-        """End what was started to make it. A proposal that was started has nothing left to end."""
+        """End what was started to make it. Does nothing for a proposal that was started."""
         self.held.close()
 
 
 def propose(control: JobControl, request: Request) -> Proposal:
-    """Return how a request would be carried out. Lists the source where a plan depends on its volume.
+    """Return how a request would be carried out. Lists the source if a plan depends on its volume.
 
     Raises:
         UsageError: regions, a sky or a goal are missing, or contradict each other.
@@ -148,7 +148,7 @@ def propose(control: JobControl, request: Request) -> Proposal:
     via = request.moved_by
     if via == "local":
         return _local(request)
-    control.check_filter(request.options.filter)  # Before anything is planned or started.
+    control.check_filter(request.options.filter)  # Before planning or starting anything.
     if via == "auto":
         reason = _why_local(request)
         if reason is not None:
@@ -178,14 +178,14 @@ def propose(control: JobControl, request: Request) -> Proposal:
 
 
 def _local(request: Request, note: str | None = None) -> Proposal:
-    """This machine, or the gateways of a topology file on it."""
+    """Return a proposal for this machine, or for a topology file's gateways on it."""
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
     notes = () if note is None else (note,)
     return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=notes)
 
 
 def _why_local(request: Request) -> str | None:
-    """Why no overlay comes into question; None if one does. Raises SkyFileError."""
+    """Return why no overlay is possible; None if one is. Raises SkyFileError."""
     if request.topology is not None:
         return "--topology sets the routes"
     if request.sky is None:
@@ -251,7 +251,7 @@ def _planned(control: JobControl, request: Request, sky: Sky, regions: tuple[Reg
 
 
 def kept_proposal(proposal: Proposal) -> KeptProposal:
-    """Return a proposal as another process can start it: places as text, with absolute paths. Raises UrlError."""
+    """Return a proposal that another process can start: places as text, with absolute paths. Raises UrlError."""
     request = proposal.request
     kept = KeptRequest(
         **{
@@ -268,7 +268,7 @@ def kept_proposal(proposal: Proposal) -> KeptProposal:
 
 
 def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
-    """Return a proposal that any process has made. A sky that is down by now is brought up for it.
+    """Return a proposal that any process made. Starts its sky if it is not running.
 
     Raises UsageError if there is none, it was started, has expired, or has other prices by now; StateError, SkyError.
     """
@@ -284,7 +284,8 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
         now = _catalog_of_sky(control, request.sky)
         if changed := changed_prices(launch.plan, launch.plan_request.catalog, now):
             raise UsageError(
-                f"proposal {proposal_id} has prices that changed since: {', '.join(changed)}", hint="propose again"
+                f"proposal {proposal_id} is out of date: these prices have changed: {', '.join(changed)}",
+                hint="propose again",
             )
     with ExitStack() as stack:
         provider = stack.enter_context(provider_up(launch.provider, control.store.state_dir))
@@ -303,7 +304,7 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
 
 
 def _goal_options(request: Request) -> list[str]:
-    """Return what the request sets of its goal, by the command line's names."""
+    """Return the options that set the request's goal, by their names on the command line."""
     ceilings = request.ceiling_usd, request.ceiling_usd_per_gb
     names = ["--max-cost"] if any(ceiling is not None for ceiling in ceilings) else []
     if isinstance(request.goal, MinThroughput):
@@ -314,7 +315,7 @@ def _goal_options(request: Request) -> list[str]:
 
 
 def _absolute(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
-    """Return places as they are understood in any directory. A slash at the end stays. Raises UrlError."""
+    """Return places that mean the same in any directory. A trailing slash stays. Raises UrlError."""
     return tuple(os.path.join(os.getcwd(), text) if _is_path(text) else text for text in place_texts(places))
 
 
@@ -327,7 +328,7 @@ def _absolute_path(path: str | None) -> str | None:
 
 
 def _with_paths(options: Options) -> Options:
-    """Return options with absolute paths of the files that they name."""
+    """Return options with absolute paths of the files they name."""
     names, access = options.files_from, options.destination
     return replace(
         options,
@@ -366,14 +367,14 @@ def _ceiling_usd(request: Request, volume_gb: float) -> float | None:
 
 
 def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
-    """Return the part of the ceiling that is left for egress after the machines; None without a ceiling or prices."""
+    """Return the ceiling less the cost of the machines, for egress; None without a ceiling or prices."""
     if ceiling_usd is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
         return None
     return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
 
 
 def _mean_usd_per_gb(plan: Plan, ceiling_usd: float | None, volume_gb: float) -> float | None:
-    """Return the most that a byte may cost on average: the plan's price, or more if the ceiling leaves room.
+    """Return the maximum average price per byte: the plan's price, or more if the ceiling leaves room.
 
     What is lost with a dead machine is sent again, so a plan that costs much less than the ceiling must not stop at its
     own price. The last parts of the ceiling stay with the supervisor, which looks ahead.

@@ -29,15 +29,15 @@ __all__ = [
     "with_memory_for",
 ]
 
-#: Of a ceiling on cost this part is kept back for bytes that must be sent twice and machines that run longer, so that a
-#: ceiling that was planned for is not what stops the transfer.
+#: Part of a cost ceiling that is reserved for bytes that must be sent twice and machines that run longer, so that a
+#: transfer planned for a ceiling is not stopped by it.
 RETRY_RESERVE = 0.02
-#: A plan whose routes differ in price is run at most so much faster than it says. With nothing to hold them back its
-#: routes carry all they can, whatever their shares, and the cost is no longer the predicted one.
+#: Maximum rate, as a multiple of the planned rate, of a plan whose routes have different prices. Without a limit its
+#: routes would carry all they can, whatever their shares, at another cost than predicted.
 PACE = 1.05
-#: A source keeps a chunk until its last byte is sent. So many for each connection: one on its way, one being read.
+#: Chunks that a source holds per connection until their last byte is sent: one in flight, one being read.
 CHUNKS_PER_CONNECTION = 2
-#: A gateway is given at most so much memory for chunks, however many connections and however large chunks its plan has.
+#: Maximum memory for chunks of a gateway, whatever the connections and chunk size of its plan.
 GATEWAY_BYTES_MAX = 1 << 30
 
 
@@ -85,14 +85,14 @@ def plan_beside_direct(
 
 
 def pace_bytes_per_s(plan: Plan) -> int | None:
-    """The rate at which the routes keep their shares; None where it does not matter which of them carries what."""
+    """Return the rate at which the routes keep their shares; None if shares do not affect the cost."""
     if plan.prediction is None or len({route.usd_per_gb for route in plan.routes}) == 1:
         return None
     return round(plan.prediction.throughput_gbps * PACE * 1e9 / 8)
 
 
 def chunk_bytes_for(plan: Plan, scale: float, least_bytes: int) -> int:
-    """Chunk size for a plan on a sky of this scale: scaled as rates are, so that one takes as long as in the world.
+    """Return the chunk size on a sky of this scale: scaled like rates, so that a chunk takes as long as in reality.
 
     Never so large that connections of the busiest gateway stand idle for want of memory, and never below
     `least_bytes`, the smallest part that the destination's store takes.
@@ -103,7 +103,7 @@ def chunk_bytes_for(plan: Plan, scale: float, least_bytes: int) -> int:
 
 
 def with_memory_for(plan: Plan, chunk_bytes: int) -> Plan:
-    """The plan, its gateways with memory for chunks of this size on all their connections, or GATEWAY_BYTES_MAX."""
+    """Return the plan with memory for chunks of this size on all connections, at most GATEWAY_BYTES_MAX per gateway."""
     connections = _connections(plan)
     gateways = []
     for gateway in plan.gateways:
@@ -114,7 +114,7 @@ def with_memory_for(plan: Plan, chunk_bytes: int) -> Plan:
 
 
 def _connections(plan: Plan) -> Counter[str]:
-    """Per gateway, those that it dials or those that it is dialled by, whichever are more."""
+    """Return the number of connections per gateway: outgoing or incoming, whichever is larger."""
     dialled: Counter[str] = Counter()
     accepted: Counter[str] = Counter()
     for hop in plan.hops:

@@ -1,4 +1,4 @@
-"""Comparison of the rate of each route with its planned rate, from the progress of the lead. Pure."""
+"""Compares the rate of each route with its planned rate, from the lead's progress. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tradewind.model.plan import Plan, PlannedRoute
 
 __all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "RateMonitor", "SlowRoutes"]
 
-#: Rates are those of so many seconds, and of at least so many chunks of the slowest route.
+#: Rates are averages over this time, and over at least this many chunks of the slowest route.
 SPAN_S = 4.0
 SPAN_CHUNKS = 8
-#: A route that carries less than this part of its promise is clearly under it …
+#: A route below this share of its planned rate is clearly too slow …
 UNDER_PART = 0.6
-#: … if it does for so long, and all routes together carry less than TOTAL_PART of theirs: one whose work others have
-#: taken over harms nobody.
+#: … if it stays so for this time while all routes together are below TOTAL_PART of their planned rate: a slow route
+#: whose work others have taken over harms nobody.
 UNDER_S = 3.0
 TOTAL_PART = 0.9
 #: Grace period before the routes of a plan are judged: connections open, windows grow.
 GRACE_S = 6.0
-#: What is done so soon anyhow is not worth a word.
+#: A transfer that ends within this time is not reported as slow.
 REMAINING_S_MIN = 10.0
 
 
@@ -39,12 +39,12 @@ class SlowRoutes:
 
     @property
     def total_gbps(self) -> float:
-        """Rate of all routes together."""
+        """Total rate of all routes."""
         return sum(self.carried_gbps.values())
 
 
 class RateMonitor:
-    """Follows the routes of one plan. `ids` are the numbers of its routes in the job."""
+    """Monitors the routes of one plan. `ids` are the numbers of its routes in the job."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RateMonitor:
         self._under_since_s: dict[tuple[str, ...], float] = {}
 
     def see(self, progress: Mapping[str, Any]) -> SlowRoutes | None:
-        """Return the slow routes by one progress document; None while there are none."""
+        """Return the slow routes after one progress document; None if there are none."""
         now_s = float(progress["elapsed_s"])
         hops = {hop["id"]: hop for hop in progress["hops"]}
         self._seen.append((now_s, {number: hops[number]["bytes"] for number in self._routes if number in hops}))
@@ -88,7 +88,7 @@ class RateMonitor:
                 self._under_since_s.pop(route, None)
         total_gbps = sum(carried.values())
         if total_gbps == 0 and len(carried) > 1:
-            return None  # All at once: it is not the links but one of the ends, and no plan goes round those.
+            return None  # All routes at once: the cause is one of the ends, which no plan can avoid.
         left_gb = (progress["bytes_total"] - progress["bytes_done"]) * 8e-9
         if total_gbps >= TOTAL_PART * sum(self._planned.values()) or left_gb < REMAINING_S_MIN * total_gbps:
             return None
@@ -97,12 +97,12 @@ class RateMonitor:
             return None
         clear.sort(key=lambda route: carried[route] / self._planned[route])
         up = {route.nodes: hops[number]["up"] for number, route in self._routes.items() if number in hops}
-        # One that the lead does not know yet is not down.
+        # A route that the lead does not know yet is not down.
         down = frozenset(route for route in clear if not up.get(route, True))
         return SlowRoutes(carried, dict(self._planned), tuple(clear), down)
 
     def _rates(self) -> dict[tuple[str, ...], float] | None:
-        """Over what was seen; None while that is too short."""
+        """Return the observed rates; None until the period is long enough."""
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
         if last_s - first_s < self._span_s * 0.9:
             return None

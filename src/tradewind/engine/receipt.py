@@ -1,4 +1,4 @@
-"""The receipt of a job: what moved, how it was proven, its runs, what it cost, and by which plan and versions.
+"""The receipt of a job: moved objects and their proofs, its runs, its cost, and its plan and versions.
 
 It is put together from the job's record whenever it is asked for, so that it can never say anything else than the job.
 """
@@ -17,12 +17,12 @@ from tradewind.state.database import Database
 
 __all__ = ["RECEIPT_VERSION", "receipt_of"]
 
-#: Grows when a field is removed or changes its meaning; further fields may come at any time.
+#: Version of the format: it grows when a field is removed or changes its meaning. New fields may be added at any time.
 RECEIPT_VERSION = 1
 
 
 def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
-    """Return the receipt of a job as a JSON document, also while it runs; `complete` says whether it is done.
+    """Return the receipt of a job as a JSON document, even while it runs; `complete` says whether it is done.
 
     Times are Unix times in ms, sizes in bytes, costs in USD. Raises JobNotFound, JobUnreadable.
     """
@@ -53,7 +53,7 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
 
 
 def _objects(path: str | None) -> dict[str, Any] | None:
-    """Return the file with a JSON line for each object, its verdict and its proof; None if it is not there any more."""
+    """Return the file with a JSON line per object, its verdict and its proof; None if it was removed."""
     try:
         return None if path is None else {"file": path, "bytes": os.stat(path).st_size}
     except OSError:
@@ -61,7 +61,7 @@ def _objects(path: str | None) -> dict[str, Any] | None:
 
 
 def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
-    """Return each run with its version, its times, how it ended, and what was noticed meanwhile."""
+    """Return each run with its version, its times, its outcome, and its notices."""
     runs: list[dict[str, Any]] = []
     for _, document, _ in read_events(database, job_id):
         if document["event"] == "run_started":

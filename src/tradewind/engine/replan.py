@@ -30,11 +30,11 @@ __all__ = [
     "with_names",
 ]
 
-#: Another plan is taken only if with it what is left takes at most this part of the time, boot of machines included.
+#: A new plan is accepted only if the rest takes at most this share of the time with it, machine boot included.
 BETTER_PART = 0.85
-#: A hop that is on a route which carries this part of its promise is not what holds another one back.
+#: A route above this share of its planned rate shows that its hops are not the bottleneck of other routes.
 UNAFFECTED_PART = 0.9
-#: A link that carries nothing is taken for one of this rate, which no plan uses.
+#: Assumed rate of a link that carries nothing; no plan uses it.
 DEAD_GBPS = 1e-9
 
 Hop = tuple[str, str]
@@ -54,14 +54,14 @@ class PlanRequest:
     ceiling_usd: float | None
     """Ceiling on egress, machines and requests together."""
     limit_bytes_per_s: int | None
-    """Rate limit set by the user, whatever the plan allows."""
+    """Rate limit set by the user, independent of the plan."""
     objects: int | None = None
-    """Number of objects in all; ``None`` if they were not counted."""
+    """Total number of objects; ``None`` if they were not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransferState:
-    """State of a transfer. Links seen to be slow, and gateways seen to be gone, are those of the whole transfer."""
+    """State of a transfer, including slow links and dead gateways since its start."""
 
     left_bytes: int
     total_bytes: int
@@ -76,11 +76,11 @@ class TransferState:
     sent_gb: Mapping[RegionPair, float] = field(default_factory=dict)
     """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
     available: Mapping[Region, int] = field(default_factory=dict)
-    """Machines that regions gave, where they refused to launch more."""
+    """Number of machines that regions provided before they refused more."""
 
     @property
     def spent_usd(self) -> float:
-        """Everything that the job has cost, over all its runs."""
+        """Total cost of the job so far, over all its runs."""
         return self.egress_usd + self.machines_usd + self.requests_usd
 
 
@@ -94,7 +94,7 @@ class RevisedPlan:
 
 
 def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes) -> dict[RegionPair, float]:
-    """What each link that is to blame carries between one pair of machines at full connections [Gbit/s].
+    """Return the rate of each link that causes a delay, for one machine pair at full connections [Gbit/s].
 
     To blame are the hops of a route under its promise, but not those that a route which keeps it takes too.
     """
@@ -120,14 +120,14 @@ def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes) -> dict[Regio
 
 
 def unreachable(plan: Plan, seen: SlowRoutes, living: Collection[str]) -> set[str]:
-    """Gateways to do without: those that are gone, and relays that only routes take which do not work at all."""
+    """Return the gateways to avoid: dead ones, and relays whose routes are all down."""
     gone = {gateway.name for gateway in plan.gateways if gateway.name not in living}
     working = {name for route in plan.routes if route.nodes not in seen.down for name in route.nodes}
     return gone | {name for route in seen.down for name in route[1:-1] if name not in working}
 
 
 def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan | None:
-    """Another plan if it is better, after what it costs to start machines; None if there is none.
+    """Return another plan if it is better, including the cost of starting machines; otherwise None.
 
     Raises TradewindError if nothing at all leads to the destination any more.
     """
@@ -144,7 +144,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
             catalog, plan_request.source, plan_request.destination, left_gb, goal, limits, objects=objects
         )
     except InfeasibleGoal as error:
-        # A rate or a time that is out of reach by now is missed by as little as possible; a ceiling never.
+        # If a goal's rate or time is now out of reach, it is missed by as little as possible; a ceiling never is.
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal
@@ -182,7 +182,7 @@ def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
 
 
 def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region]) -> PlanningLimits:
-    """Reduce a region's machines by those that were lost there: the provider does not give them back soon."""
+    """Reduce a region's machines by those lost there: the provider does not soon replace them."""
     lost = Counter(dead.values())
     most = {
         region: max(
@@ -199,7 +199,7 @@ def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region
 
 
 def _within(limits: PlanningLimits, available: Mapping[Region, int]) -> PlanningLimits:
-    """Plan no more machines in a region than it gave when it refused more."""
+    """Limit a region's machines to those that it provided before it refused more."""
     most = {
         region: min(count, limits.per_region.get(region, limits.machines_per_region))
         for region, count in available.items()
@@ -208,7 +208,7 @@ def _within(limits: PlanningLimits, available: Mapping[Region, int]) -> Planning
 
 
 def available_machines(plan: Plan, refused: Mapping[str, str]) -> dict[Region, int]:
-    """Return how many of a plan's machines each region gave that refused some; `refused` has regions by machine."""
+    """Return the machines that each refusing region did provide for a plan; `refused` has regions by machine."""
     planned = Counter(gateway.region for gateway in plan.machines)
     return {
         Region.parse(region): max(0, planned[region] - count) for region, count in Counter(refused.values()).items()
@@ -216,7 +216,7 @@ def available_machines(plan: Plan, refused: Mapping[str, str]) -> dict[Region, i
 
 
 def _goal_left(plan_request: PlanRequest, state: TransferState) -> Goal:
-    """The goal for what is left: a ceiling less what was spent, a deadline less the time that has passed."""
+    """Return the goal for the rest: a ceiling less what was spent, a deadline less the time that has passed."""
     goal = plan_request.goal
     if isinstance(goal, MaxCost):
         return MaxCost(max(0.0, goal.usd - state.spent_usd))
@@ -240,7 +240,7 @@ def ceiling_usd_per_gb(
 
 
 def _renamed(plan: Plan, dead: Collection[str]) -> Plan:
-    """The plan with names that no lost gateway had: a region's machines are numbered on behind them."""
+    """Return the plan without the names of lost gateways: numbering of a region's machines continues after them."""
     names: dict[str, str] = {}
     for region in dict.fromkeys(gateway.region for gateway in plan.gateways):
         mine = [gateway.name for gateway in plan.gateways if gateway.region == region and gateway.name != plan.lead]

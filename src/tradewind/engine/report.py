@@ -1,4 +1,4 @@
-"""Report on the end of a job."""
+"""Reports of a job: its plan, its progress, and its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_rate, format_usd
 
-#: What the names of proofs mean (docs/concepts/integrity.md). A proof of a summary is `SOURCE → DESTINATION`.
+#: Meanings of proof names (docs/concepts/integrity.md). A proof in a summary is `SOURCE → DESTINATION`.
 PROOF_WORDS = {
     "crc64nvme": "CRC64NVME",
     "crc32c": "CRC32C",
@@ -27,7 +27,7 @@ TEXT_COLUMNS = 3
 
 
 def proof_words(name: str) -> str:
-    """`by CRC64NVME of both sides`, `by length at the source, MD5 at the destination`."""
+    """Return `by CRC64NVME of both sides`, `by length at the source, MD5 at the destination`."""
     source, arrow, destination = name.partition(" → ")
     if not arrow:
         return "in an earlier run" if name == "earlier run" else f"copied by the store itself ({name})"
@@ -38,7 +38,7 @@ def proof_words(name: str) -> str:
 def summary_lines(
     summary: Summary, plan: Plan, ceiling_usd_per_gb: float | None = None, cost: JobCost | None = None
 ) -> list[str]:
-    """Objects, bytes, time, rate, retries; how each object was proven; with prices, predicted and metered cost."""
+    """Return objects, bytes, time, rate, retries, and proofs; with prices, also predicted and metered cost."""
     progress = summary.progress
     retries = format_count(progress.retries, "retry", "retries")
     lines = [
@@ -113,13 +113,13 @@ class JobCost:
     lines: tuple[LedgerLine, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the document for `--json`."""
         lines = [{**to_document(line), "usd": line.usd} for line in self.lines]
         return {"predicted_usd": self.predicted_usd, "metered_usd": self.metered_usd, "lines": lines}
 
 
 def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb: float | None, now_s: float) -> JobCost:
-    """The one answer to what a job costs; `now_s` is Unix time.
+    """Return the cost of a job; `now_s` is Unix time.
 
     Predicted is what the first plan said; of a plan by hand, the egress of the bytes that were moved.
     """
@@ -133,14 +133,14 @@ def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb:
 
 
 def cost_lines(cost: JobCost) -> list[str]:
-    """One line; none for what costs nothing."""
+    """Return one line; none for a job without cost."""
     if cost.predicted_usd == 0 and cost.metered_usd == 0:
         return []
     return [f"cost    {format_usd(cost.predicted_usd)} predicted, {format_usd(cost.metered_usd)} metered"]
 
 
 def ledger_table(cost: JobCost) -> list[str]:
-    """A heading and each line of the ledger, in columns; one line if nothing was charged."""
+    """Return a heading and the lines of the ledger, in columns; one line if nothing was charged."""
     if not cost.lines:
         return ["nothing that this job used has a price"]
     rows = [("run", "kind", "what", "quantity", "unit price", "cost")]
@@ -162,14 +162,14 @@ def _usd_per_gb(plan: Plan, ceiling_usd_per_gb: float | None) -> float:
     return mean if ceiling_usd_per_gb is None else min(mean, ceiling_usd_per_gb)
 
 
-#: So many of the busiest hops are shown.
+#: Number of the busiest hops shown.
 HOPS_SHOWN = 4
-#: Rates of hops are means over about so many of the last reports.
+#: Number of reports over which rates of hops are averaged.
 SMOOTHING = 0.3
 
 
 class ProgressLines:
-    """Turns one progress report after the other into lines: two for the job, then the busiest hops."""
+    """Turns progress reports into lines: two for the job, then the busiest hops."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, int] = {}
@@ -177,7 +177,7 @@ class ProgressLines:
         self._elapsed_s = 0.0
 
     def update(self, progress: Progress) -> list[str]:
-        """The lines for this report."""
+        """Return the lines for this report."""
         self._measure(progress)
         return [*job_lines(progress), *self._hop_lines(progress)]
 
@@ -204,7 +204,7 @@ class ProgressLines:
 
 
 def job_lines(progress: Progress) -> list[str]:
-    """Two lines: objects and bytes done of total (`≥` while still listing); rate, time left, cost if any, errors."""
+    """Return two lines: objects and bytes done of total (`≥` while listing); rate, time left, cost if any, errors."""
     least = "" if progress.listed else "≥"
     first = (
         f"{progress.objects_done:,}/{least}{progress.objects_total:,} objects   "
@@ -227,5 +227,5 @@ def job_lines(progress: Progress) -> list[str]:
 
 
 def plain_line(progress: Progress) -> str:
-    """One line for a log."""
+    """Return one line for a log."""
     return ", ".join(" ".join(line.split()) for line in job_lines(progress))

@@ -37,9 +37,9 @@ from tradewind.model.url import Location, parse_url
 
 #: A URL or a local path.
 UrlOrPath = str | os.PathLike[str]
-#: Who moves the bytes: this machine; a sky; or the sky where it can.
+#: Mover of the bytes: this machine; a sky; or the sky if possible.
 Via = Literal["local", "sky", "auto"]
-#: Most destinations of one job; each chunk is held until all have it.
+#: Maximum destinations of one job; each chunk is held until all have it.
 DESTINATIONS_MAX = 16
 
 
@@ -64,7 +64,7 @@ class Options:
       count each time; requests that a gateway repeats to its destination store do not
     - `limit_bytes_per_s`: maximum rate over all routes
     - `stall_s`: stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time
-    - `store_work_s`: longest time for one copy or completion of a store, plus its bytes at 4 MiB/s; None: 1 h
+    - `store_work_s`: maximum time for a store to copy or complete one object, plus 1 s per 4 MiB; None: 1 h
     - `report_file`: one JSON verdict per object
     - `source`, `destination`: access to each side; for several destinations one for all, or one for each
     """
@@ -107,7 +107,7 @@ def place_texts(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
 
 
 def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
-    """The job for these arguments. Looks at the sources only where they are local paths. Raises UsageError."""
+    """Return the job for these arguments. Reads the file system only for local sources. Raises UsageError."""
     if not 1 <= len(destinations) <= DESTINATIONS_MAX:
         raise UsageError(f"a job has 1 to {DESTINATIONS_MAX} destinations, not {len(destinations)}")
     _check_options(options)
@@ -180,7 +180,7 @@ def _of_several(
 
 
 def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
-    """The store of a place. Settings that mean nothing there, such as an endpoint for files, are left out."""
+    """Return the store of a place. Settings that do not apply to it, such as an endpoint for files, are left out."""
     if place.kind in ("file", "mem"):
         return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
     endpoint, region = _endpoint(place, access)
@@ -197,7 +197,7 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
 
 
 def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
-    """Endpoint and region as given, else as AWS's configuration has them for this store. Raises UsageError."""
+    """Return endpoint and region as given, else from AWS's configuration for this store. Raises UsageError."""
     endpoint, region = access.endpoint or place.endpoint, _store_region(place, access)
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
@@ -209,7 +209,7 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
 
 
 def _store_region(place: Location, access: Access) -> str | None:
-    """The region by the name that the store knows: `aws:us-east-1` is us-east-1 at S3.
+    """Return the region under the store's own name: `aws:us-east-1` is us-east-1 at S3.
 
     At a compatible server it says where that stands, and nothing of what it calls its region.
     """
@@ -221,7 +221,7 @@ def _store_region(place: Location, access: Access) -> str | None:
 
 
 def _refuse_credentials(endpoint: str) -> None:
-    """Raise UsageError, without repeating the endpoint: it would end up in messages, logs and the job's folder."""
+    """Raise UsageError without repeating the endpoint, which would appear in messages, logs and the job's folder."""
     address = endpoint.partition("://")[2] or endpoint
     if "@" in address.partition("/")[0]:
         raise UsageError(
@@ -235,7 +235,7 @@ def _refuse_credentials(endpoint: str) -> None:
 
 
 def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
-    """Store and prefix (empty or ending in `/`) of a place that means a directory."""
+    """Return store and prefix (empty or ending in `/`) of a directory."""
     if place.kind == "file":
         return store_spec(_file_root(place.key), place, access), ""
     prefix = place.key if place.key.endswith("/") or not place.key else place.key + "/"
@@ -243,7 +243,7 @@ def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
 
 
 def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
-    """Store and key of a place as typed: the gateway shows an object of that name and what lies below it."""
+    """Return store and key of a place as typed: the gateway lists an object of that name and everything below it."""
     if place.kind == "file":
         shown = object_place if os.path.isfile(place.key) else directory_place
         return shown(place, access)
@@ -251,11 +251,11 @@ def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
 
 
 def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
-    """Store and key of a place that means one object. Raises UsageError for a directory."""
+    """Return store and key of a single object. Raises UsageError for a directory."""
     if place.is_directory:
         raise UsageError(
             f"{place} is a directory, not an object",
-            hint="-r takes everything below a directory, in the commands that have it",
+            hint="-r includes everything below a directory, in the commands that have it",
         )
     if place.kind == "file":
         folder, _, name = place.key.rpartition("/")
@@ -276,7 +276,7 @@ def _tree_store(place: Location, access: Access) -> StoreSpec:
 
 
 def _file_root(path: str) -> str:
-    """`file://` and the path as it is: the contract's file roots are not percent-encoded. Raises UsageError."""
+    """Return `file://` and the unchanged path: the contract's file roots are not percent-encoded. Raises UsageError."""
     if any(part in (".", "..") for part in path.split("/")):
         path = os.path.realpath(path)
     try:
@@ -289,7 +289,7 @@ def _file_root(path: str) -> str:
 
 
 def _refuse_named_link(start: Location, options: Options) -> None:
-    """Raise UsageError for a link to a directory whose contents would be deleted, unless it is named with a slash."""
+    """Raise UsageError for a link to a directory whose contents would be deleted, unless it is typed with a slash."""
     if not options.delete_source or start.kind != "file" or start.is_directory:
         return
     if os.path.islink(start.key) and os.path.isdir(start.key):
@@ -300,14 +300,14 @@ def _refuse_named_link(start: Location, options: Options) -> None:
 
 
 def _is_tree(start: Location, options: Options) -> bool:
-    """Return whether the source means everything below it. Asks the file system only for a local path."""
+    """Return whether the source is everything below a directory. Reads the file system only for a local path."""
     tree = options.recursive or options.compare is not None or options.files_from is not None or start.kind == "mem"
     if start.kind != "file":
         return tree
     try:
         mode = os.stat(start.key).st_mode
     except OSError:
-        return tree  # The lead reports it: not found, or forbidden.
+        return tree  # The lead reports the error: not found, or forbidden.
     if stat.S_ISDIR(mode) and not tree:
         raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
     if stat.S_ISREG(mode) and tree:
@@ -320,7 +320,7 @@ def _is_tree(start: Location, options: Options) -> bool:
 def _selection(start: Location, tree: bool, options: Options) -> Selection:
     if not tree:
         if options.filter != ObjectFilter():
-            raise UsageError("filters choose among the objects of a directory", hint="add -r")
+            raise UsageError("filters apply only to the objects of a directory", hint="add -r")
         return ObjectSelection(object_place(start, options.source)[1])
     prefix = directory_place(start, options.source)[1]
     if options.files_from is not None:
@@ -333,7 +333,7 @@ def _target(start: Location, end: Location, tree: bool, options: Options, access
         store, prefix = directory_place(_below(end, start) if options.as_subdir else end, access)
         return Target(store, prefix)
     if options.as_subdir:
-        raise UsageError("--as-subdir adds the name of a directory", hint="to copy into a directory end DST with /")
+        raise UsageError("--as-subdir needs a directory", hint="to copy into a directory end DST with /")
     if end.is_directory:
         end = replace(end, key=_with_slash(end.key) + _name_of(start)) if end.kind != "mem" else end
     elif end.kind == "file" and os.path.isdir(end.key):
@@ -363,9 +363,9 @@ def _with_slash(key: str) -> str:
 
 
 def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end: Location, *, moves: bool) -> None:
-    """Refuse what the names already show. The lead compares by identity before it begins (`lead/places.rs`)."""
+    """Refuse overlaps that the names show. The lead compares identities before it starts (`lead/places.rs`)."""
     if isinstance(selection, SeveralSelection):
-        return  # The lead compares each with where it would go.
+        return  # The lead compares each object with its destination.
     if isinstance(selection, ObjectSelection):
         same, inwards, outwards = selection.key == target.key, False, False
         ours, theirs = store, target.store
@@ -385,7 +385,7 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
         return
     if same:
         raise UsageError(f"source and destination are the same: {end}", hint="choose another destination")
-    # The copies of a list of names are never listed themselves.
+    # A job over a list of names never lists its own copies.
     if outwards or (inwards and (moves or not isinstance(selection, ListSelection))):
         raise UsageError(
             f"source and destination overlap: {end}",
@@ -407,7 +407,7 @@ def _check_options(options: Options) -> None:
             "--delete compares whole directories, and --files-from names objects", hint="leave one of them out"
         )
     if options.max_delete is not None and not options.delete:
-        raise UsageError("--max-delete goes with --delete")
+        raise UsageError("--max-delete needs --delete")
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
         raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
     if options.store_work_s is not None and not 1 <= options.store_work_s <= 86_400:
@@ -415,16 +415,16 @@ def _check_options(options: Options) -> None:
 
 
 def _check_chunk(options: Options, ends: list[Location]) -> None:
-    """Files and memory take parts of any size; clouds do not."""
-    least, why = MIN_CHUNK_BYTES, "S3 takes no smaller parts"
+    """Refuse a chunk size that a store does not accept. Files and memory take any size."""
+    least, why = MIN_CHUNK_BYTES, "S3 does not accept smaller parts"
     if all(end.kind in ("file", "mem") for end in ends):
-        least, why = MIN_FILE_CHUNK_BYTES, "smaller ones cost more than they carry"
+        least, why = MIN_FILE_CHUNK_BYTES, "the overhead of smaller chunks is too high"
     if options.chunk_bytes < least:
         raise UsageError(f"chunks of {options.chunk_bytes} bytes: must be at least {least >> 10}KiB", hint=why)
 
 
 def _ceiling_price(options: Options, plan: Plan) -> float | None:
-    """The mean price that may be paid: the user's, or with a ceiling in USD the plan's own."""
+    """Return the maximum average price: the user's, or with a ceiling in USD the plan's own."""
     dearest = max(route.usd_per_gb for route in plan.routes)
     if options.max_cost_usd is None and options.max_usd_per_gb is None:
         return None

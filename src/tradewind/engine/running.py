@@ -1,4 +1,4 @@
-"""A running job: its supervisor runs in a thread of its own, whether or not anyone reads its events.
+"""A running job: its supervisor runs in its own thread, whether or not its events are read.
 
 Four kinds of thread meet here. The *reader* of the present lead turns its events into entries of the inbox. The
 *supervisor* takes them one by one, asks the state machine in `engine.supervisor` what to do, and writes the event
@@ -81,22 +81,22 @@ __all__ = [
 ]
 
 EventCallback = Callable[[Event], None]
-#: Makes gateways again for a job and its plan; they resume from the journal.
+#: Starts new gateways for a job and its plan; they resume from the journal.
 Restarter = Callable[[JobSpec, Plan], JobGateways]
-#: When the events of a lead end early, its process has so long to end too, so that its exit code can be reported.
+#: Timeout for a lead's process to end after its events ended early, so that its exit code can be reported.
 ENDING_S = 5.0
-#: Interval of the supervisor's clock: ceilings hold even without progress events.
+#: Interval of the supervisor's clock: it keeps ceilings even without progress events.
 TICK_S = 0.5
-#: Events that wait for the supervisor; the reader of the lead waits beyond it, and the lead keeps them meanwhile.
+#: Maximum events in the inbox; beyond it the lead's reader waits and the lead buffers them.
 INBOX_MAX = 1024
-#: Interval at which the reader of a lead checks whether a full inbox has room again.
+#: Interval at which a lead's reader checks a full inbox for room.
 INBOX_FULL_S = 0.02
 OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
-#: `kill` waits at most this long for the supervisor to end; the processes are gone before.
+#: Maximum wait of `kill` for the supervisor; the processes are gone before.
 KILLED_S = 10.0
 WILDCARD_HINT = "a * in a place is taken literally: use -r with --include '*.log', or leave a local * unquoted"
 
-#: Jobs whose processes were not ended yet.
+#: Jobs whose processes have not ended yet.
 _unclosed: set[RunningJob] = set()
 
 
@@ -146,30 +146,30 @@ class RunningJob:
     ) -> None:
         self.id = job_id
         self.spec = spec
-        #: As it was at first; `replan` may have changed what the gateways do since.
+        #: The first plan; `replan` may have changed the present one.
         self.plan = plan
         self.summary: Summary | None = None
-        #: The lead's last line as it came; None until then.
+        #: The lead's last line, unchanged; None until it arrives.
         self.summary_document: Mapping[str, Any] | None = None
         self._gateways, self._log, self._restart = gateways, log, restart
         self._keep_logs, self._catalog_folder = keep_logs, catalog_folder
         self._ledger, self._adaptation = ledger, adaptation
-        #: The job's, released when its machines are gone and the ledger says so.
+        #: The job's lock, released when its machines are gone and the ledger is final.
         self._lock = lock
         self._store = store
-        #: Where other processes read the events; None for a run that keeps nothing.
+        #: Storage of the events for other processes; None for a run that keeps nothing.
         self._events = events
         self._measurable = measurable_hops(plan, gateways.deployment())
         self._watch = RouteWatch()
         self._inbox: queue.SimpleQueue[SupervisorEvent] = queue.SimpleQueue()
         self._look_again_s = 0.0
-        #: Set by `close` and `kill`: whatever the state, the processes are to end.
+        #: Set by `close` and `kill`: end the processes in any state.
         self._leaving = Latch()
         self._at_once = False
-        #: Set when the processes are gone and nothing happens any more.
+        #: Set when all processes have ended and no more work is done.
         self._over = Latch()
         self._closing_error: TradewindError | OSError | None = None
-        #: What lives as long as the job's machines; None once they are gone.
+        #: Resources with the lifetime of the job's machines; None once they are gone.
         self._held: list[ExitStack] | None = []
         self._holding = threading.Lock()
         self._draining: threading.Thread | None = None
@@ -183,11 +183,11 @@ class RunningJob:
 
     @property
     def gateways(self) -> tuple[str, ...]:
-        """Names of the gateways, the lead's among them."""
+        """Names of the gateways, including the lead's."""
         return self._gateways.names
 
     def crash(self, gateway: str) -> None:
-        """End a gateway as if it had failed by itself, to see what becomes of the job."""
+        """End a gateway as if it had failed by itself, to test how the job reacts."""
         self._gateways.crash(gateway)
 
     def lines(self) -> Iterator[bytes]:
@@ -254,7 +254,7 @@ class RunningJob:
         self._over.wait(KILLED_S)
 
     def close(self) -> None:
-        """End the processes; logs are kept if asked for, or if the job did not end well."""
+        """End the processes; keep the logs if requested, or if the job did not succeed."""
         self._leave()
         self._over.wait()
         if self._closing_error is not None:
@@ -267,7 +267,7 @@ class RunningJob:
         return self._over.is_set()
 
     def hold(self, held: ExitStack) -> None:
-        """Close `held` once the machines are gone: it is what was started for this job alone."""
+        """Close `held`, which was started for this job alone, once the machines are gone."""
         with self._holding:
             if self._held is not None:
                 self._held.append(held)
@@ -309,7 +309,7 @@ class RunningJob:
                 if isinstance(event, LeadSaid) and event.generation == generation and finish is None:
                     self._look_at_routes(event.document)
         except BaseException as error:
-            self._log.end(error)  # Readers must not wait for a supervisor that broke.
+            self._log.end(error)  # Readers must not wait for a failed supervisor.
             raise
         finally:
             if finish is not None and finish.at_once:
@@ -317,7 +317,7 @@ class RunningJob:
             self._end(finish)
 
     def _is_to_stop(self) -> bool:
-        """Return whether another process wants the job to stop and it does not yet. Looks each TICK_S."""
+        """Return whether another process has asked the job to stop and it does not stop yet. Checked each TICK_S."""
         if self.spec.state_dir is None or self._supervisor.draining or time.monotonic() < self._look_again_s:
             return False
         self._look_again_s = time.monotonic() + TICK_S
@@ -326,7 +326,7 @@ class RunningJob:
         return False
 
     def _count(self, event: SupervisorEvent) -> None:
-        """Bring the ledger up to date, before the supervisor looks at it."""
+        """Update the ledger before the supervisor reads it."""
         if isinstance(event, LeadSaid) and event.generation == self._supervisor.generation:
             if event.document["event"] == "progress":
                 self._ledger.see(event.document)
@@ -348,7 +348,7 @@ class RunningJob:
 
     def _finish(self, finish: Finish) -> Finish:
         if finish.done is None and (stored := self._stored_end()) is not None:
-            # The job was done while this process stood still, or its last line was lost.
+            # The job finished while this process was stopped, or its last line was lost.
             finish = replace(finish, done=stored)
             self._ledger.see(stored["progress"])
             self._sum_up(stored)
@@ -360,20 +360,20 @@ class RunningJob:
         return finish
 
     def _stored_end(self) -> Mapping[str, Any] | None:
-        """Return the last line of a lead that has stored that the job is done."""
+        """Return the last line of a lead that has recorded the job as done."""
         return None if self.spec.state_dir is None else done_line(self.spec.state_dir)
 
     def _sum_up(self, done: Mapping[str, Any]) -> None:
-        """Keep the lead's last line, with what the job has cost by now."""
+        """Keep the lead's last line, with the job's present cost."""
         progress = {**done["progress"], "cost_usd": self._ledger.spent_usd()}
         self.summary_document = {**done, "progress": progress}
         self.summary = Summary.from_document(self.summary_document)
 
     def _priced(self, publish: Publish) -> bytes:
-        """The line to publish: the lead knows what egress costs, the ledger what the whole job does."""
+        """Return the line to publish, with the job's cost from the ledger; the lead knows only that of egress."""
         if publish.progress:
             return _line({**json.loads(publish.line), "cost_usd": self._ledger.spent_usd()})
-        # The last line is published after the end was noted.
+        # The last line is published after the end was recorded.
         return publish.line if self.summary_document is None else _line(self.summary_document)
 
     def _look_at_routes(self, document: Mapping[str, Any]) -> None:
@@ -427,7 +427,7 @@ class RunningJob:
         except (TradewindError, OSError) as error:
             return self._tell(RestartFailed(action.generation, error))
         if self._over.is_set():
-            return self._gateways.kill()  # Nobody waited for it.
+            return self._gateways.kill()  # Nobody was waiting for it.
         self._watch = RouteWatch()
         restarts = f"restarted ({self._supervisor.restarts} of {RESTARTS_MAX})"
         self._log.notice(f"{self._died(action.how)}; {restarts}, acknowledged work is kept")
@@ -435,14 +435,14 @@ class RunningJob:
         return self._tell(Restarted(action.generation))
 
     def _end(self, finish: Finish | None) -> None:
-        """End the log, then the processes, and forget what is only known of a running job."""
+        """End the log, then the processes, and remove the records of a running job."""
         well = self.summary is not None and self.summary.outcome == "done"
         self._log.end(self._error_of(finish))
         try:
             if self._restarting is not None and not self._at_once:
                 self._restarting.join()
             if self._adaptation is not None:
-                self._adaptation.stop()  # What it waits for ends with the machines, which are paid for meanwhile.
+                self._adaptation.stop()  # A change in progress ends with the machines, which are charged until then.
             if self._at_once:
                 self._gateways.kill()
             else:
@@ -450,7 +450,7 @@ class RunningJob:
                 self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=max(0.0, grace_s))
             self._forget()
             if self.summary_document is not None:
-                self._sum_up(self.summary_document)  # Machines were paid until now.
+                self._sum_up(self.summary_document)  # Machines were charged until now.
             if well and self._catalog_folder is not None:
                 self._learn(self._catalog_folder)
         except (TradewindError, OSError) as error:
@@ -464,7 +464,7 @@ class RunningJob:
             _unclosed.discard(self)
 
     def _end_events(self, finish: Finish | None) -> None:
-        """Record how the run ended, before another process may take the job over."""
+        """Record how the run ended, before another process can take over the job."""
         if self._events is None:
             return None
         lost = self._error_of(finish)
@@ -485,7 +485,7 @@ class RunningJob:
         return None if self._supervisor.over_ceiling else self._died(finish.lost or "")
 
     def _learn(self, folder: Path) -> None:
-        """Keep the rates of hops between known regions for later plans. A transfer does not fail for want of it."""
+        """Record the rates of hops between known regions for later plans. A failure does not fail the transfer."""
         today = datetime.now(timezone.utc).date().isoformat()
         plan, teaching = self.plan, self._measurable
         if self._adaptation is not None:
@@ -495,7 +495,7 @@ class RunningJob:
             record_samples(folder, self.id, self.spec, plan, teaching, self._watch, date=today)
 
     def _forget(self) -> None:
-        """Remove where the lead could be reached; all of it for a run that keeps nothing."""
+        """Remove the lead's address; for a run that keeps nothing, remove everything."""
         if self.spec.state_dir is None:
             self._gateways.remove()
             return
@@ -506,7 +506,7 @@ class RunningJob:
                     os.unlink(objects)
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(self.spec.state_dir, LIST_FILE))
-        with suppress(StateError):  # `status.json` says the same, and is looked at then.
+        with suppress(StateError):  # `status.json` has the same state, and is then used.
             self._store.set_lead(self.id, None)
             self._store.settle(self.id)
 
@@ -515,7 +515,7 @@ class RunningJob:
         return self.plan if self._adaptation is None else self._adaptation.plan
 
     def drain_to_end(self) -> None:
-        """Drain, and return when the events have ended. A KeyboardInterrupt meanwhile ends all processes at once."""
+        """Drain, and return when the events have ended. A KeyboardInterrupt then ends all processes at once."""
         self.drain()
         try:
             self._log.wait_ended()
@@ -561,7 +561,7 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def resume_hint(job_id: str) -> str:
-    """Return how to resume a job."""
+    """Return the hint for resuming a job."""
     return f"resume with: tradewind jobs resume {job_id}"
 
 

@@ -35,10 +35,10 @@ def start_sky(path: str, state_dir: str | None, *, detached: bool) -> Sky:
 
 
 def running_sky(path: str, state_dir: str | None) -> Sky:
-    """Return the sky of a file. Raises SkyError if it is not up."""
+    """Return the sky of a file. Raises SkyError if it is not running."""
     sky = _attached(Path(path), state_dir)
     if sky is None:
-        raise SkyError(f"the sky of {path} is not up", hint=f"`tradewind sky up {path}`")
+        raise SkyError(f"the sky of {path} is not running", hint=f"`tradewind sky up {path}`")
     return sky
 
 

@@ -34,7 +34,7 @@ def several_sources(
             raise UsageError(f"{start} cannot be one of several sources", hint="name it alone")
         if (start.kind, start.root) != (first.kind, first.root):
             raise UsageError(
-                f"{first} and {start} are in two stores",
+                f"{first} and {start} are in different stores",
                 hint="run one command per store, or name several destinations with --to",
             )
     if first.kind == "file":
@@ -46,7 +46,7 @@ def several_sources(
     _refuse_equal_names(starts, members)
     _refuse_nested(members)
     if object_filter != ObjectFilter() and not any(member.key.endswith("/") for member in members):
-        raise UsageError("filters choose among the objects of a directory", hint="add -r")
+        raise UsageError("filters apply only to the objects of a directory", hint="add -r")
     return holder, SeveralSelection(tuple(members), object_filter)
 
 
@@ -104,7 +104,7 @@ def _refuse_nested(members: Sequence[Member]) -> None:
     """A source below another would be taken twice. In byte order it follows the one that holds it."""
     for outer, inner in pairwise(sorted(member.key for member in members)):
         if outer.endswith("/") and inner.startswith(outer):
-            raise UsageError(f"the source {inner} lies within the source {outer}", hint="name only one of them")
+            raise UsageError(f"the source {inner} is within the source {outer}", hint="name only one of them")
 
 
 #: Name of the copy in the job's folder.

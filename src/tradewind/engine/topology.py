@@ -165,7 +165,7 @@ def _expect(document: Any, what: str, required: set[str], optional: set[str]) ->
     if keys - required - optional:
         raise TopologyError(
             f"{what}: unknown entry {min(keys - required - optional)!r}",
-            hint="known are " + ", ".join(sorted(required | optional)),
+            hint="known: " + ", ".join(sorted(required | optional)),
         )
 
 

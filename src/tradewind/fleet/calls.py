@@ -1,4 +1,4 @@
-"""Calls to providers and gateways: many at the same time, each under a time limit."""
+"""Calls to providers and gateways: concurrent, each under a time limit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tradewind.fleet.provider import CallRefused, Refusal
 
 __all__ = ["CALLS_AT_ONCE_MAX", "CALL_S", "LAUNCH_S", "TERMINATE_S", "InFlight", "each_of"]
 
-#: A provider answers a question (machines, offers, quota) within so long, or the call counts as failed.
+#: Timeout of a provider's query call (machines, offers, quota).
 CALL_S = 30.0
-#: A launch call returns within so long; machines that it started all the same are found by their tags.
+#: Timeout of a launch call. Machines that a call started before it timed out are found by their tags.
 LAUNCH_S = 60.0
-#: Timeout of a termination, after the grace of its gateways.
+#: Timeout of a termination, in addition to the grace period of the gateways.
 TERMINATE_S = 60.0
-#: Calls about single machines that run at the same time.
+#: Maximum number of concurrent calls about single machines.
 CALLS_AT_ONCE_MAX = 16
 
-#: Errors of a call that its caller gets; any other is a defect, and is shown where it occurs.
+#: Errors of a call that are raised again in the caller. Any other error is a defect, and its traceback is printed by
+#: the call's thread.
 FAILURES = (TradewindError, OSError, KeyError)
 
 T = TypeVar("T")
@@ -29,17 +30,17 @@ R = TypeVar("R")
 
 
 class InFlight:
-    """Calls of one fleet that run, each in a thread of its own, also those that nobody waits for any more."""
+    """The running calls of one fleet, each in its own thread, including those whose caller has timed out."""
 
     def __init__(self) -> None:
         self._threads: set[threading.Thread] = set()
-        #: Held while a thread is added and started: one that has not begun cannot be waited for.
+        #: Held while a thread is added and started: a thread that has not started cannot be joined.
         self._adding = threading.Lock()
 
     def within(self, limit_s: float, what: str, call: Callable[[], R]) -> R:
-        """Return what a call returns. Raises what it raises, or CallRefused (transient) if it takes over `limit_s`.
+        """Return the result of a call. Raises its error, or CallRefused (transient) if it takes longer than `limit_s`.
 
-        A call that is late, or whose caller is interrupted, goes on in its thread.
+        A call that times out, or whose caller is interrupted, keeps running in its thread.
         """
         answers: list[R] = []
         errors: list[Exception] = []
@@ -53,7 +54,7 @@ class InFlight:
                 with self._adding:
                     self._threads.discard(thread)
 
-        # No executor: at the end of the process it would wait for a provider that does not answer.
+        # No executor: when this process exits, an executor would wait for a provider that does not answer.
         thread = threading.Thread(target=run, name=what, daemon=True)
         with self._adding:
             self._threads.add(thread)
@@ -68,12 +69,12 @@ class InFlight:
 
     @property
     def is_busy(self) -> bool:
-        """True if a call runs, beside the one that asks."""
+        """True if a call runs in another thread than the current one."""
         with self._adding:
             return any(thread is not threading.current_thread() for thread in self._threads)
 
     def wait(self, limit_s: float) -> bool:
-        """Return whether all calls have ended, waiting for them up to the limit. A call never waits for itself."""
+        """Wait up to the limit for all calls to end; return whether they have. A call never waits for itself."""
         deadline_s = time.monotonic() + limit_s
         with self._adding:
             others = [thread for thread in self._threads if thread is not threading.current_thread()]
@@ -83,9 +84,9 @@ class InFlight:
 
 
 def each_of(items: Sequence[T], call: Callable[[T], R], at_once_max: int = CALLS_AT_ONCE_MAX) -> list[R]:
-    """Return what a call returns for each item, in order, up to `at_once_max` of them at the same time.
+    """Call a function for each item, up to `at_once_max` at the same time, and return the results in order.
 
-    Raises the first error when all are done.
+    Raises the first error when all calls are done.
     """
     if len(items) == 1:
         return [call(items[0])]

@@ -1,4 +1,4 @@
-"""End machines and fleets, also those of other processes."""
+"""End machines and fleets, including those of other processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def list_machines(provider: Provider, fleet_id: str, in_flight: InFlight) -> tup
 
 
 def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_flight: InFlight) -> list[Ended]:
-    """End machines, and return when the provider says that they are gone.
+    """End machines, and return when the provider reports them as gone.
 
     Raises GatewayError if some of them may still run.
     """
@@ -51,7 +51,7 @@ def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_fligh
         if first.kind not in ("throttled", "transient") or tries == TERMINATE_TRIES_MAX - 1:
             raise GatewayError(
                 f"{len(left)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
-                hint=first.action or "`tradewind fleet down` ends them; so do their leases",
+                hint=first.action or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
             )
         time.sleep(max(first.retry_after_s or 0.0, RETRY_WAIT_S * 2**tries))
     return done
@@ -65,7 +65,7 @@ def _try(provider: Provider, ids: list[str], grace_s: float, in_flight: InFlight
 
 
 def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
-    """End the lead and the machines of a fleet whose client does not, and forget it; return how many machines lived.
+    """End the lead and the machines of a fleet in place of its client; return the number of machines ended.
 
     Raises UsageError for a fleet of another host, GatewayError for a provider that this version does not know.
     """
@@ -80,7 +80,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
     ended = _end_listed(provider, record.id, in_flight)
     end_home(journal.path(record.id))
     if provider.settles_s > 0:
-        # What was launched just before may not have been listed.
+        # The first listing may have missed machines that were launched shortly before.
         time.sleep(provider.settles_s)
         ended |= _end_listed(provider, record.id, in_flight)
     journal.close(record.id)

@@ -1,6 +1,6 @@
-"""The machines of one plan: a desired state that a provider reconciles, under leases that this process renews.
+"""The machines of one plan: a desired state that the fleet reconciles through a provider, under leases that it renews.
 
-The lead is not one of them: it runs at home, beside this process.
+The lead is not one of the machines: it runs at home, beside this process.
 """
 
 from __future__ import annotations
@@ -49,44 +49,44 @@ from tradewind.model.units import format_count
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]
 
-#: A machine ends so long after the last renewal. Long enough for a client that was stopped (Ctrl-Z) for a while, short
-#: enough that a client which stands still for good costs no more than minutes of machines.
+#: Default lease of a machine. Long enough for a client that is suspended (Ctrl-Z) for a while, short enough that a
+#: client that hangs for good costs only minutes of machine time.
 LEASE_S = 900
-#: Under a ceiling a lease is no shorter: the machines of a busy client must not end.
+#: Minimum lease, even close to a cost ceiling: the machines of a busy client must not end.
 LEASE_S_MIN = 15
 
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """Settings of a start: data ports by gateway name, detours by hop, whether hops are plain TCP; times in seconds."""
+    """Settings of a fleet: data ports by gateway name, detours by hop, whether hops are plain TCP; times in seconds."""
 
     listen: Mapping[str, str] = field(default_factory=dict)
     detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
     plain: bool = False
     lease_s: int = LEASE_S
     ready_s: float = READY_S
-    """Timeout for the answers of all machines; after it the fleet is ended."""
+    """Timeout until all machines answer. If it expires, the fleet is ended."""
     heals: bool = False
     """True if dead machines may be replaced."""
     grows: bool = False
-    """True if machines may be added later, and the roles of those that run may change."""
+    """True if machines may be added later, and the roles of running ones may change."""
     led: bool = True
     """True if the plan's lead runs at home. Without a lead every gateway has a machine."""
 
 
 class Meter(Protocol):
-    """Counts how long machines live. Any thread may call it; it returns at once."""
+    """Measures how long machines live. Its methods may be called from any thread, and return at once."""
 
     def launched(self, fleet: str, name: str, region: str) -> None:
-        """A machine is about to be ordered; nothing for one that lives already."""
+        """Start charging a machine that is about to be ordered. No effect on a machine that is already charged."""
         ...
 
     def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
-        """The provider says since when a machine is billed, and at what price if it is not the planned one."""
+        """Record since when the provider bills a machine, and its price if it differs from the planned one."""
         ...
 
     def refused(self, fleet: str, names: Collection[str]) -> None:
-        """Machines were ordered and not launched: they cost nothing."""
+        """Cancel the charges of machines that were ordered but not launched."""
         ...
 
     def ended(
@@ -96,14 +96,14 @@ class Meter(Protocol):
         ago_s: float = 0.0,
         ended_unix_s: float | None = None,
     ) -> None:
-        """Machines of a fleet are gone, all of them without `names`; nothing for those that were gone before.
+        """Stop charging machines of a fleet; all of them if `names` is None. No effect on those that ended before.
 
-        They ended at `ended_unix_s`, if the provider says so, and at least `ago_s` before now.
+        They ended at `ended_unix_s`, if the provider reports it, but at least `ago_s` ago.
         """
         ...
 
     def left_s(self, most_s: float) -> float:
-        """Return how long the machines that live may run on, up to `most_s`, because of what they cost."""
+        """Return how long the living machines may keep running within the cost ceiling, up to `most_s`."""
         ...
 
 
@@ -123,12 +123,12 @@ class Fleet:
         meter: Meter | None = None,
         logs: Path | None = None,
     ) -> None:
-        """Starts the machines and returns when all answer.
+        """Start the machines and return when all of them answer.
 
-        `purpose` is what `fleet list` shows of it; `report` is called from other threads with one line about what goes
-        wrong while the fleet runs; `meter` gets each machine's launch and end, whatever happens in between; `logs` is
-        the folder for the lead's standard error, by default in the fleet's own.
-        Raises GatewayError, with everything closed that was started.
+        `purpose` is shown by `fleet list`. `report` is called from other threads with one line per problem while the
+        fleet runs. `meter` gets the launch and the end of each machine, whatever happens in between. `logs` is the
+        folder for the lead's standard error, by default in the fleet's own folder.
+        Raises GatewayError after closing everything that was started.
         """
         self.id = new_fleet_id()
         self.plan = plan
@@ -140,25 +140,25 @@ class Fleet:
         self._meter = meter
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
         self._ended = Latch()
-        #: Held while the plan and the sets of machines change; no call to a provider is made meanwhile.
+        #: Held while the plan and the sets of machines change. No provider is called while it is held.
         self._changing_plan = threading.Lock()
-        #: Held by the one thread that closes.
+        #: Held by the thread that closes the fleet.
         self._closing = threading.Lock()
         self._in_flight = InFlight()
         self._offers: dict[str, tuple[Offer, ...]] = {}
         self._launcher = Launcher(provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers)
-        #: How many machines of a name have ended: each next one has an order of its own.
+        #: Number of ended machines by name. It is part of the order's key, so that a replacement is a new order.
         self._endings: Counter[str] = Counter()
         #: Monotonic time at which each machine was launched.
         self._launched_s: dict[str, float] = {}
         self._renewer: threading.Thread | None = None
         self._home: HomeGateway | None = None
-        #: The process that enrols the gateways and carries control to them, if they have identities.
+        #: The process that enrols the gateways and carries control calls to them; None if they have no identities.
         self._gateway_owner: FleetOwner | None = None
         self._sockets: ControlFolder | None = None
-        #: Join tokens by the key of the order: a repeated order is the same order.
+        #: Join tokens by the key of the order: a repeated order uses the same token.
         self._tokens: dict[str, JoinToken] = {}
-        #: The machines that the owner was told of, and where, by name.
+        #: Id and control address of the machines that were added to the owner, by name.
         self._admitted: dict[str, tuple[str, str | None]] = {}
         self._owner = here().label
         self._generation = 1
@@ -172,7 +172,7 @@ class Fleet:
             raise
 
     def deployment(self) -> Deployment:
-        """The plan with the addresses that the machines reported."""
+        """Return the plan with the addresses that the machines reported."""
         return self._deployment(self.plan)
 
     def _deployment(self, plan: Plan) -> Deployment:
@@ -182,11 +182,11 @@ class Fleet:
         return GatewayClient.of(self.deployment(), name)
 
     def grow(self, plan: Plan, ready_s_max: float = float("inf"), replaced: Collection[str] = ()) -> Deployment:
-        """Starts the machines that another plan has beside those of this one, and returns when all answer.
+        """Start the machines that another plan adds to the present one, and return when all of them answer.
 
-        They answer within `ready_s_max` and the time of the settings. No machine that lives is ended: see `shrink`.
-        `replaced` are the names of dead machines, whose places are free. A fleet that is closed meanwhile orders no
-        further machine. Raises GatewayError, with the new machines ended again.
+        The timeout is the shorter of `ready_s_max` and that of the settings. No living machine is ended: see `shrink`.
+        `replaced` are the names of dead machines whose names may be used again. If the fleet is closed meanwhile, no
+        further machine is ordered. Raises GatewayError after ending the new machines.
         """
         before, fresh = self.plan, _named(plan) - _named(self.plan)
         there = {gateway.name: gateway for gateway in (*plan.gateways, *before.gateways)}
@@ -211,15 +211,15 @@ class Fleet:
         return self._deployment(plan)
 
     def shrink(self, plan: Plan) -> None:
-        """Ends the machines that a plan does not have, of those that `grow` left."""
+        """End the machines that `plan` does not have."""
         self._end(_named(self.plan) - _named(plan))
         self._return_to(plan)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Within the block no other thread changes the plan or closes the fleet. Raises GatewayError if it is closed.
+        """Keep other threads from changing the plan or closing the fleet. Raises GatewayError if it is closed.
 
-        Blocks are short, because a close at the ceiling waits for them: no machine is waited for in one.
+        Keep the block short and never wait for a machine in it: closing the fleet at the cost ceiling waits for it.
         """
         with self._changing_plan:
             self._require_open()
@@ -230,21 +230,21 @@ class Fleet:
             raise GatewayError(f"fleet {self.id} is closed")
 
     def _return_to(self, plan: Plan) -> None:
-        """Want the machines of a plan, which are there. A closed fleet wants none, and its record is gone."""
+        """Make `plan`, whose machines already run, the wanted one. No effect on a closed fleet, which has no record."""
         with suppress(GatewayError, StateError), self._changing():
             self.plan = plan
             self._generation = self._journal.intend(self.id, self._wanted())
 
     def living(self) -> set[str]:
-        """Return the names of the gateways that live.
+        """Return the names of the living gateways.
 
-        A machine is dead if the provider says so, or if its lease has expired; one that does not answer may live.
+        A machine is dead if the provider says so or its lease has expired. A machine that does not answer may live.
         """
         lead = {self.plan.lead} if self._home is not None and self._home.alive else set[str]()
         return lead | (self.machines.keys() - self._dead())
 
     def _dead(self) -> dict[str, Machine | None]:
-        """Return the machines that have ended, as the provider lists them, if it does."""
+        """Return the ended machines by name; the value is the provider's listing of the machine, or None."""
         known = dict(self.machines)
         if not known:
             return {}
@@ -257,7 +257,7 @@ class Fleet:
         for name, machine in known.items():
             found = listed.get(machine.id)
             if found is None:
-                # The listing may not show yet what was launched just now.
+                # The listing may not show a machine yet that was launched shortly before.
                 if now_s - self._launched_s.get(name, 0.0) >= self._provider.settles_s:
                     dead[name] = None
             elif found.ended:
@@ -268,10 +268,10 @@ class Fleet:
         return list_machines(self._provider, self.id, self._in_flight)
 
     def reconcile(self) -> None:
-        """Orders what the plan wants and is not there, and ends what is there and not wanted."""
+        """Order the machines that the plan wants and that do not run; end those that run and are not wanted."""
         wanted = self._wanted()
         if wanted or self.machines:
-            # Nothing has our tags before the first launch.
+            # Before the first launch no machine has this fleet's tags.
             found = self._listed() if self._launcher.ever_launched else ()
             listed = {machine.name: machine for machine in found if not machine.ended}
             surplus = [machine for name, machine in listed.items() if name not in wanted]
@@ -298,13 +298,13 @@ class Fleet:
                 self.machines[order.name] = machine
                 self._report_launch(planned[order.name], order, machine)
         finally:
-            # A machine whose answer was lost may run: it is charged until the provider says that it does not.
-            self._tell_refused(missing.keys() - self._launcher.unanswered)
+            # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
+            self._record_refused(missing.keys() - self._launcher.unanswered)
         if missing:
             self._require_open()
 
     def _report_launch(self, planned: LaunchOrder, order: LaunchOrder, machine: Machine) -> None:
-        """Tell the meter since when a machine is billed, and its price if another type was launched than planned."""
+        """Report to the meter since when a machine is billed, and its price if its type is not the planned one."""
         if self._meter is None:
             return
         offer = offer_for(order, self._offers.get(order.region, ()))
@@ -318,30 +318,30 @@ class Fleet:
         self._meter.reported(self.id, order.name, began_s, price)
 
     def _is_wanted(self, order: LaunchOrder) -> bool:
-        """Return whether a launched machine is still wanted: the fleet was not ended, by whomever, and the plan not
+        """Return whether a launched machine is still wanted. It is not if any process ended the fleet, or if the plan
         changed.
         """
         return not self._ended.is_set() and order.name in self._journal.intent(self.id).machines
 
-    def _tell_ended(self, name: str, ended_unix_s: float | None = None) -> None:
-        """Tell the meter that a machine is gone: since the provider says, and not after its lease expired.
+    def _record_end(self, name: str, ended_unix_s: float | None = None) -> None:
+        """Record the end of a machine in journal and meter: the end that the provider reports, or of its lease.
 
-        Nobody may have looked when it expired, because this process stood still.
+        The lease may have expired unnoticed while this process was suspended.
         """
         expired_s = max(0.0, self._leases.expired_s(name) - STOP_S)
         self._journal.ended(self.id, {name}, expired_s, ended_unix_s)
         if self._meter is not None:
             self._meter.ended(self.id, {name}, expired_s, ended_unix_s)
 
-    def _tell_refused(self, names: Collection[str]) -> None:
-        """Tell the meter of machines that were ordered and not launched."""
+    def _record_refused(self, names: Collection[str]) -> None:
+        """Report machines that were ordered but not launched to the journal and the meter."""
         if names:
             self._journal.refused(self.id, names)
             if self._meter is not None:
                 self._meter.refused(self.id, names)
 
     def ending(self, name: str, timeout_s: float) -> str:
-        """Describe how a gateway ended that should be running; waits for its end up to the timeout."""
+        """Describe how a gateway ended that should be running. Waits up to the timeout for its end."""
         if self._home is not None and name == self.plan.lead:
             return self._home.ending(timeout_s)
         machine = self.machines.get(name)
@@ -351,14 +351,14 @@ class Fleet:
         return host.ending(timeout_s) or "it still runs"
 
     def crash(self, name: str) -> None:
-        """End a gateway as if it had failed by itself: the fleet finds out as it would of any other."""
+        """Kill a gateway as if it had crashed: the fleet notices it as it notices any other crash."""
         if self._home is not None and name == self.plan.lead:
             self._home.crash()
         else:
             self._provider.terminate([self.machines[name].id])
 
     def close(self, *, grace_s: float = STOP_S) -> None:
-        """Ends the lead and all machines within `grace_s`; with 0 without letting them put down what they hold."""
+        """End the lead and all machines within `grace_s`. With 0 they are killed at once and cannot save their work."""
         with self._changing_plan:
             self._ended.set()
         with self._closing:
@@ -384,20 +384,22 @@ class Fleet:
         self._journal.close(self.id)
 
     def _end_all(self, grace_s: float) -> None:
-        """End the machines that are known, those that the provider lists, and those that are being launched."""
+        """End the known machines, those that the provider lists, and those that are being launched."""
         known = list(self.machines.values())
         if not known and not self._launcher.ever_launched:
             return
         try:
             listed = [machine for machine in self._listed() if not machine.ended]
         except TradewindError:
-            # There may be others, so the fleet stays written down; those that we know of must not wait for that.
+            # Other machines may run, so the record stays open. Those that are known must not wait for a listing.
             self._terminate(known, grace_s)
             raise
         self._terminate([*{machine.id: machine for machine in (*listed, *known)}.values()], grace_s)
         launching = self._in_flight.is_busy
         if launching and not self._in_flight.wait(LAUNCH_S):
-            self._report(f"fleet {self.id}: a launch was not answered; what it started ends with its lease")
+            self._report(
+                f"fleet {self.id}: a launch was not answered; machines that it started end when their leases expire"
+            )
         unanswered = set(self._launcher.unanswered)
         if launching or unanswered:
             time.sleep(self._provider.settles_s)
@@ -407,25 +409,25 @@ class Fleet:
         self.machines = {}
 
     def _settle(self, names: Collection[str]) -> None:
-        """Wait until the provider lists what it started without an answer."""
+        """Wait until the provider lists the machines whose launch was not answered."""
         if self._launcher.unanswered & set(names):
             time.sleep(self._provider.settles_s)
 
     def _charge_no_unlaunched(self, names: Collection[str], listed: Iterable[Machine]) -> None:
-        """Tell the meter of machines that were never launched: their orders were not answered, and they are nowhere."""
+        """Cancel the charges of machines that were not launched: their orders were not answered, and none is listed."""
         never = self._launcher.unanswered & set(names) - {machine.name for machine in listed} - self.machines.keys()
         self._launcher.unanswered -= never
-        self._tell_refused(never)
+        self._record_refused(never)
 
     def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
-        """End machines. One that never answered holds nothing, and may not hear that it is to end: it gets no grace."""
+        """End machines. One that never answered gets no grace period: it has no work to save."""
         ready = [machine for machine in machines if machine.name in self._addresses]
         unready = [machine for machine in machines if machine not in ready]
         names = {machine.id: machine.name for machine in machines}
         for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
             if ending:
                 for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
-                    self._tell_ended(names[answer.id], answer.ended_unix_s)
+                    self._record_end(names[answer.id], answer.ended_unix_s)
                     self._endings[names[answer.id]] += 1
                     self._dismiss(names[answer.id])
 
@@ -437,12 +439,12 @@ class Fleet:
         return plan.machines if self._settings.led else plan.gateways
 
     def _end(self, names: set[str]) -> None:
-        """End machines of a fleet that goes on. Nothing is locked meanwhile: the fleet may be closed at any moment."""
+        """End machines of a fleet that keeps running. Holds no lock: the fleet may be closed at any moment."""
         if not names:
             return
         gone: dict[str, Machine] = {}
         with suppress(TradewindError):
-            # Also what the provider started and could not report: it is paid for all the same.
+            # Include machines whose launch was not answered: they are billed too.
             self._settle(names)
             gone = {machine.id: machine for machine in self._listed() if machine.name in names and not machine.ended}
             self._charge_no_unlaunched(names, gone.values())
@@ -451,7 +453,7 @@ class Fleet:
                 gone[machine.id] = machine
         self._terminate(list(gone.values()))
         for name in names:
-            self._tell_ended(name)
+            self._record_end(name)
             self._leases.end(name)
             self._addresses.pop(name, None)
             self._dismiss(name)
@@ -463,7 +465,7 @@ class Fleet:
             )
 
     def _look_up_offers(self, fresh: Sequence[PlannedGateway]) -> None:
-        """Learn what can be rented for new machines. Raises ProviderRefused if there are too few in a region."""
+        """Get the provider's offers for new machines. Raises ProviderRefused if a region's quota is too small."""
         counts: dict[str, list[str]] = {}
         for gateway in fresh:
             counts.setdefault(gateway.region, []).append(gateway.name)
@@ -480,12 +482,12 @@ class Fleet:
         try:
             quota = self._in_flight.within(CALL_S, "read the quota", lambda: self._provider.quota(region))
         except CallRefused:
-            return  # The launch itself finds out.
+            return  # The launch call reports a quota that is used up.
         if quota is not None and len(names) > quota.left:
             raise ProviderRefused(
                 f"the plan needs {format_count(len(names), 'machine')} in {region}, "
                 f"the {self._provider.kind} provider has {quota.left}",
-                hint="plan with fewer: --max-vms",
+                hint="plan with fewer machines: --max-vms",
                 kind="quota",
                 regions=dict.fromkeys(names[quota.left :], region),
             )
@@ -503,10 +505,10 @@ class Fleet:
         self._renewer.start()
         self._wait_ready(_named(self.plan), self._settings.ready_s)
         if self._lease_s() < self._settings.lease_s:
-            self._renew_all()  # While they started, a ceiling was no reason to end them.
+            self._renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
     def _start_lead(self) -> None:
-        """Start the lead at home: beside this process, or in the sky where the client is said to be."""
+        """Start the lead at home: beside this process, or where the sky assumes the client to be."""
         lead = next(gateway for gateway in self.plan.gateways if gateway.name == self.plan.lead)
         join = None
         if self._gateway_owner is not None:
@@ -524,15 +526,15 @@ class Fleet:
         )
 
     def _join(self, name: str) -> Join | None:
-        """Return what the next machine of a name needs to join the fleet."""
+        """Return the join data for the next machine of a name; None without identities."""
         if self._gateway_owner is None:
             return None
         return self._gateway_owner.join(name, self._tokens.setdefault(self._key(name), JoinToken.new()))
 
     def _reach(self, machine: Machine) -> str | None:
-        """Let a machine enrol, if it has not yet, and return where it is controlled; None while that is unknown.
+        """Let a machine enrol, if it has not yet, and return its control address; None while that is unknown.
 
-        The owner dials it, or it calls the owner; a socket on this host is used directly.
+        The owner dials the machine, or the machine calls the owner. A socket on this host is used directly.
         """
         owner, sockets = self._gateway_owner, self._sockets
         if owner is None or sockets is None or (machine.control or "").startswith("unix:"):
@@ -551,10 +553,10 @@ class Fleet:
             self._gateway_owner.remove(name)
 
     def give_program(self, deployment: Deployment, program: Program) -> None:
-        """Give a gateway the credentials of the stores in its program, by its owner, and then the program.
+        """Send a gateway its program, after the owner has sent it the credentials of the program's stores.
 
-        The lead has the credentials of this machine, and so has a gateway without identities, which runs here. Raises
-        GatewayError.
+        The lead needs none sent: it runs here and has the credentials of this machine. So does each gateway of a fleet
+        without identities. Raises GatewayError.
         """
         stores = [*program.sinks] if program.source is None else [program.source, *program.sinks]
         if self._gateway_owner is not None and program.node != self.plan.lead and stores:
@@ -562,15 +564,15 @@ class Fleet:
         GatewayClient.of(deployment, program.node).put_program(to_document(program))
 
     def gateway_states(self) -> dict[str, dict[str, Any]]:
-        """Return what the owner knows of each gateway, by name; empty without identities. Raises GatewayError."""
+        """Return the state of each gateway from the owner, by name; empty without identities. Raises GatewayError."""
         return {} if self._gateway_owner is None else self._gateway_owner.states()
 
     def _trouble(self, machine: Machine) -> str | None:
-        """Return why the owner does not reach a machine, if it knows."""
+        """Return why the owner does not reach a machine; None if that is unknown."""
         return None if self._gateway_owner is None else self._gateway_owner.failure(machine.name)
 
     def _wait_ready(self, names: Collection[str], ready_s: float) -> None:
-        """Wait for the gateways that do not answer yet, all at the same time."""
+        """Wait concurrently for the gateways that do not answer yet."""
         deadline_s = time.monotonic() + ready_s
         waited = [machine for name, machine in self.machines.items() if name in names and name not in self._addresses]
 
@@ -620,13 +622,13 @@ class Fleet:
         ]
 
     def _key(self, name: str) -> str:
-        """Return the key of a machine's order: the next machine of a name that ended has another one."""
+        """Return the key of a machine's order. A machine that replaces an ended one of its name has another key."""
         return f"{sha256(f'{self.id}/{name}'.encode()).hexdigest()[:24]}-{self._endings[name]}"
 
     def _types(self) -> dict[str, tuple[str | None, bool]]:
         """Return the planned machine type of each gateway, and whether it is a spot machine.
 
-        The planner plans by region: the machines of a region are given to its gateways in their order.
+        The overlay names machine types by region: a region's machines are assigned to its gateways in order.
         """
         if self.plan.overlay is None:
             return {}
@@ -662,14 +664,14 @@ class Fleet:
 
     @property
     def _secured(self) -> bool:
-        """True if the gateways have certificates: those of a plan without hops, or with plain ones, have none."""
+        """True if the gateways have certificates. Those of a plan without hops, or with plain TCP hops, have none."""
         return bool(self._dialled) and not self._settings.plain
 
     def _lease_s(self, least_s: float = 0.0) -> int:
-        """Return for how long machines may live if this process stands still, but `least_s` or more.
+        """Return the lease for the next renewal: short enough that unrenewed machines stay below the cost ceiling.
 
-        A machine ends by itself within STOP_S after its lease. What they cost by then is below a ceiling, if there is
-        one, unless that leaves them less than LEASE_S_MIN.
+        A machine ends by itself within STOP_S after its lease. The lease is never shorter than `least_s` or
+        LEASE_S_MIN, even if the machines then exceed the ceiling.
         """
         longest_s = self._settings.lease_s
         if self._meter is None:
@@ -678,7 +680,7 @@ class Fleet:
         return math.ceil(min(longest_s, max(left_s, least_s, LEASE_S_MIN)))
 
     def _renew(self) -> None:
-        """Renew all leases, all at the same time, and the record's heartbeat, until the fleet ends."""
+        """Renew all leases concurrently, and the record's heartbeat, until the fleet ends."""
         due_s = time.monotonic() + self._settings.lease_s / RENEWALS_PER_LEASE
         while not self._ended.wait(min(HEARTBEAT_S, max(0.0, due_s - time.monotonic()))):
             with self._changing_plan:
@@ -689,16 +691,16 @@ class Fleet:
                 due_s = time.monotonic() + self._renew_all() / RENEWALS_PER_LEASE
 
     def _renew_all(self) -> int:
-        """Renew all leases, and return for how long. The lead at home has none."""
+        """Renew all leases, and return their length [s]. The lead at home has no lease."""
         lease_s = self._lease_s()
         self._leases.renew([name for name in list(self._addresses) if name in self.machines], lease_s)
         return lease_s
 
     def _charge_dead(self) -> None:
-        """Tell the meter of machines that died: they are charged until this is noticed, HEARTBEAT_S at most."""
+        """Report dead machines to the meter. They are charged until this is noticed, for HEARTBEAT_S at most."""
         with suppress(TradewindError, OSError):
             for name, ended in self._dead().items():
-                self._tell_ended(name, ended.ended_unix_s if ended else None)
+                self._record_end(name, ended.ended_unix_s if ended else None)
 
     def _note_lease(self, name: str, lease_s: float) -> None:
         self._journal.leased(self.id, name, lease_s)
@@ -709,7 +711,7 @@ class Fleet:
 
 
 def _log_warning(line: str) -> None:
-    import logging  # Slow to load, and a job has a report of its own.
+    import logging  # Slow to load, and jobs do not need it: they pass their own `report`.
 
     logging.getLogger("tradewind.fleet").warning(line)
 

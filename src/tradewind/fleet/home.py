@@ -1,7 +1,7 @@
 """Home: where the lead of a fleet runs, beside the client.
 
-The lead is not a rented machine: nobody orders, leases or charges it. It ends with its client, or is ended by whoever
-ends the fleet. The owner of the fleet's gateways runs beside it.
+The lead is not a rented machine: it is never ordered, leased or charged. It ends with its client, or when another
+process ends the fleet. The owner of the fleet's gateways runs beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["HomeGateway", "drain_home", "end_home", "start_owner"]
 
 
 class HomeGateway:
-    """The lead of a fleet, a process beside this one. Its control socket is in the folder of the fleet."""
+    """The lead of a fleet, a process beside this one. Its control socket is in the fleet's folder."""
 
     def __init__(
         self,
@@ -41,9 +41,10 @@ class HomeGateway:
         join: Join | None,
         logs: Path | None = None,
     ) -> None:
-        """Start it; `listen` is its data port, empty for any, None for none; `join` is for a fleet with identities.
+        """Start the lead. Raises GatewayError.
 
-        Raises GatewayError.
+        `listen` is its data address; empty for any free port, None for no data port. `join` is None in a fleet without
+        identities.
         """
         self._sockets = ControlFolder(folder, make=True, name=HOME)
         self._control = self._sockets.address(name)
@@ -71,15 +72,15 @@ class HomeGateway:
             raise
 
     def wait_ready(self, timeout_s: float = READY_S) -> GatewayAddress:
-        """Return its address when it answers. Raises GatewayError if it ends before, or does not answer in time."""
+        """Wait until the lead answers and return its address. Raises GatewayError if it ends or the timeout expires."""
         if not self._process.control:
             self._process.wait_ready(timeout_s)
-        # The path of a socket in a deep folder holds only for the child, which inherited the folder's descriptor.
+        # For a socket in a deep folder the child reports a path through its own descriptor, which is invalid here.
         reached = self._process.control
         if reached.startswith(f"unix:{DESCRIPTORS}"):
             reached = self._control
         if self._is_joining:
-            # It says its addresses before it has enrolled, and answers afterwards.
+            # The lead reports its addresses before it has enrolled, and answers only afterwards.
             GatewayClient(reached).version(timeout_s)
             self._is_joining = False
         return GatewayAddress(reached, self._process.data_address)
@@ -90,19 +91,19 @@ class HomeGateway:
         return self._process.exit_code is None
 
     def ending(self, timeout_s: float) -> str:
-        """Describe how it ended that should be running; waits for its end up to the timeout."""
+        """Describe how the lead ended. Waits up to the timeout for its end."""
         return self._process.ending(timeout_s) or "it still runs"
 
     def crash(self) -> None:
-        """End it as if it had failed by itself."""
+        """Kill the lead as if it had crashed."""
         self._process.kill()
 
     def begin_close(self) -> None:
-        """Let it end by itself."""
+        """Ask the lead to stop, without waiting."""
         self._process.begin_stop()
 
     def close(self, grace_s: float = STOP_S) -> None:
-        """End it within `grace_s`; may be called more than once."""
+        """End the lead within `grace_s`. May be called more than once."""
         if grace_s > 0:
             self._process.begin_stop()
             self._process.wait_exit(grace_s)
@@ -125,12 +126,12 @@ def start_owner(binary: str, folder: Path, home: Home, logs: Path | None) -> Fle
 
 
 def home_environment(folder: Path, name: str) -> dict[str, str]:
-    """Return the environment of a process at the home of a fleet, by which it is found."""
+    """Return the environment of a process at a fleet's home, with the mark by which other processes find it."""
     return {**os.environ, HOME_VARIABLE: json.dumps({"fleet": folder.name, "name": name})}
 
 
 def drain_home(folder: Path, name: str) -> None:
-    """Let the lead of a fleet checkpoint and stop, whichever process started it. Raises GatewayError, OSError."""
+    """Ask the lead of a fleet to checkpoint and stop, whichever process started it. Raises GatewayError, OSError."""
     sockets = ControlFolder(folder, name=HOME)
     try:
         GatewayClient(sockets.address(name)).drain()
@@ -139,9 +140,9 @@ def drain_home(folder: Path, name: str) -> None:
 
 
 def end_home(folder: Path) -> int:
-    """End the lead and the owner of a fleet that another process started, and return how many there were.
+    """End the lead and the owner of a fleet that another process started; return how many of the two ran.
 
-    Raises GatewayError if it runs in a PID namespace that we cannot see, and does not end when it is drained.
+    Raises GatewayError if the lead runs in a PID namespace that this process cannot see and does not end when drained.
     """
     marked = [process for process, mark in marked_processes(HOME_VARIABLE) if mark.get("fleet") == folder.name]
     for process in marked:

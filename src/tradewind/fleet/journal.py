@@ -1,10 +1,10 @@
 """The record of each fleet in the state folder's database, and its folder in `fleets` until it is closed.
 
-The record says who made it, for what and with which provider, which machines are wanted, each attempt to launch one,
-and when each was launched, answered and ended. The wanted machines are the intent: it is written before machines are
-ordered and before they are ended. In the fleet's folder are control sockets and logs. The client holds the lock of
-`owner.lock` there, and writes a heartbeat. Whoever finds a fleet whose client is gone can close it: `tradewind fleet
-down`. Folders are private (mode 0700), and one of another user is refused.
+A record holds the owner, the purpose, the provider, the wanted machines, each attempt to launch one, and when each
+machine was launched, answered and ended. The wanted machines are the intent: it is written before machines are ordered
+and before they are ended. The fleet's folder holds control sockets and logs. The client locks `owner.lock` there, and
+writes a heartbeat. When the client of a fleet is gone, any process can close it: `tradewind fleet down`. Folders are
+private (mode 0700); a folder of another user is refused.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet"
 LOCK = "owner.lock"
 #: Maximum time for which a folder has no record while it is made or removed.
 MADE_S = 10.0
-#: Records of closed fleets that are kept, with the times of their machines; the oldest go first.
+#: Maximum number of records of closed fleets, with the times of their machines. The oldest are removed first.
 CLOSED_FLEETS_MAX = 1000
-#: A heartbeat or the time of a machine is not waited for longer, if another process writes.
+#: Timeout of writing a heartbeat or the time of a machine while another process writes.
 BUSY_S = 2.0
 
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
@@ -42,7 +42,7 @@ _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, h
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Machines that are wanted, region by name. Each change has the next generation; one that was ended wants none."""
+    """The wanted machines of a fleet, region by name; none if it has ended. Each change increments `generation`."""
 
     generation: int
     machines: Mapping[str, str]
@@ -65,7 +65,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class FleetRecord:
-    """One fleet that was not closed. `machines` has the region of each requested machine by name."""
+    """One fleet that is not closed. `machines` is the region of each wanted machine, by name."""
 
     id: str
     purpose: str
@@ -78,7 +78,7 @@ class FleetRecord:
 
     @property
     def abandoned(self) -> bool:
-        """True if the process that made it is gone."""
+        """True if its owner is gone."""
         return self.ownership == "abandoned"
 
 
@@ -101,16 +101,16 @@ class FleetJournal:
         self._locks: dict[str, int] = {}
 
     def path(self, fleet_id: str) -> Path:
-        """Folder of a fleet, whether it exists or not. Raises UsageError for what is no id."""
+        """Return the folder of a fleet, whether or not it exists. Raises UsageError for an invalid id."""
         if not fleet_id or not all(c.isascii() and (c.isalnum() or c == "-") for c in fleet_id):
             raise UsageError(f"{fleet_id!r} is not the id of a fleet", hint="`tradewind fleet list` shows all")
         return self.folder / fleet_id
 
     def open(self, fleet_id: str, purpose: str, provider: Mapping[str, Any], machines: Mapping[str, str]) -> Path:
-        """Record a fleet and the machines that it wants, before any of them is ordered, and take its lock.
+        """Acquire the lock of a fleet, record it and the machines that it wants, and return its folder.
 
-        Returns its folder. Raises ConfigError if the folder is another user's, GatewayError if another process has the
-        fleet, StateError if it cannot be recorded.
+        Call it before any machine is ordered. Raises ConfigError if the folder is another user's, GatewayError if
+        another process has the fleet, StateError if it cannot be recorded.
         """
         state_folder(self.folder.parent)
         private_folder(self.folder)
@@ -134,7 +134,7 @@ class FleetJournal:
         return folder
 
     def intend(self, fleet_id: str, machines: Mapping[str, str]) -> int:
-        """Record the machines that the owner of a fleet wants now; return the generation of this intent.
+        """Record the machines that a fleet wants from now on; return the generation of this intent.
 
         Raises GatewayError if another process has ended the fleet, StateError if it cannot be recorded.
         """
@@ -150,7 +150,7 @@ class FleetJournal:
         return int(found[0][0])
 
     def dismiss(self, fleet_id: str) -> None:
-        """Record that no machine of a fleet is wanted any more, whoever owns it. Its owner orders no more.
+        """Record that no machine of a fleet is wanted any more. The owner, in whatever process, then orders no more.
 
         Raises StateError if it cannot be recorded.
         """
@@ -161,7 +161,7 @@ class FleetJournal:
             )
 
     def intent(self, fleet_id: str) -> Intent:
-        """Return the machines that are wanted. Whoever launched another one terminates it. Raises StateError."""
+        """Return the wanted machines. A process that launched an unwanted one must terminate it. Raises StateError."""
         rows = self.database.rows(
             "SELECT generation, CASE WHEN dismissed OR closed_unix_s IS NOT NULL THEN '{}' ELSE wanted END"
             " FROM fleets WHERE id = ?",
@@ -178,7 +178,7 @@ class FleetJournal:
         )
 
     def attempts(self, fleet_id: str) -> list[Attempt]:
-        """Return the attempts to launch machines of a fleet, oldest first, also after its end.
+        """Return the attempts to launch machines of a fleet, oldest first, even after the fleet was closed.
 
         Raises UsageError if the fleet is unknown.
         """
@@ -193,7 +193,7 @@ class FleetJournal:
         return [Attempt(*row) for row in rows]
 
     def beat(self, fleet_id: str) -> None:
-        """Say that the owner lives: hosts that share the folder and no locks go by it. Never raises for want of it."""
+        """Write the owner's heartbeat, on which hosts rely that share the folder but no locks. A failure is ignored."""
         self._note("UPDATE fleets SET heartbeat_unix_s = ? WHERE id = ?", (time.time(), fleet_id))
 
     def launched(self, fleet_id: str, name: str, region: str) -> None:
@@ -205,7 +205,7 @@ class FleetJournal:
         )
 
     def ready(self, fleet_id: str, name: str, lease_s: float) -> None:
-        """Note that a machine answers, and ends so long after now unless its lease is renewed."""
+        """Note that a machine answers, and that its lease expires in `lease_s` unless it is renewed."""
         self._note(
             "UPDATE machines SET ready_unix_s = ? WHERE fleet = ? AND name = ? AND ready_unix_s IS NULL"
             " AND ended_unix_s IS NULL",
@@ -214,16 +214,28 @@ class FleetJournal:
         self.leased(fleet_id, name, lease_s)
 
     def leased(self, fleet_id: str, name: str, lease_s: float) -> None:
-        """Note that the lease of a machine was renewed."""
+        """Note that the lease of a machine was renewed for `lease_s` from now."""
         self._note("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (fleet_id, name, time.time() + lease_s))
 
+    def lease_ends(self, fleet_id: str) -> dict[str, float]:
+        """Return when the lease of each running machine expires unless it is renewed [Unix s]. Raises StateError.
+
+        The machine has ended by then, whether or not it can be reached.
+        """
+        rows = self.database.rows(
+            "SELECT machine, lapses_unix_s FROM leases WHERE fleet = ? AND machine IN"
+            " (SELECT name FROM machines WHERE machines.fleet = leases.fleet AND ended_unix_s IS NULL)",
+            (fleet_id,),
+        )
+        return dict(rows)
+
     def refused(self, fleet_id: str, names: Collection[str]) -> None:
-        """Note that machines were ordered and not launched."""
+        """Note that machines were ordered but not launched."""
         for name in names:
             self._note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0, at_unix_s: float | None = None) -> None:
-        """Note that machines are gone: since `at_unix_s`, and for `ago_s` at least. A known end is kept."""
+        """Note that machines ended at `at_unix_s`, but at least `ago_s` ago. An end that was noted before is kept."""
         now_s = time.time()
         end_s = min(now_s - ago_s, now_s if at_unix_s is None else at_unix_s)
         for name in names:
@@ -262,7 +274,7 @@ class FleetJournal:
             connection.execute("DELETE FROM attempts WHERE fleet NOT IN (SELECT id FROM fleets)")
 
     def load(self, fleet_id: str) -> FleetRecord:
-        """One fleet. Raises UsageError if there is none of that name, or its record cannot be read."""
+        """Return one fleet. Raises UsageError if it does not exist or its record cannot be read."""
         self.path(fleet_id)
         found = next((found for found in self._all() if found.id == fleet_id), None)
         if found is None:
@@ -272,20 +284,20 @@ class FleetJournal:
         return found
 
     def records(self) -> Iterator[FleetRecord]:
-        """All fleets that were not closed and can be read, oldest first. Raises ConfigError."""
+        """Yield all readable fleets that are not closed, oldest first. Raises ConfigError."""
         yield from sorted(
             (found for found in self._all() if isinstance(found, FleetRecord)),
             key=lambda record: record.created_unix_ms,
         )
 
     def unreadable(self) -> list[UnreadableFleet]:
-        """Return the records of fleets that cannot be read. Raises ConfigError."""
+        """Return the unreadable fleets. Raises ConfigError."""
         return [found for found in self._all() if isinstance(found, UnreadableFleet)]
 
     def remove_remains(self) -> list[str]:
         """Remove folders that have neither a record nor an owner; return their names.
 
-        A client was killed while it made or forgot its fleet, before its first machine or after its last. Raises
+        Such a folder remains if a client is killed before its fleet's first machine or after the last. Raises
         ConfigError.
         """
         removed = []
@@ -299,7 +311,7 @@ class FleetJournal:
         return removed
 
     def _all(self) -> Iterator[FleetRecord | UnreadableFleet]:
-        """All fleets that were not closed, and all folders without one. Raises ConfigError, StateError."""
+        """Yield all fleets that are not closed, and all folders without a record. Raises ConfigError, StateError."""
         rows = self.database.rows(f"SELECT {_COLUMNS} FROM fleets WHERE closed_unix_s IS NULL ORDER BY id")
         yield from map(self._read, rows)
         known = {row[0] for row in rows}
@@ -319,11 +331,11 @@ class FleetJournal:
         fleet_id, purpose, provider, machines, created_unix_ms, owner_text, lock_inode, heartbeat_unix_s = row
         folder = self.folder / fleet_id
         try:
-            with suppress(FileNotFoundError):  # What was removed by hand has no lock either.
+            with suppress(FileNotFoundError):  # A folder that was removed by hand has no lock to check.
                 require_own(folder)
                 if lock_inode is not None and lock_inode != str(os.stat(folder / LOCK).st_ino):
-                    # Its lock is free whatever the owner does: the owner holds the one in the folder that was copied.
-                    return UnreadableFleet(fleet_id, "it was copied from another state folder, which has the fleet")
+                    # The lock of a copied folder says nothing: the owner holds the lock in the original folder.
+                    return UnreadableFleet(fleet_id, "its folder is a copy; the fleet belongs to another state folder")
             owner = Owner.from_document(parse_json(owner_text))
             return FleetRecord(
                 fleet_id,
@@ -341,7 +353,7 @@ class FleetJournal:
             return UnreadableFleet(fleet_id, f"its record cannot be read ({type(error).__name__}: {error})")
 
     def _note(self, statement: str, values: Sequence[Any]) -> None:
-        """Write what the fleet does not depend on."""
+        """Write a fact that is for information only: failures are ignored."""
         with suppress(StateError, ConfigError, OSError), self.database.transaction(durable=False, busy_s=BUSY_S) as own:
             own.execute(statement, values)
 
@@ -351,12 +363,12 @@ class FleetJournal:
         descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if not try_lock(descriptor):
             os.close(descriptor)
-            raise GatewayError(f"another process has fleet {fleet_id}")
+            raise GatewayError(f"fleet {fleet_id} is in use by another process")
         self._locks[fleet_id] = descriptor
 
 
 def _left_alone(folder: Path) -> bool:
-    """Return whether a folder without a record is not being made or removed right now."""
+    """Return whether no process is making or removing this folder right now."""
     try:
         return not is_locked(folder / LOCK) and time.time() - folder.stat().st_mtime > MADE_S
     except OSError:
@@ -364,5 +376,5 @@ def _left_alone(folder: Path) -> bool:
 
 
 def new_fleet_id() -> str:
-    """Time to the second and eight random digits: ids sort by age."""
+    """Return a new id: the time in seconds, so that ids sort by age, and eight random hex digits."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"

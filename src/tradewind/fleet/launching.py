@@ -1,13 +1,13 @@
-"""Launch machines: one call for many, and the reaction to each refusal.
+"""Launch machines, many in one call, and react to each refusal.
 
 | refusal | reaction |
 |---|---|
-| permission, bad request | stop at once, and name the missing action |
-| quota | stop: the plan needs fewer machines there |
-| capacity | the next zone, then the next type; then stop, so that the region can be planned without |
-| throttled, transient | wait, twice as long each time and with jitter, and order again |
+| permission, bad request | fail at once, and name the missing action |
+| quota | fail: the plan needs fewer machines there |
+| capacity | try the other zones, then other types; then fail, so that the planner can avoid the region |
+| throttled, transient | retry with exponential backoff and jitter |
 
-A call whose answer is lost may have started machines: before they are ordered again, they are looked for by their tags.
+A call whose answer is lost may have started machines. They are looked up by their tags before they are ordered again.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from tradewind.model.latch import Latch
 
 __all__ = ["BACKOFF_S_MAX", "CHOICES_MAX", "PRICE_RATIO_MAX", "WAITS_MAX", "Launcher", "choices_of", "offer_for"]
 
-#: Zones and types that are tried for one machine when a region lacks capacity, with the first one.
+#: Maximum number of zones and types to try for one machine if a region lacks capacity, including the first.
 CHOICES_MAX = 8
-#: Another type may cost this much of the planned one.
+#: Maximum price of another type, as a multiple of the planned type's price.
 PRICE_RATIO_MAX = 1.5
-#: Consecutive refusals of one machine after which it is given up although each of them may go away.
+#: Maximum retries of one machine after throttling or transient errors.
 WAITS_MAX = 8
-#: First wait after throttling or a transient error; each further one is twice as long, up to BACKOFF_S_MAX.
+#: First wait after throttling or a transient error. It doubles with each retry, up to BACKOFF_S_MAX.
 BACKOFF_S = 0.5
 BACKOFF_S_MAX = 20.0
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A machine that is not launched yet: its present order, further choices, and the waits so far."""
+    """A machine that is not launched yet: its current order, the remaining choices, and the number of retries."""
 
     order: LaunchOrder
     choices: Iterator[LaunchOrder] | None = None
@@ -59,16 +59,19 @@ class _Pending:
 
 @dataclass
 class Launcher:
-    """Launches machines of one fleet. `wanted` says whether an order still holds: what it launched is ended if not."""
+    """Launches machines of one fleet.
+
+    `wanted` returns whether an order is still valid. If it is not, the machine that it launched is ended.
+    """
 
     provider: Provider
     journal: FleetJournal
     wanted: Callable[[LaunchOrder], bool]
     stopped: Latch
-    """Set when the fleet ends: nothing more is ordered, and no wait is finished."""
+    """Set when the fleet ends: no more machines are ordered, and waits are cut short."""
     in_flight: InFlight
     offers: Mapping[str, Sequence[Offer]]
-    """What can be rented, by region."""
+    """Offers by region."""
     rng: random.Random = field(default_factory=random.Random)
     unanswered: set[str] = field(default_factory=set)
     """Machines whose last order was not answered: they may run."""
@@ -77,7 +80,7 @@ class Launcher:
     def launch(self, orders: Sequence[LaunchOrder]) -> Iterator[tuple[LaunchOrder, Machine]]:
         """Yield each machine when it is launched, with its last order.
 
-        Raises ProviderRefused if a machine is given up. The others may have been launched; the caller ends them.
+        Raises ProviderRefused if a machine cannot be launched. The caller must end the others, which may have been.
         """
         pending = {order.name: _Pending(order) for order in orders}
         while pending:
@@ -95,13 +98,13 @@ class Launcher:
                 if result.machine is not None:
                     del pending[result.order.name]
                     yield result.order, result.machine
-                elif result.refusal is not None and not self._go_on(pending[result.order.name], result.refusal):
+                elif result.refusal is not None and not self._prepare_retry(pending[result.order.name], result.refusal):
                     given_up[result.order.name] = result.refusal
             if given_up:
                 raise _given_up(given_up, orders)
 
     def _call(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
-        """Return one result per order, whatever becomes of the call."""
+        """Return one result per order, even if the call as a whole is refused or not answered."""
         try:
             results = self.in_flight.within(LAUNCH_S, "launch", lambda: self._launch_wanted(orders))
             self.unanswered -= {order.name for order in orders}
@@ -110,34 +113,34 @@ class Launcher:
             refusal = error.refusal
         if refusal.kind != "transient":
             return [LaunchResult(order, refusal=refusal) for order in orders]
-        there = self._there(orders)
+        there = self._launched_before(orders)
         self.unanswered |= {order.name for order in orders if order.key not in there}
         return [LaunchResult(order, there.get(order.key), None if order.key in there else refusal) for order in orders]
 
     def _launch_wanted(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
-        """Launch in this thread, and end at once what nobody wants by now, also if nobody waits for the answer."""
+        """Launch in this thread, and at once end machines that are no longer wanted, even if the caller timed out."""
         results = self.provider.launch(orders)
         surplus = [of.machine for of in results if of.machine is not None and not self.wanted(of.order)]
         if surplus:
             self.provider.terminate([machine.id for machine in surplus])
         return [of if of.machine not in surplus or of.machine is None else _not_wanted(of) for of in results]
 
-    def _there(self, orders: Sequence[LaunchOrder]) -> dict[str, Machine]:
+    def _launched_before(self, orders: Sequence[LaunchOrder]) -> dict[str, Machine]:
         """Return the machines that were started by a call whose answer was lost, by key."""
         keys, tags = {order.key for order in orders}, {FLEET_TAG: orders[0].fleet_id}
         self.stopped.wait(self.provider.settles_s)
         try:
             found = self.in_flight.within(CALL_S, "list machines", lambda: self.provider.machines(tags))
         except CallRefused:
-            return {}  # The next order finds them by their keys.
+            return {}  # The provider recognizes the next order by its key.
         return {
             machine.tags[KEY_TAG]: machine
             for machine in found
             if machine.tags.get(KEY_TAG) in keys and not machine.ended
         }
 
-    def _go_on(self, pending: _Pending, refusal: Refusal) -> bool:
-        """Prepare the next attempt; return whether there is one."""
+    def _prepare_retry(self, pending: _Pending, refusal: Refusal) -> bool:
+        """Prepare the next attempt; return False if none is left."""
         if refusal.kind == "capacity":
             if pending.choices is None:
                 pending.choices = iter(choices_of(pending.order, self.offers.get(pending.order.region, ())))
@@ -163,10 +166,10 @@ class Launcher:
 
 
 def choices_of(order: LaunchOrder, offers: Collection[Offer]) -> list[LaunchOrder]:
-    """Return orders for the same machine elsewhere: in the other zones of its type, then as types that do as well.
+    """Return alternative orders for a machine: first the other zones of its type, then equivalent types.
 
-    A type does as well if its network is as fast, and it costs no more than PRICE_RATIO_MAX times as much; the cheapest
-    comes first. A spot machine may be replaced by one on demand. Without a planned type only zones change.
+    A type is equivalent if its network is as fast and it costs at most PRICE_RATIO_MAX times as much; the cheapest
+    comes first. An on-demand machine may replace a spot machine. Without a planned type only the zone varies.
     """
     first = offer_for(order, offers)
     mine = [] if first is None else [first]
@@ -191,7 +194,7 @@ def choices_of(order: LaunchOrder, offers: Collection[Offer]) -> list[LaunchOrde
 
 
 def offer_for(order: LaunchOrder, offers: Collection[Offer]) -> Offer | None:
-    """Return the offer that an order is for, if it is known."""
+    """Return the offer that matches an order, or None."""
     for offer in offers:
         is_type = offer.type == ANY_TYPE or order.type is None or (offer.type, offer.spot) == (order.type, order.spot)
         if offer.region == order.region and is_type:
@@ -200,19 +203,19 @@ def offer_for(order: LaunchOrder, offers: Collection[Offer]) -> Offer | None:
 
 
 def _not_wanted(result: LaunchResult) -> LaunchResult:
-    words = "it was not wanted any more when it was launched, and was ended"
+    words = "it was ended, because it was no longer wanted when it had been launched"
     return LaunchResult(result.order, refusal=Refusal("bad request", words))
 
 
 def _given_up(refusals: dict[str, Refusal], orders: Sequence[LaunchOrder]) -> TradewindError:
-    """Return the error of a fleet that cannot be launched: its first refusal, and the machines it holds for."""
+    """Return the error of a fleet that cannot be launched: its first refusal, and the refused machines' regions."""
     by_name = {order.name: order for order in orders}
     name, refusal = next(iter(refusals.items()))
     order = by_name[name]
     more = "" if len(refusals) == 1 else f" and {len(refusals) - 1} more"
     hints = {
         "permission": f"the missing permission is {refusal.action}" if refusal.action else None,
-        "quota": "plan with fewer: --max-vms",
+        "quota": "plan with fewer machines: --max-vms",
     }
     return ProviderRefused(
         f"machine {name} in {order.region}{more} cannot be launched: {refusal.kind}: {refusal.reason}",

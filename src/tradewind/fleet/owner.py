@@ -1,9 +1,9 @@
 """The owner of a fleet, and the check whether it still uses the fleet.
 
-The lock decides: the client holds it for as long as it lives, whatever its PID namespace, and the kernel releases it
-with the client. Where the lock cannot tell, because the record comes from another boot of a host, only silence of a
-whole lease counts, and only for our own host: a fleet of another host is never ours to end. A process id alone decides
-nothing: it means another process in another PID namespace, and another one later.
+The lock decides: the client holds it while it lives, in whatever PID namespace, and the kernel releases it when the
+client ends. After a reboot the lock decides nothing: a fleet of this host is then abandoned if its heartbeat is older
+than a lease, and a fleet of another host is never ended from here. A process id decides nothing: another PID namespace
+has another process with this id, and ids are reused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["HEARTBEAT_S", "HEARTBEAT_STALE_S", "Owner", "Ownership", "here", "ow
 
 #: Interval of a client's heartbeat.
 HEARTBEAT_S = 60.0
-#: A fleet of an earlier boot of this host is abandoned after this time without a heartbeat: a lease.
+#: A fleet of an earlier boot of this host is abandoned after this time without a heartbeat. It is as long as a lease.
 HEARTBEAT_STALE_S = 900.0
 
 Ownership = Literal["in use", "abandoned", "elsewhere"]
@@ -31,7 +31,7 @@ Ownership = Literal["in use", "abandoned", "elsewhere"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that made a fleet. `host` is a hash of the machine's id, empty if it has none."""
+    """The process that made a fleet. `host` is a hash of the host's machine id; empty if it has none."""
 
     host: str
     host_name: str
@@ -41,12 +41,12 @@ class Owner:
 
     @property
     def label(self) -> str:
-        """Host, boot, process id and start as one tag of a machine: up to 63 letters, digits and `-`."""
+        """Value of a machine's owner tag: host, boot, process id and start, as up to 63 letters, digits and `-`."""
         boot = sha256(self.boot.encode()).hexdigest()[:8]
         return f"{self.host or 'unknown'}-{boot}-{self.process.pid}-{self.process.started or 0}"
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the owner as a JSON object."""
         return {
             "host": self.host,
             "host_name": self.host_name,
@@ -57,7 +57,7 @@ class Owner:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Owner:
-        """From JSON. Raises KeyError, TypeError, ValueError."""
+        """Return the owner in a JSON object. Raises KeyError, TypeError, ValueError."""
         if document["started"] is None and here().process.started is not None:
             raise ValueError("its owner has no start time")
         return cls(
@@ -70,12 +70,12 @@ class Owner:
 
 
 def here() -> Owner:
-    """This process."""
+    """Return this process as an owner."""
     return Owner(_host(), os.uname().nodename, _boot(), pid_namespace(), find_process(os.getpid()))
 
 
 def ownership(owner: Owner, *, locked: bool, heartbeat_unix_s: float) -> Ownership:
-    """Return whether the owner of a fleet still looks after it. `locked` says whether the fleet's lock is held."""
+    """Return whether the owner still uses a fleet. `locked` is true if the fleet's lock is held."""
     if locked:
         return "in use"
     if owner.boot and owner.boot == _boot():
@@ -85,7 +85,7 @@ def ownership(owner: Owner, *, locked: bool, heartbeat_unix_s: float) -> Ownersh
 
 
 def pid_namespace() -> int:
-    """Number of the PID namespace in which our process ids hold; 0 where the system has none."""
+    """Return the number of this process's PID namespace; 0 on a system without namespaces."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -94,7 +94,7 @@ def pid_namespace() -> int:
 
 @functools.cache
 def _host() -> str:
-    """The machine's id, hashed: it is meant to stay on the machine."""
+    """Return a hash of the host's machine id, which itself must not leave the host; empty if it has none."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
             found = Path(path).read_text(encoding="ascii").strip()
@@ -107,7 +107,7 @@ def _host() -> str:
 
 @functools.cache
 def _boot() -> str:
-    """Differs with each start of a kernel, and is the same in all containers on it."""
+    """Return the id of this boot of the kernel. It is the same in all containers."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Our processes on this host, found by a variable of their environment, which no file can forge."""
+"""Tradewind's processes on this host, found by a mark in their environment, which no file can forge."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tradewind.fleet.running import RunningProcess, find_process
 
 __all__ = ["HOME_VARIABLE", "MACHINE_VARIABLE", "mark_of", "marked_processes"]
 
-#: Mark of a process that is a machine, and of one that is the lead beside its client: a JSON object.
+#: Variables that hold the mark, a JSON object: of a process that is a machine, and of one at the home of a fleet.
 MACHINE_VARIABLE = "TRADEWIND_MACHINE"
 HOME_VARIABLE = "TRADEWIND_HOME"
 
 
 def marked_processes(variable: str) -> Iterator[tuple[RunningProcess, Mapping[str, Any]]]:
-    """Yield the processes of this user that have the mark and lead their group, with what it says.
+    """Yield the processes of this user that have the mark and lead their process group, with the mark's content.
 
-    A process that a gateway started inherits its mark, but does not lead a group. Yields nothing without /proc.
+    A child of a gateway inherits its mark, but does not lead a group. Yields nothing without /proc.
     """
     try:
         names = os.listdir("/proc")
@@ -33,7 +33,7 @@ def marked_processes(variable: str) -> Iterator[tuple[RunningProcess, Mapping[st
 
 
 def mark_of(process: RunningProcess, variable: str) -> Mapping[str, Any] | None:
-    """Return what the mark of a process says; None unless it lives, is this user's and has the mark."""
+    """Return the content of a process's mark; None unless the process lives, is this user's and has the mark."""
     return _mark(process.pid, variable) if process.alive else None
 
 
@@ -49,5 +49,5 @@ def _mark(pid: int, variable: str) -> Mapping[str, Any] | None:
             return None
         mark = json.loads(found[len(wanted) :])
     except (OSError, ValueError, RecursionError):
-        return None  # It has just ended, or the mark is not ours.
+        return None  # The process has just ended, or another program set the variable.
     return mark if isinstance(mark, dict) else None

@@ -1,9 +1,8 @@
-"""Machines that are processes of this host: what the local provider and the sky have in common.
+"""Machines that are processes of this host: the common base of the local provider and the sky.
 
-The environment of each process says which machine it is, so that any process of the user finds it without other state.
-Its gateway has a control socket in the folder of its fleet; by this alone it is found from another PID namespace. It
-ends in three ways, each enough: it is asked to; its client dies, whose end of the pipe to its standard input it reads;
-its lease expires.
+The environment of each process identifies its machine, so that any process of the user finds it without other state.
+From another PID namespace it is found only by its gateway's control socket, in the folder of its fleet. A machine ends
+if it is asked to, if its client dies (it reads end of file from its standard input), or if its lease expires.
 """
 
 from __future__ import annotations
@@ -49,33 +48,33 @@ from tradewind.model.files import private_folder
 
 __all__ = ["Placement", "ProcessProvider", "machine_mark"]
 
-#: A gateway in another PID namespace answers the request to end within so long.
+#: Timeout of the request that ends a gateway in another PID namespace.
 LAPSE_S = 5.0
-#: A process that was started has its own environment within so long; without /proc it never shows.
+#: Maximum wait for the environment of a started process to show in /proc. Without /proc it never does.
 MARKED_S = 1.0
-#: A process that starts says its address within so long, or it is listed without.
+#: Maximum wait for the address of a started process. After it, the machine is listed without an address.
 ADDRESS_S = 1.0
-#: What a command on a host prints is cut to this.
+#: The output of a command on a host is truncated to its last bytes.
 OUTPUT_BYTES_MAX = 1 << 20
-#: Exit code of a command that is missing, as shells have it.
+#: Exit code of a missing command, as in shells.
 NOT_FOUND = 127
-#: Begin of the id of a machine that is known by its socket alone.
+#: Prefix of the id of a machine that is known only by its socket.
 SOCKET_ID = "socket:"
-#: What is missing to end such a machine if it does not listen.
+#: The access that is missing to end such a machine if it does not answer.
 ELSEWHERE = "access to its processes: run `tradewind fleet down` where it was started, or on the host"
 
-#: Variables that a gateway inherits: search path, language, time zone, trusted certificates, settings of its runtime.
+#: Variables that a gateway inherits: search path, language, time zone, trusted certificates, runtime settings.
 MACHINE_SETTINGS = frozenset({"PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 MACHINE_SETTING_PREFIXES = ("LC_", "RUST_", "MIMALLOC_")
-#: Proxies of the machine's network, in capitals or not.
+#: Proxy settings of the machine's network, in upper or lower case.
 PROXY_SETTINGS = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a process runs: the words of the command that brings it there, its network, address and zone.
+    """Where a process runs: its network, address and zone, and a command prefix that enters the network namespace.
 
-    With `inbound` False nobody outside its network can open a connection to it.
+    With `inbound` False no connection can be opened to it from outside its network.
     """
 
     enter: tuple[str, ...] = ()
@@ -86,9 +85,9 @@ class Placement:
 
 
 class ProcessProvider(ABC):
-    """Gateways as processes of this host. Subclasses define offers and places.
+    """A provider whose machines are processes of this host. Subclasses define offers and placements.
 
-    `folder` has a folder for each fleet; `logs` is one for the gateways' standard errors, by default the fleet's own.
+    `folder` has a folder for each fleet; `logs` is the folder of the gateways' logs, by default `logs` in the fleet's.
     """
 
     kind = ""
@@ -98,34 +97,34 @@ class ProcessProvider(ABC):
         self._binary = binary
         self._folder = folder
         self._logs = logs
-        #: Processes that this object started and did not terminate, by machine id.
+        #: Processes that this object started and has not terminated, by machine id.
         self._children: dict[str, _Child] = {}
         self._controls: dict[str, ControlFolder] = {}
-        #: Held while places are given to machines.
+        #: Held while machines are assigned to zones.
         self._placing = threading.Lock()
 
     def document(self) -> dict[str, Any]:
-        """Return the kind alone."""
+        """Return the kind: nothing else is needed to connect again."""
         return {"kind": self.kind}
 
     def home(self, region: str) -> Home:
-        """Return this host itself."""
+        """Return this host, which needs no command prefix."""
         return Home()
 
     @abstractmethod
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
-        """Return what can be started in these regions."""
+        """Return the machines that can be started in these regions."""
 
     def quota(self, region: str) -> Quota | None:
-        """Return no limit."""
+        """Return None: a host has no quota."""
         return None
 
     @abstractmethod
     def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
-        """Return where a machine goes; the fleet has machines in the zones `taken`. Raises CallRefused."""
+        """Return where to start a machine. The fleet has machines in the zones `taken`. Raises CallRefused."""
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
-        """Start processes, or find those that were ordered with the same keys."""
+        """Start processes concurrently. A machine that was ordered before with the same key is returned instead."""
         with self._placing:
             there = {
                 fleet_id: [machine for machine in self.machines({FLEET_TAG: fleet_id}) if not machine.ended]
@@ -197,7 +196,7 @@ class ProcessProvider(ABC):
         return child.present(ADDRESS_S)
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return those whose processes live, and those that ended and were started by this object."""
+        """Return machines whose processes live, and the ended ones that this object started and did not terminate."""
         found: dict[str, Machine] = {}
         for process, mark in marked_processes(MACHINE_VARIABLE):
             with suppress(
@@ -210,14 +209,14 @@ class ProcessProvider(ABC):
             if machine_id not in found and tags.items() <= child.machine.tags.items():
                 found[machine_id] = child.present()
         if tags.keys() == {FLEET_TAG}:
-            # A machine that has ended is not asked: its owner would wait for an answer.
+            # Exclude ended machines: the fleet's owner still listens at their sockets, and would wait for answers.
             known = {machine.name for machine in found.values()}
             for machine in self._elsewhere(tags[FLEET_TAG], known):
                 found[machine.id] = machine
         return tuple(sorted(found.values(), key=lambda machine: (machine.name, machine.id)))
 
     def _elsewhere(self, fleet_id: str, seen: Collection[str]) -> Iterator[Machine]:
-        """Yield the machines of a fleet that answer at their sockets, but run in a PID namespace that we cannot see."""
+        """Yield the machines of a fleet that answer at their sockets but run in a PID namespace invisible to us."""
         folder = self._folder / fleet_id
         for name in socket_names(folder):
             if name not in seen and answers(control := self._control(folder).address(name)):
@@ -230,7 +229,7 @@ class ProcessProvider(ABC):
                 )
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
-        """Let them end by themselves, all at the same time, and kill those that do not within `grace_s`."""
+        """Ask all machines to end, and kill those that have not ended within `grace_s`."""
         wanted = list(dict.fromkeys(ids))
         sockets = [machine_id for machine_id in wanted if machine_id.startswith(SOCKET_ID)]
         endings = [self._ending(machine_id) for machine_id in wanted if machine_id not in sockets]
@@ -253,7 +252,7 @@ class ProcessProvider(ABC):
         )
 
     def host(self, machine: Machine) -> Host | None:
-        """Return access to a process that this object started, or that lives in this PID namespace."""
+        """Return access to a process that this object started or that lives in this PID namespace; else None."""
         child = self._children.get(machine.id)
         process = _process(machine.id)
         if process is None:
@@ -276,8 +275,8 @@ class ProcessProvider(ABC):
         tags = mark["tags"]
         lease = Lease(mark["lease_s"], mark["owner"])
         control = None
-        with suppress(OSError):  # The folder of its fleet may be gone; it can still be ended.
-            # Its own socket, or that of the fleet's owner, who carries control to it.
+        with suppress(OSError):  # The fleet's folder may be gone; the machine can still be ended.
+            # The machine's own socket, or the one of the fleet's owner, which carries control calls to it.
             control = self._control(Path(mark["fleet_folder"])).address(tags[NAME_TAG])
         return Machine(
             _id_of(process),
@@ -296,7 +295,7 @@ class ProcessProvider(ABC):
         )
 
     def _let_lapse(self, machine_id: str) -> None:
-        """End a process of another PID namespace, which no signal of ours reaches: by a lease of a second."""
+        """End a process of another PID namespace, where signals do not reach it, by a lease of one second."""
         with suppress(GatewayError):
             GatewayClient(self._socket(machine_id)).renew_lease(1, LAPSE_S)
 
@@ -334,7 +333,7 @@ class ProcessHost:
     child: GatewayProcess | None
 
     def put(self, name: str, content: bytes) -> str:
-        """Write a file into the folder of the machine's fleet, which is removed with the fleet."""
+        """Write a file into the fleet's folder, which is removed with the fleet."""
         folder = private_folder(Path(self.mark["fleet_folder"], "files", self.mark["tags"][NAME_TAG]))
         path = folder / Path(name).name
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
@@ -343,7 +342,7 @@ class ProcessHost:
         return str(path)
 
     def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-        """Run a command where the machine is: its network, but files and users of this host."""
+        """Run a command in the machine's network, with the files and users of this host."""
         try:
             done = subprocess.run(
                 [*self.mark["enter"], *words],
@@ -364,16 +363,16 @@ class ProcessHost:
         return log_tail(self.mark["log"], bytes_max)
 
     def ending(self, timeout_s: float) -> str | None:
-        """Return its exit code or signal, if this process started it, and the last line of its log."""
+        """Return the exit code or signal and the last log line; less if another process started the gateway."""
         if self.child is None:
             return "it is gone" if self.process.wait(timeout_s) else None
         return self.child.ending(timeout_s)
 
 
 class _Child:
-    """A process that this one started: only its parent learns where it listens, and how it ended.
+    """A machine whose process this one started: only the parent learns its address and its exit code.
 
-    One that `is_joining` its fleet listens at a TCP port for the owner, unless it calls home.
+    A machine that `is_joining` its fleet listens at a TCP port for the owner, unless it calls home.
     """
 
     def __init__(self, process: GatewayProcess, machine: Machine, mark: Mapping[str, Any], *, is_joining: bool) -> None:
@@ -382,27 +381,30 @@ class _Child:
         self._looking = threading.Lock()
 
     def present(self, wait_s: float = 0.0) -> Machine:
-        """Return the machine as it is now; one that starts is waited for. It ended when this was noticed first."""
+        """Return the current state of the machine. Its end is the time when this method first notices it.
+
+        Waits up to `wait_s` for the address of a machine that is starting.
+        """
         with self._looking:
             return self._look(wait_s)
 
     def _look(self, wait_s: float) -> Machine:
         if self._is_joining and self.machine.inbound and self.machine.control is None and not self.machine.ended:
-            # One that does not start is asked how it ended.
+            # Ignore a failed start here: `ending` describes it.
             with suppress(GatewayError):
                 self.process.poll_ready(wait_s)
             self.machine = replace(self.machine, control=self.process.control or None)
         running = _process(self.machine.id)
-        # A process whose first thread has ended is gone, though its parent may not learn that yet.
+        # A process whose main thread has ended counts as ended, even if it cannot be reaped yet.
         over = self.process.exit_code is not None or running is None or not running.alive
         if over and not self.machine.ended:
-            self.process.kill()  # This waits for its last thread, and closes its pipes.
+            self.process.kill()  # Waits for the last thread, and closes the pipes.
             self.machine = replace(self.machine, ended=True, ended_unix_s=time.time())
         return self.machine
 
 
 class _Ending:
-    """A machine that is to end. `process` is None if there is none, `child` if another process started it."""
+    """A machine to end. `process` is None if it does not exist any more; `child` if another process started it."""
 
     def __init__(
         self,
@@ -415,7 +417,7 @@ class _Ending:
         self._ended_unix_s = ended_unix_s
 
     def is_over(self) -> bool:
-        """Return whether it is gone."""
+        """Return whether the machine has ended."""
         if self._process is None:
             return True
         over = not self._process.alive if self._child is None else self._child.exit_code is not None
@@ -424,19 +426,19 @@ class _Ending:
         return over
 
     def begin(self) -> None:
-        """Ask it to end by itself."""
+        """Ask the machine to end."""
         if self._child is not None:
             self._child.begin_stop()
         elif self._process is not None:
             self._process.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to its process group."""
+        """Send SIGKILL to the machine's process group."""
         if self._process is not None:
             self._process.signal(signal.SIGKILL)
 
     def finish(self) -> Ended:
-        """Wait for the end of a process that was killed or has ended."""
+        """Wait for the end of the process, after it was killed or has ended by itself."""
         if self._child is not None:
             self._child.kill()
         elif self._process is not None:
@@ -447,7 +449,7 @@ class _Ending:
 
 
 def _end_within(endings: Sequence[_Ending], grace_s: float) -> None:
-    """Let processes end by themselves, all at the same time, and kill those that live after `grace_s`."""
+    """Ask all machines to end, and kill those that live after `grace_s`."""
     if grace_s > 0:
         for ending in endings:
             ending.begin()
@@ -461,7 +463,7 @@ def _end_within(endings: Sequence[_Ending], grace_s: float) -> None:
 
 
 def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what a gateway inherits: settings of the machine, and no credentials of stores."""
+    """Return the variables that a gateway inherits: settings of the machine, but no credentials of stores."""
     return {
         name: text
         for name, text in environment.items()
@@ -470,7 +472,7 @@ def machine_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def machine_mark(kind: str, order: LaunchOrder, placement: Placement, fleet_folder: Path, logs: Path) -> dict[str, Any]:
-    """Return what the environment of a machine says of it, as JSON."""
+    """Return the mark of a machine: the JSON object in its environment."""
     return {
         "kind": kind,
         "region": order.region,
@@ -490,7 +492,7 @@ def machine_mark(kind: str, order: LaunchOrder, placement: Placement, fleet_fold
 
 
 def _wait_marked(process: RunningProcess) -> None:
-    """Wait until a process that was just started has its own environment, which the kernel sets up last."""
+    """Wait until /proc shows the new environment of a process that was just started."""
     deadline_s = time.monotonic() + MARKED_S
     while process.alive and mark_of(process, MACHINE_VARIABLE) is None and time.monotonic() < deadline_s:
         time.sleep(0.001)
@@ -501,7 +503,7 @@ def _id_of(process: RunningProcess) -> str:
 
 
 def _process(machine_id: str) -> RunningProcess | None:
-    """Return the process of a machine; None for an id that names none."""
+    """Return the process of a machine; None if its id is not that of a process."""
     pid, _, started = machine_id.partition("@")
     if not (pid.isdecimal() and (started.isdecimal() or not started)):
         return None

@@ -1,8 +1,8 @@
-"""Interface of a provider: what it rents out, and the calls that start, list and end machines.
+"""Interface of a provider: its offers, and the calls that start, list and end machines.
 
 A provider is one file of `fleet/providers`. Its calls may block; the fleet runs each in a thread under a time limit. A
-call is about many machines and never handles them one after the other. A provider keeps nothing that it could not find
-again by the tags of its machines.
+call is about many machines and must not handle them one after the other. A provider keeps no state of its own: it finds
+everything again by the tags of its machines.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
     "Role",
 ]
 
-#: Tags of every machine. Names and values are letters, digits and `-`, at most 63 of them: every cloud takes them.
+#: Tags of every machine. Names and values are up to 63 letters, digits and `-`, which every cloud accepts.
 FLEET_TAG = "tradewind-fleet"
 NAME_TAG = "tradewind-machine"
 KEY_TAG = "tradewind-order"
 GENERATION_TAG = "tradewind-generation"
 OWNER_TAG = "tradewind-owner"
 
-#: Type of an offer that stands for every machine type: of emulated machines.
+#: Type of an offer that matches every machine type. Emulated machines have it.
 ANY_TYPE = "any"
 
 RefusalKind = Literal["permission", "quota", "capacity", "throttled", "bad request", "transient"]
@@ -56,13 +56,13 @@ Role = Literal["source", "relay", "sink", "probe"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a provider did not do something. An error that no rule classifies is `transient`, never `capacity`."""
+    """Why a provider refused a call or an order. An unclassified error is `transient`, never `capacity`."""
 
     kind: RefusalKind
     reason: str
     """In the provider's own words, one line."""
     action: str | None = None
-    """For `permission`: the action that is missing, such as `ec2:CreateFleet`."""
+    """For `permission`: the missing permission, such as `ec2:CreateFleet`."""
     retry_after_s: float | None = None
     """For `throttled`: the wait that the provider asks for."""
 
@@ -78,14 +78,14 @@ class CallRefused(GatewayError):
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """When a machine begins to cost, and how its time is counted."""
+    """From when a machine is billed, and how its time is rounded."""
 
     unit_s: float = 1.0
     """Billed time is rounded up to a multiple of this."""
     least_s: float = 0.0
     """Minimum billed time."""
     begins: Literal["launched", "running"] = "launched"
-    """The event from which a machine is billed."""
+    """The event that starts billing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +99,19 @@ class Offer:
     price_source: str = ""
     billing: Billing = field(default_factory=Billing)
     egress_gbps: float = float("inf")
-    """Cap on what one machine sends; infinite if no limit is known, as is `ingress_gbps`."""
+    """Cap on the rate at which one machine sends. This and `ingress_gbps` are infinite if no limit is known."""
     ingress_gbps: float = float("inf")
     boot_s: float = 0.0
     """Time from the order until a gateway answers."""
     zones: tuple[str, ...] = ()
     """Zones in which the type is offered; empty if the region has none."""
     left: int | None = None
-    """How many more of it the account may start; None if there is no limit, or it is unknown."""
+    """Number of further machines of this type that the account may start; None if unlimited or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limit on the machines of a region, and how many of them are in use, by whomever."""
+    """Limit on the machines of a region, and how many are in use, including those outside Tradewind."""
 
     most: int
     used: int = 0
@@ -124,7 +124,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A machine ends by itself `seconds` after its launch or its last renewal. `owner` says who may renew it."""
+    """A machine ends by itself `seconds` after its launch or its last renewal. Only `owner` may renew it."""
 
     seconds: int
     owner: str
@@ -136,7 +136,7 @@ class NetworkChoice:
     """How a machine is attached to networks. None lets the provider choose."""
 
     listen: str | None = None
-    """Address where its gateway listens for others, `ip:port`."""
+    """Address at which its gateway listens for other gateways, `ip:port`."""
     network: str | None = None
     """Name of the network, such as a VPC or subnet."""
     public_address: bool | None = None
@@ -146,7 +146,7 @@ class NetworkChoice:
 class LaunchOrder:
     """One machine that a fleet needs.
 
-    The same `key` always means the same machine: a repeated order returns the machine that is there.
+    The same `key` always means the same machine: repeating an order returns the machine that was launched before.
     """
 
     fleet_id: str
@@ -163,11 +163,11 @@ class LaunchOrder:
     zone: str | None = None
     spot: bool = False
     peers: tuple[str, ...] = ()
-    """Names of the gateways that connect to it, for firewall rules. Without any it listens to nobody."""
+    """Names of the gateways that connect to it, for firewall rules. If empty, its gateway has no data port."""
     network: NetworkChoice = field(default_factory=NetworkChoice)
     join: Join | None = None
-    """What its gateway needs to join the fleet; None if there are no hops, or plain ones. A cloud passes it as user
-    data, which others may read: its token works once, and for minutes.
+    """Data with which its gateway joins the fleet; None if there are no hops, or only plain ones. A cloud passes it as
+    user data, which others may read. Therefore its token works only once and for minutes.
     """
 
     @property
@@ -193,27 +193,27 @@ class Machine:
     zone: str | None = None
     spot: bool = False
     launched_unix_s: float | None = None
-    """Times as the provider reports them; None if it does not, or not yet."""
+    """This time and the next two are reported by the provider; None if it does not report them, or not yet."""
     running_unix_s: float | None = None
     ended_unix_s: float | None = None
     ended: bool = False
-    """True if the provider says that it has ended. A machine that is not listed has ended too, after `settles_s`."""
+    """True if the provider reports its end. A machine that is not listed `settles_s` after its launch has ended too."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Its address on each of its networks, by the network's name."""
     control: str | None = None
-    """Where its gateway listens for control: `host:port` for the owner, or `unix:PATH` on this host; None while that is
+    """Control address of its gateway: `host:port` for the owner, or `unix:PATH` on this host. None while that is
     unknown, and if the gateway calls home.
     """
     inbound: bool = True
-    """False if nobody outside its network can open a connection to it: its gateway calls home."""
+    """False if no connection can be opened to it from outside its network. Its gateway then calls home."""
     lease: Lease | None = None
-    """The lease that it was launched with."""
+    """Its lease at launch."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """The answer to one order: a machine, or why there is none."""
+    """The answer to one order: a machine or a refusal."""
 
     order: LaunchOrder
     machine: Machine | None = None
@@ -222,20 +222,20 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The answer to the termination of one machine. Without `refusal` it is gone, or was gone before."""
+    """The answer to the termination of one machine. Without a `refusal` the machine is gone."""
 
     id: str
     ended_unix_s: float | None = None
-    """End as the provider reports it; None for a machine that it does not know."""
+    """The end that the provider reports; None for a machine that it does not know."""
     refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something of ours that costs money or is clutter: a machine, an address, a disk, a folder."""
+    """A resource of ours that costs money or is clutter: a machine, an address, a disk, a folder."""
 
     id: str
-    """What `terminate` takes."""
+    """The id that `terminate` accepts."""
     kind: str
     region: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -245,7 +245,7 @@ class Leftover:
 class Home:
     """Where the lead of a fleet runs: beside the client. It is not a machine: never ordered, charged or leased.
 
-    `enter` are the words of a command that becomes the one behind it, there; `address` is where gateways can reach it.
+    `enter` is a command prefix that runs the command after it at home. Gateways reach the home at `address`.
     """
 
     enter: tuple[str, ...] = ()
@@ -260,71 +260,71 @@ class Host(Protocol):
         ...
 
     def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-        """Run a command; return its exit code and its output, both streams together. One that is missing fails."""
+        """Run a command; return its exit code (not 0 if it is missing), and its standard output and error together."""
         ...
 
     def log_tail(self, bytes_max: int) -> str:
-        """Return the end of what the gateway wrote to its standard error."""
+        """Return the end of the gateway's standard error."""
         ...
 
     def ending(self, timeout_s: float) -> str | None:
-        """Describe how the gateway ended, waiting for it up to the timeout; None if it still runs."""
+        """Describe how the gateway ended; None if it still runs. Waits up to the timeout for its end."""
         ...
 
 
 class Provider(Protocol):
-    """Rents out machines. Each call raises CallRefused if it is refused as a whole."""
+    """Rents out machines. A call raises CallRefused if it is refused as a whole."""
 
     @property
     def kind(self) -> str:
-        """`local`, `sky`, …: the name of its file."""
+        """Name of the provider and of its file, such as `local` or `sky`."""
         ...
 
     @property
     def settles_s(self) -> float:
-        """Time after which `machines` shows every change; 0 if it always does."""
+        """Maximum time until `machines` shows a change; 0 if it shows changes at once."""
         ...
 
     def document(self) -> dict[str, Any]:
-        """Facts that a later process needs to connect to this provider again. No secrets."""
+        """Return what a later process needs to connect to this provider again. It contains no secrets."""
         ...
 
     def home(self, region: str) -> Home:
-        """Return where the client is said to be, for a fleet whose source is in `region`."""
+        """Return the home of a fleet whose source is in `region`."""
         ...
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
-        """Return what can be rented in these regions, the cheapest first within each."""
+        """Return the offers of these regions, the cheapest first within each region."""
         ...
 
     def quota(self, region: str) -> Quota | None:
-        """Return the limit on machines in a region; None if there is none, or it cannot be read."""
+        """Return the limit on machines in a region; None if it has none or it cannot be read."""
         ...
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
-        """Start machines, all at the same time, and return one result per order. Some may be refused, and only those.
+        """Start machines concurrently, and return one result per order. A refused order does not affect the others.
 
-        A machine that is there already by its key is returned and not started again.
+        A machine that was launched before with the same key is returned and not started again.
         """
         ...
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return the machines that have all these tags, whoever ordered them; those that ended are listed as such, or
-        not at all.
+        """Return the machines with all these tags, whichever process ordered them. Ended machines are listed as ended,
+        or not at all.
         """
         ...
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
-        """End machines, all at the same time, with everything that belongs to them, and return one answer per id.
+        """End machines concurrently, with all resources that belong to them, and return one answer per id.
 
-        Gateways have `grace_s` seconds to put down what they hold. Ending a machine that is gone is no error.
+        Gateways have `grace_s` seconds to save their work. Ending a machine that is gone is not an error.
         """
         ...
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """Return everything of ours that the provider has, also what belongs to fleets in use."""
+        """Return all resources of ours that the provider has, including those of fleets in use."""
         ...
 
     def host(self, machine: Machine) -> Host | None:
-        """Return access to a machine; None where there is none."""
+        """Return access to a machine; None if the provider offers none."""
         ...

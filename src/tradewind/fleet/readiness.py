@@ -1,4 +1,4 @@
-"""Wait until machines answer, all at the same time."""
+"""Wait until machines answer, concurrently."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tradewind.model.plan import GatewayAddress
 
 __all__ = ["Readiness"]
 
-#: Interval at which a machine is tried: the first, and the longest, which is half as long again each time.
+#: Interval between two attempts to reach a machine. It grows by half with each attempt, up to POLL_S_MAX.
 POLL_S_MIN = 0.005
 POLL_S_MAX = 0.25
-#: A machine is waited for this long before it is tried again; one that boots may accept connections and not answer.
+#: Maximum timeout of one attempt: a machine that boots may accept a connection and not answer.
 ANSWER_S_MAX = 5.0
-#: The first time it is waited for only so long, because it may have ended instead.
+#: Timeout of the first attempt. It is short, because the machine may have ended. It grows by half with each attempt.
 ANSWER_S_MIN = 1.0
-#: Interval at which the provider is asked for what it does not know yet: addresses, and whether a machine has ended.
+#: Interval of the provider's listings, which show new addresses and ended machines.
 LIST_S = 1.0
-#: End of a gateway's log that is shown if it does not start.
+#: Length of the log's end that is shown if a gateway does not start.
 TAIL_BYTES = 2000
-#: Machines that are waited for at the same time: all of a fleet.
+#: Number of machines to wait for concurrently. It is above the size of any fleet.
 AT_ONCE_MAX = 1024
 
 
 class Readiness:
     """Waits for machines of a fleet.
 
-    `listed` asks the provider for all of them; `reach` returns the control address of one, or None while there is none;
-    `trouble` returns what else is known of one that does not answer.
+    `listed` returns the provider's listing. `reach` returns the control address of a machine, or None while it is
+    unknown. `trouble` returns why a machine does not answer, or None if that is unknown.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Readiness:
     def wait(
         self, machines: Sequence[Machine], deadline_s: float, on_ready: Callable[[Machine, GatewayAddress], None]
     ) -> None:
-        """Call `on_ready` for each machine when it answers, with what the provider says of it by then.
+        """Call `on_ready` for each machine when it answers, with the provider's latest listing of it.
 
         Raises GatewayError as soon as one of them ends; GatewayLost if one does not answer by the deadline (monotonic).
         """
@@ -95,7 +95,7 @@ class Readiness:
         raise GatewayError(f"machine {machine.name}: another machine of the fleet failed")
 
     def _require_alive(self, machine: Machine) -> None:
-        """Raises GatewayError, with the end of its log if it can be read, for a machine that has ended."""
+        """Raise GatewayError if a machine has ended, with the end of its log if it can be read."""
         host = self._provider.host(machine)
         how = None if host is None else host.ending(0.0)
         if how is not None or machine.ended or self._is_unlisted(machine):
@@ -103,17 +103,17 @@ class Readiness:
             raise GatewayError(f"gateway {machine.name} did not start: {log or how or 'its machine has ended'}")
 
     def _is_unlisted(self, machine: Machine) -> bool:
-        """Return whether the provider had time to list a machine, and does not."""
+        """Return whether the provider does not list a machine although it had time to."""
         settled = time.monotonic() >= self._began_s + self._provider.settles_s + LIST_S
         return settled and self._found is not None and machine.id not in self._found
 
     def _present(self, machine: Machine) -> Machine:
-        """Return what the provider says of a machine, asked for at most every LIST_S."""
+        """Return the provider's latest listing of a machine, which is updated every LIST_S at most."""
         with self._listing:
             if time.monotonic() >= self._next_listing_s:
                 try:
                     self._found = {found.id: found for found in self._listed()}
                 except TradewindError:
-                    pass  # It is asked again, until the deadline.
+                    pass  # Retried every LIST_S, until the deadline.
                 self._next_listing_s = time.monotonic() + LIST_S
         return (self._found or {}).get(machine.id, machine)

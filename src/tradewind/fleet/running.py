@@ -1,4 +1,4 @@
-"""Processes of this machine by id, distinguished from later processes with the same id."""
+"""Processes of this host by id, distinguished from later processes with the same id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 __all__ = ["RunningProcess", "find_process"]
 
-#: Where the kernel cannot tell us of an end, it is asked so often.
+#: Interval of polling for the end of a process, where the kernel cannot notify us.
 POLL_S = 0.05
 
 
@@ -29,7 +29,7 @@ class RunningProcess:
 
     @property
     def alive(self) -> bool:
-        """True if it still runs. A zombie, and another process of the same number, do not count."""
+        """True if the process still runs. A zombie does not count, nor does another process with the same id."""
         if self.started is not None:
             return _stat(self.pid) == self.started
         try:
@@ -41,7 +41,7 @@ class RunningProcess:
         return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Return whether it has ended within the timeout; it need not be a child."""
+        """Wait up to the timeout for the process to end; return whether it has. It need not be a child."""
         if not self.alive:
             return True
         deadline_s = time.monotonic() + timeout_s
@@ -58,31 +58,31 @@ class RunningProcess:
         return not self.alive
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to its process group, which it leads; nothing if it is gone.
+        """Send a signal to the process group that this process leads. No effect if the process is gone.
 
-        Nothing either where its start is not known: by then its number may be another process's.
+        No effect either if its start is unknown: its id may belong to another process by now.
         """
         if self.started is not None and self.alive:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the process as a JSON object."""
         return {"pid": self.pid, "started": self.started}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunningProcess:
-        """From JSON."""
+        """Return the process in a JSON object."""
         return cls(int(document["pid"]), document["started"])
 
 
 def find_process(pid: int) -> RunningProcess:
-    """The process that has this id now."""
+    """Return the process that has this id now."""
     return RunningProcess(pid, _stat(pid))
 
 
 def _stat(pid: int) -> int | None:
-    """Its start, from Linux's /proc; None if it is gone, a zombie, or there is no /proc."""
+    """Return the start of a process from /proc; None if it is gone or a zombie, or without /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:

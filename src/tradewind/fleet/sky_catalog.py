@@ -1,8 +1,8 @@
-"""What a sky's network means to the planner: its links as a grid, its caps as machines, prices as the clouds have them.
+"""The catalog of a sky: its links as a grid, its caps as machine types, and the prices of the real clouds.
 
-Rates of a sky are those of packets on the wire, and scaled down; time is true. Rates in the catalog are those of data.
-Machines are paid by the second of unscaled time, so their price is scaled as the rates are: the plan for a sky is then
-the plan for the world that it shows, and its cost is that world's, scaled.
+The rates of a sky are scaled down and count packets on the wire; the rates in a catalog count data. Time is not scaled.
+Machine prices per second are scaled like the rates. The plan for a sky is then the same as for the real world that it
+emulates, and its cost is the real cost, scaled.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from tradewind.sky.network import EmulatedNetwork, MachineSpec
 
 __all__ = ["data_per_wire", "sky_catalog"]
 
-#: Headers of one packet beside its payload: 20 IP and 32 TCP with timestamps are in the MTU, 38 Ethernet with preamble
-#: and gap are not.
+#: Overhead of one packet: 20 bytes of IP and 32 of TCP with timestamps are inside the MTU; 38 of Ethernet, with
+#: preamble and gap, are outside.
 IN_PACKET_BYTES, AROUND_PACKET_BYTES = 52, 38
-#: A TLS record holds 16 KiB and costs 22 bytes; frames of a chunk cost less than as much again.
+#: Share of data in a TLS stream: the overhead of a 16 KiB record is 22 bytes; the frames of chunks add less than that.
 TLS_PER_PAYLOAD = 16384 / (16384 + 44)
-#: A gateway in a namespace answers within so long.
+#: Maximum time until a gateway in a namespace answers.
 BOOT_S = 1.0
-#: Continent of regions that the catalog does not know; no price list names it, so that only rules for all hold.
+#: Continent of regions that the catalog does not know. No price list names it, so only rules for all regions apply.
 NOWHERE = "unknown"
 
 
 def data_per_wire(mtu_bytes: int) -> float:
-    """Bytes of objects per byte on the wire."""
+    """Return the bytes of objects per byte on the wire."""
     return (mtu_bytes - IN_PACKET_BYTES) / (mtu_bytes + AROUND_PACKET_BYTES) * TLS_PER_PAYLOAD
 
 
 def sky_catalog(network: EmulatedNetwork, base: Catalog) -> Catalog:
-    """The catalog of a sky.
+    """Return the catalog of a sky.
 
     Args:
         network: the sky, resolved.
-        base: where prices of egress and machines come from. A region that it does not know pays nothing for egress and
-            machines, and others pay for the way to it what they pay for the way to the internet.
+        base: source of the prices of egress and machines. In a region that it does not know, egress and machines are
+            free. Egress from other regions to it costs as much as egress to the internet.
     """
     origin = Origin("imported", "the sky file", "")
     regions = sorted({machine.region for machine in network.machines})
@@ -60,7 +60,7 @@ def sky_catalog(network: EmulatedNetwork, base: Catalog) -> Catalog:
 
 
 def _links(network: EmulatedNetwork, origin: Origin) -> dict[tuple[Region, Region], Link]:
-    """Per pair of regions what one machine pair carries. A pipe that several machines share is shared out to them."""
+    """Return the throughput of one machine pair, by pair of regions. Machines on a shared pipe get equal shares."""
     share = data_per_wire(network.mtu_bytes)
     users: dict[int, set[int]] = defaultdict(set)
     for path in network.paths:
@@ -80,7 +80,7 @@ def _links(network: EmulatedNetwork, origin: Origin) -> dict[tuple[Region, Regio
 
 
 def _offer(network: EmulatedNetwork, region: Region, base: Catalog, origin: Origin) -> MachineOffer:
-    """One machine of a region: the sky's caps, and the price of the cheapest real one that would have them."""
+    """Return the offer of a region: the sky's caps, and the price of the cheapest real machine with these caps."""
     there = [machine for machine in network.machines if machine.region == region]
     egress = min(_cap_gbps(network, machine, "egress") for machine in there)
     ingress = min(_cap_gbps(network, machine, "ingress") for machine in there)
@@ -96,7 +96,7 @@ def _offer(network: EmulatedNetwork, region: Region, base: Catalog, origin: Orig
 
 
 def _cap_gbps(network: EmulatedNetwork, machine: MachineSpec, way: str) -> float:
-    """A machine's cap for data; without one, all that its links carry together."""
+    """Return a machine's cap on data [Gbit/s]; without a cap, the sum of its links."""
     share = data_per_wire(network.mtu_bytes)
     cap = machine.egress if way == "egress" else machine.ingress
     if cap is not None:

@@ -1,4 +1,4 @@
-"""A sky file for regions of a catalog: their links and the caps of their machines, as far as the catalog knows them."""
+"""Generate a sky file from regions of a catalog: their links and the caps of their machines."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def sky_world(
     machines: Mapping[Region, int] | None = None,
     names: Mapping[Region, str] | None = None,
 ) -> dict[str, Any]:
-    """The JSON of a sky file (docs/reference/sky.md) in which these regions are as the catalog says, rates scaled.
+    """Return the JSON of a sky file (docs/reference/sky.md) with the catalog's data of these regions.
 
-    Rates of a catalog are those of data; the sky's links get what these take on the wire. A region's machines are the
-    fastest ones that are on offer there.
+    A catalog's rates count data; they are converted to rates on the wire. A region's machines are of the fastest type
+    on offer there.
 
     Args:
-        catalog: where links and machines come from.
-        regions: of the sky; a pair that the catalog has no rate or round trip for is left without a link.
-        scale: what every rate is multiplied by.
-        machines: how many per region; one unless said.
-        names: of the machines; the region's own unless said.
+        catalog: source of links and machine types.
+        regions: regions of the sky. A pair without rate or round trip in the catalog gets no link.
+        scale: factor by which the sky multiplies every rate.
+        machines: number of machines per region, by default one.
+        names: names of the machines, by default their region's.
 
     Raises:
         UsageError: a region has no machine on offer.

@@ -1,6 +1,6 @@
-"""Control sockets of gateways that are processes of this host, in folders of their fleet.
+"""Control sockets of gateways that are processes of this host.
 
-`control/NAME` belongs to a machine, `home/NAME` to the lead beside the client.
+In the fleet's folder, `control/NAME` belongs to a machine, `home/NAME` to the lead beside the client.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ GATEWAY_NAME_CHARS_MAX = 63
 class ControlFolder:
     """A folder with one Unix socket per gateway.
 
-    A socket's path has at most SOCKET_PATH_BYTES_MAX bytes; in a deeper folder it is reached through an open
-    descriptor of the folder, which the gateways inherit.
+    A socket's path is limited to SOCKET_PATH_BYTES_MAX bytes. In a deeper folder the sockets are reached through an
+    open descriptor of the folder, which the gateways inherit.
     """
 
     def __init__(self, fleet_folder: Path, *, make: bool = False, name: str = MACHINES) -> None:
@@ -49,18 +49,18 @@ class ControlFolder:
             self._base = f"{DESCRIPTORS}/{self.descriptors[0]}"
 
     def address(self, gateway: str) -> str:
-        """Control address of a gateway, for this process and for those that inherit the descriptors."""
+        """Return the control address of a gateway, valid in this process and those that inherit the descriptor."""
         return f"unix:{self._base}/{gateway}"
 
     def close(self) -> None:
-        """Close the descriptor; addresses are no longer valid."""
+        """Close the descriptor. Addresses are no longer valid."""
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
 
 
 def socket_names(fleet_folder: Path, name: str = MACHINES) -> list[str]:
-    """Return the names of the gateways that have a socket, whether or not somebody listens there."""
+    """Return the names of the gateways that have a socket, even if no process listens there."""
     try:
         return sorted(entry.name for entry in (fleet_folder / name).iterdir() if entry.is_socket())
     except FileNotFoundError:
@@ -74,5 +74,5 @@ def answers(control: str) -> bool:
     except GatewayLost:
         return False
     except GatewayError:
-        return True  # Of another version.
+        return True  # A gateway of another version.
     return True

@@ -1,1 +1,1 @@
-"""Access to gateways: find the binary, run a process of it, use its control API, let gateways into a fleet."""
+"""Access to gateways: find the binary, run it, use its control API, enrol gateways in a fleet."""

@@ -1,4 +1,4 @@
-"""The gateway's binary: where it is, and whether it speaks this client's contract."""
+"""The gateway's binary: find its path, and check that it speaks this client's contract."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from tradewind.programs import find_program
 __all__ = ["IMPLIED_CONTRACT", "client_contract", "require_contract"]
 
 BINARY = "tradewind-gateway"
-#: Names the binary; wins over all other places.
+#: Variable with the path of the binary. It takes precedence over all other places.
 ENVIRONMENT = "TRADEWIND_GATEWAY"
 
 
 def find_gateway() -> str:
-    """Path of the binary: `TRADEWIND_GATEWAY`, else beside this Python's scripts, else on PATH. Raises GatewayError."""
+    """Return the path of the binary: `TRADEWIND_GATEWAY`, else beside this Python's scripts, else on PATH.
+
+    Raises GatewayError.
+    """
     return find_program(BINARY, ENVIRONMENT, GatewayError)
 
 
-#: The contract of who says none: the first did not.
+#: Contract of a program that reports none. Only the first contract did not report itself.
 IMPLIED_CONTRACT = 1
 
 
 def require_contract(gateway: str, contract: int) -> None:
-    """Raises GatewayError if a gateway of this version and contract cannot be talked to."""
+    """Raise GatewayError if this client does not speak the contract of a gateway. `gateway` is its version."""
     if contract != CONTRACT_VERSION:
         raise GatewayError(
             f"tradewind {__version__} speaks contract {CONTRACT_VERSION}, "
@@ -36,7 +39,10 @@ def require_contract(gateway: str, contract: int) -> None:
 
 
 def client_contract() -> dict[str, Any]:
-    """What stands beside a task, so that a gateway program of another contract can say so. The first says none."""
+    """Return the contract's fields of a task, by which a gateway program of another contract refuses it.
+
+    They are empty for the first contract, which did not report itself.
+    """
     if CONTRACT_VERSION == IMPLIED_CONTRACT:
         return {}
     return {"contract": CONTRACT_VERSION, "client": __version__}

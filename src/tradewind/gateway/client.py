@@ -12,20 +12,20 @@ from tradewind.gateway.binary import require_contract
 from tradewind.gateway.exchange import Exchange
 from tradewind.model.plan import Deployment
 
-#: A gateway answers any request but events within so long, else it is lost.
+#: Timeout of a request other than for events. After it the gateway counts as lost.
 REQUEST_S = 30.0
-#: Most of an answer that is read; larger ones are a mistake.
+#: Maximum size of an answer. A larger one is an error.
 ANSWER_BYTES_MAX = 16 << 20
-#: Longest line of events that is read.
+#: Maximum length of an event's line.
 EVENT_BYTES_MAX = 4 << 20
-#: A gateway without events sends an empty line every 5 s. It is lost after this time of silence.
+#: A gateway counts as lost after this time of silence. Without events it sends an empty line every 5 s.
 EVENT_SILENCE_S = 60.0
 
 
 class GatewayClient:
-    """One gateway's control API, over HTTP at a Unix socket: its own, or that of its fleet's owner, who carries it.
+    """One gateway's control API, over HTTP at a Unix socket: its own, or one at which the owner forwards.
 
-    Each request has its own connection, so that any thread and a signal handler may call. `control` is `unix:PATH`.
+    Each request opens its own connection, so any thread and a signal handler may call it. `control` is `unix:PATH`.
     """
 
     def __init__(self, control: str) -> None:
@@ -33,7 +33,7 @@ class GatewayClient:
 
     @classmethod
     def of(cls, deployment: Deployment, name: str) -> GatewayClient:
-        """The client of a gateway of a fleet. Raises KeyError."""
+        """Return the client of a fleet's gateway. Raises KeyError."""
         return cls(deployment.addresses[name].control)
 
     def version(self, timeout_s: float = REQUEST_S) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class GatewayClient:
         self._request("PUT", "/v1/program", json.dumps(program).encode())
 
     def put_routes(self, routes: dict[str, Any], timeout_s: float = REQUEST_S) -> None:
-        """`PUT /v1/routes`: other routes for the program that runs. Raises GatewayError if the gateway refuses them."""
+        """`PUT /v1/routes`: change the running program's routes. Raises GatewayError if the gateway refuses them."""
         self._request("PUT", "/v1/routes", json.dumps(routes).encode(), timeout_s)
 
     def drain(self) -> None:
@@ -55,11 +55,11 @@ class GatewayClient:
         self._request("POST", "/v1/drain")
 
     def renew_lease(self, lease_s: int, timeout_s: float = REQUEST_S) -> None:
-        """`POST /v1/lease`: the gateway runs for this many seconds from now. Raises GatewayError."""
+        """`POST /v1/lease`: the gateway ends `lease_s` from now unless it is renewed again. Raises GatewayError."""
         self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode(), timeout_s)
 
     def receive_load(self, sender: str, connections: int, warmup_s: float, measure_s: float) -> dict[str, Any]:
-        """`POST /v1/probe/receive`: counts what another gateway sends. Blocks meanwhile. Raises GatewayError."""
+        """`POST /v1/probe/receive`: count what another gateway sends. Blocks until done. Raises GatewayError."""
         body = {
             "from": sender,
             "connections": connections,
@@ -69,7 +69,7 @@ class GatewayClient:
         return self._probe("/v1/probe/receive", body, warmup_s + measure_s)
 
     def send_load(self, receiver: str, address: str, connections: int, at_most_s: float) -> dict[str, Any]:
-        """`POST /v1/probe/send`: sends until the receiver closes. Blocks meanwhile. Raises GatewayError."""
+        """`POST /v1/probe/send`: send until the receiver closes. Blocks until done. Raises GatewayError."""
         body = {"to": receiver, "address": address, "connections": connections, "at_most_ms": round(at_most_s * 1e3)}
         return self._probe("/v1/probe/send", body, at_most_s)
 
@@ -86,7 +86,7 @@ class GatewayClient:
     def events(self) -> Iterator[bytes]:
         """`GET /v1/events`: one JSON line per item, until the gateway ends the stream.
 
-        Raises GatewayLost, also when the gateway is silent for EVENT_SILENCE_S.
+        Raises GatewayLost if the gateway cannot be reached or is silent for EVENT_SILENCE_S.
         """
         try:
             with self._exchange("GET", "/v1/events", None, EVENT_SILENCE_S) as answer:
@@ -109,9 +109,9 @@ class GatewayClient:
 
 
 def request(control: str, method: str, path: str, body: bytes | None, timeout_s: float, whom: str) -> bytes:
-    """Send one request to `unix:PATH` and return the body of its answer.
+    """Send one request to `unix:PATH` and return the body of the answer.
 
-    Raises GatewayError if it is refused, GatewayLost if there is no answer; their words say `whom` was asked.
+    Raises GatewayError if it is refused, GatewayLost if it is not answered. `whom` names the server in the message.
     """
     try:
         with Exchange(_connect_unix(control, timeout_s), method, path, body) as answer:

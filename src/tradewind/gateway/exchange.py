@@ -1,7 +1,7 @@
 """One request and its answer over a connected socket, Unix or TLS.
 
 HTTP/1.0 is used because its answers need no decoding: they end at their length or with the connection. `http.client`
-would work too, but it always loads `ssl` and `email`, which costs a short local job a tenth of its time.
+would work too, but it always loads `ssl` and `email`, which takes a tenth of the time of a short local job.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from types import TracebackType
 
 __all__ = ["BadAnswer", "Exchange"]
 
-#: Longest line of an answer's head, and most lines of it; a gateway sends a few short ones.
+#: Maximum length of a line in an answer's head, and maximum number of lines. A gateway sends a few short ones.
 HEAD_LINE_BYTES_MAX = 8 << 10
 HEAD_LINES_MAX = 100
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})\b")
 
 
 class BadAnswer(OSError):
-    """The peer sent no HTTP, or less than it had announced."""
+    """The peer's answer is not HTTP, or is shorter than announced."""
 
 
 class Exchange:
     """Sends one request and reads the head of its answer. Closing it closes the socket.
 
-    Reading raises OSError, of which BadAnswer and TimeoutError are kinds.
+    Reading raises OSError, including its subclasses BadAnswer and TimeoutError.
     """
 
     def __init__(self, connection: socket.socket, method: str, path: str, body: bytes | None = None) -> None:
@@ -60,7 +60,7 @@ class Exchange:
         raise BadAnswer("its answer ends within the head, or the head is too long")
 
     def read(self, bytes_max: int) -> bytes:
-        """The body, of which no more than `bytes_max` bytes are read."""
+        """Return the body, or its first `bytes_max` bytes."""
         wanted = bytes_max if self._length is None else min(bytes_max, self._length)
         body = self._reader.read(wanted)
         if self._length is not None and len(body) < wanted:
@@ -68,7 +68,7 @@ class Exchange:
         return body
 
     def readline(self, bytes_max: int) -> bytes:
-        """The next line of a body without an announced length; empty at its end."""
+        """Return the next line of a body without an announced length; empty at its end."""
         return self._reader.readline(bytes_max)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The owner of a fleet's gateways: a process beside this one that enrols them and carries control to them.
+"""The owner of a fleet's gateways: a process beside this one that enrols them and forwards control calls to them.
 
-The gateways are reached through its sockets, `control/NAME` in the fleet's folder, by HTTP as on one machine. It ends
-with this process.
+Each gateway is reached over HTTP through one of the owner's Unix sockets, `control/NAME` in the fleet's folder, like a
+gateway of this host. The owner ends with this process.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from tradewind.model.store import StoreSpec
 
 __all__ = ["OWNER_NAME", "FleetOwner", "Join", "JoinToken"]
 
-#: The owner's name in the certificates of its fleet. No gateway may have it.
+#: The owner's name in the certificates of its fleet. It is reserved: no gateway may have it.
 OWNER_NAME = "tradewind-owner"
 #: The admin socket, in the fleet's folder.
 ADMIN_SOCKET = "owner.sock"
-#: An owner answers its admin socket within so long.
+#: Timeout of a request to the owner's admin socket.
 ADMIN_S = 10.0
-#: An owner looks for the credentials of a gateway's stores for so long (`CREDENTIALS_TIMEOUT`), and gives them away.
+#: Timeout of a request to delegate credentials. The owner needs at most 60 s to find them and 60 s to send them
+#: (`CREDENTIALS_TIMEOUT`).
 CREDENTIALS_S = 130.0
-#: A join token works for so long: the time in which a machine must boot. The owner accepts no longer one.
+#: Validity of a join token, within which its machine must boot. The owner refuses tokens that are valid for longer.
 TOKEN_S = 600
 TOKEN_BYTES = 32
 
@@ -46,13 +47,13 @@ class JoinToken:
 
     @classmethod
     def new(cls) -> JoinToken:
-        """Return a random one that works from now on."""
+        """Return a random token, valid from now for TOKEN_S."""
         return cls(os.urandom(TOKEN_BYTES).hex(), int(time.time()) + TOKEN_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """All that a machine needs so that its gateway joins the fleet (`Join` of the contract). It holds the token.
+    """The data with which a machine's gateway joins the fleet (`Join` of the contract). It includes the token.
 
     `owner` is the address of the owner, `host:port`, for a gateway that calls home.
     """
@@ -66,7 +67,7 @@ class Join:
     def listening(self, address: str, data: str | None) -> str:
         """Return the document, as JSON on one line, of a gateway that the owner dials at `address`, `ip:port`.
 
-        `data` is where the gateway listens for others, `ip:port`, or None.
+        `data` is the gateway's data address, `ip:port`; None if it has no data port.
         """
         return self._document({"kind": "listen", "address": address}, data)
 
@@ -96,7 +97,7 @@ class _OwnerProcess(BinaryProcess):
 
 
 class FleetOwner:
-    """A running owner. `ca_pem` is the certificate of the fleet's CA, `home` where gateways that call home reach it."""
+    """A running owner. `ca_pem` is the certificate of the fleet's CA; gateways that call home reach it at `home`."""
 
     def __init__(
         self,
@@ -109,15 +110,15 @@ class FleetOwner:
         enter: Sequence[str],
         environment: Mapping[str, str],
     ) -> None:
-        """Start it with the fleet's private folder, and return when it answers.
+        """Start the owner with the fleet's private folder, and return when it answers.
 
-        `listen` is its address for gateways that call home, `ip:port`; `enter` and `environment` are those of
+        `listen` is its address for gateways that call home, `ip:port`. `enter` and `environment` are passed to
         BinaryProcess. Raises GatewayError.
         """
         self._fleet_id = fleet_id
         arguments = ["--fleet", fleet_id, "--folder", str(folder), "--home", listen]
         self._process = _OwnerProcess(binary, OWNER_NAME, arguments, log_file, (), enter, environment)
-        #: The folder may be deeper than a socket's path can be long.
+        #: The folder's path may be too long for that of a socket, so sockets are reached through a descriptor.
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             ready = self._process.read_ready(READY_S)
@@ -128,43 +129,43 @@ class FleetOwner:
             raise
 
     def join(self, name: str, token: JoinToken) -> Join:
-        """Return what a machine needs to join this fleet."""
+        """Return the data with which a machine joins this fleet."""
         return Join(self._fleet_id, name, token, self.ca_pem, self.home)
 
     def add(self, name: str, token: JoinToken, *, dial: str | None = None, calls_home: bool = False) -> None:
-        """Let a gateway enrol; again with its address once that is known. Raises GatewayError.
+        """Let a gateway enrol. Call it again with the gateway's address once that is known. Raises GatewayError.
 
-        `dial` is `host:port`, or for a gateway beside the owner `unix:PATH`, relative to the fleet's folder.
+        `dial` is `host:port`; for a gateway beside the owner, `unix:PATH` relative to the fleet's folder.
         """
         entry = {"token_hex": token.hex, "expires_unix_s": token.expires_unix_s, "calls_home": calls_home, "dial": dial}
         self._ask("PUT", f"/v1/gateways/{name}", entry)
 
     def delegate(self, name: str, stores: Sequence[StoreSpec]) -> None:
-        """Give a gateway the credentials of these stores that this machine has, and renew them from now on.
+        """Send a gateway this machine's credentials of these stores, and renew them from now on.
 
         Raises GatewayError.
         """
         self._ask("PUT", f"/v1/gateways/{name}/stores", {"stores": to_document(stores)}, CREDENTIALS_S)
 
     def remove(self, name: str) -> None:
-        """Forget a gateway. One that was not added, and an owner that has ended, are no errors."""
+        """Remove a gateway. No effect if it was not added or the owner has ended."""
         with suppress(GatewayLost):
             self._ask("DELETE", f"/v1/gateways/{name}")
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """Return what is known of each gateway (`GatewayState` of the contract), by name. Raises GatewayError."""
+        """Return the state of each gateway (`GatewayState` of the contract), by name. Raises GatewayError."""
         found = json.loads(self._ask("GET", "/v1/gateways"))["gateways"]
         return {state["name"]: state for state in found}
 
     def failure(self, name: str) -> str | None:
-        """Return why a gateway did not enrol or cannot be reached; None if nothing is known."""
+        """Return why a gateway did not enrol or cannot be reached; None if that is unknown."""
         with suppress(GatewayError):
             state = self.states().get(name)
             return None if state is None else state["failure"]
         return self._process.ending(0.0)
 
     def close(self, grace_s: float) -> None:
-        """End it within `grace_s`; may be called more than once."""
+        """End the owner within `grace_s`. May be called more than once."""
         if grace_s > 0:
             self._process.begin_stop()
             self._process.wait_exit(grace_s)

@@ -1,4 +1,4 @@
-"""One process of the gateway program on this machine: a gateway, or the owner of a fleet."""
+"""One process of the gateway program on this host: a gateway, or the owner of a fleet."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Any
 from tradewind.errors import GatewayError
 from tradewind.gateway.binary import IMPLIED_CONTRACT, require_contract
 
-#: A gateway prints its readiness line within so long, even on a busy machine.
+#: Timeout for a gateway's readiness line, long enough for a busy machine.
 READY_S = 60.0
-#: A gateway ends within so long after its standard input is closed, else it is killed.
+#: Maximum time until a gateway ends after its standard input is closed. After it, the gateway is killed.
 STOP_S = 10.0
-#: Of a dead gateway's log so much is shown.
+#: Length of the log's end that is shown for a dead gateway.
 TAIL_BYTES = 2000
-#: The readiness line is no longer than this.
+#: Maximum length of the readiness line.
 READY_BYTES_MAX = 65536
 
 
-#: Process ids of the gateways that this process started and has not waited for. Changed by single operations, so that
-#: it can be read without a lock.
+#: Names of the gateways that this process started and has not reaped, by process id. Only changed by atomic operations,
+#: so that it can be read without a lock.
 _started: dict[int, str] = {}
 
 
 def kill_started() -> None:
-    """SIGKILL to all gateways that this process started. Takes no lock and waits for nothing.
+    """Send SIGKILL to all gateways that this process started, without a lock and without waiting.
 
-    For the moment at which nothing else may go on: whoever waits for one of them notices.
+    Meant for a forced exit. Threads that wait for one of the gateways notice its end.
     """
     for pid in list(_started):
         with suppress(ProcessLookupError, PermissionError):
@@ -41,12 +41,14 @@ def kill_started() -> None:
 
 
 class BinaryProcess:
-    """A running `tradewind-gateway`; subclasses name its command.
+    """A running `tradewind-gateway`. Subclasses define its command.
 
     It has its own process group, so that Ctrl-C in the terminal reaches only the client. Its standard input is a pipe
-    that we hold: when we die, however we die, it reads end of file and ends too. Its standard error goes to `log_file`.
-    `enter` are the words of a command that becomes the one behind it, elsewhere: in another network namespace.
-    `environment` is ours unless given; `input_line` is the first line of its standard input, where nobody else sees it.
+    from this process: when this process ends in whatever way, the child reads end of file and ends too. Its standard
+    error goes to `log_file`.
+    `enter` is a command prefix that runs the command after it in another network namespace. `environment` is that of
+    this process by default. `input_line` is the first line of the child's standard input, where no other process sees
+    it.
     """
 
     command = ""
@@ -81,32 +83,32 @@ class BinaryProcess:
         _started[self._process.pid] = name
         if input_line is not None:
             assert self._process.stdin is not None
-            # Shorter than what a pipe holds. One that has ended already shows it by its exit code.
+            # The line fits into the pipe's buffer. If the process has already ended, its exit code shows it later.
             with suppress(BrokenPipeError):
                 self._process.stdin.write(f"{input_line}\n".encode())
                 self._process.stdin.flush()
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; a negative number is the signal that ended it."""
+        """None while the process runs; `-N` if signal N ended it."""
         return self._reaped(self._process.poll())
 
     def _reaped(self, code: int | None) -> int | None:
-        """The code; once there is one, the process id may be another process's."""
+        """Return the exit code. If there is one, forget the process id, which another process may get."""
         if code is not None:
             _started.pop(self._process.pid, None)
         return code
 
     def read_ready(self, timeout_s: float) -> dict[str, Any]:
-        """Wait for the readiness line and return it.
+        """Wait for the readiness line and return it, parsed.
 
-        Raises GatewayError if the process ends before, sends nothing within the timeout, or speaks another contract;
-        the process is then ended.
+        Raises GatewayError if the process ends first, sends nothing within the timeout, or speaks another contract. The
+        process is then ended.
         """
         if not self._is_line_there(timeout_s):
             self.kill()
@@ -123,7 +125,7 @@ class BinaryProcess:
         return ready
 
     def _is_line_there(self, timeout_s: float) -> bool:
-        """Return whether the readiness line, or the end of the output, has arrived within the timeout."""
+        """Wait up to the timeout for the readiness line or the end of the output; return whether it arrived."""
         assert self._process.stdout is not None
         descriptor, deadline_s = self._process.stdout.fileno(), time.monotonic() + timeout_s
         while not self._line.endswith(b"\n") and len(self._line) < READY_BYTES_MAX:
@@ -136,18 +138,18 @@ class BinaryProcess:
         return True
 
     def log_tail(self) -> str:
-        """The end of what it wrote to standard error."""
+        """Return the end of the process's standard error."""
         return log_tail(self.log_file, TAIL_BYTES)
 
     def wait_exit(self, timeout_s: float) -> int | None:
-        """Its exit code once it has ended; None if it still runs after `timeout_s`."""
+        """Wait for the process to end and return its exit code; None if it still runs after `timeout_s`."""
         try:
             return self._reaped(self._process.wait(timeout_s))
         except subprocess.TimeoutExpired:
             return None
 
     def ending(self, timeout_s: float) -> str | None:
-        """Describe how it ended: its exit code or signal, and the last line of its log. None if it still runs."""
+        """Describe how the process ended: exit code or signal, and last line of the log. None if it still runs."""
         code = self.wait_exit(timeout_s)
         if code is None:
             return None
@@ -156,13 +158,13 @@ class BinaryProcess:
         return f"{how}: {log.splitlines()[-1]}" if log else how
 
     def begin_stop(self) -> None:
-        """Closes its standard input: it ends by itself."""
+        """Close the process's standard input, at which it ends by itself."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
 
     def stop(self) -> None:
-        """Ends it and waits; kills it if it does not end within STOP_S."""
+        """End the process and wait for it. Kill it if it does not end within STOP_S."""
         self.begin_stop()
         try:
             self._reaped(self._process.wait(STOP_S))
@@ -171,7 +173,7 @@ class BinaryProcess:
         self._close_output()
 
     def kill(self) -> None:
-        """SIGKILL, and waits for it to be gone."""
+        """Send SIGKILL to the process, and wait for its end."""
         if self.exit_code is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -185,23 +187,23 @@ class BinaryProcess:
 
 
 class GatewayProcess(BinaryProcess):
-    """A running gateway. `control` is empty before it is ready, and for one that calls home."""
+    """A running gateway. `control` is empty until the gateway is ready, and if it calls home."""
 
     command = "serve"
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Start it; see BinaryProcess."""
+        """Start the gateway; for the arguments see BinaryProcess."""
         super().__init__(*arguments, **options)
         self.control = ""
         self.data_address: str | None = None
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
-        """Wait for the readiness line and read the addresses from it. Raises GatewayError, as `read_ready`."""
+        """Wait for the readiness line and read the addresses from it. Raises GatewayError like `read_ready`."""
         ready = self.read_ready(timeout_s)
         self.control, self.data_address = ready["control"] or "", ready.get("data_address")
 
     def poll_ready(self, timeout_s: float) -> None:
-        """Read the addresses if the process says them within the timeout, and leave it alone if it does not."""
+        """Read the addresses if the readiness line arrives within the timeout. If not, the process keeps running."""
         if not self.control and self.exit_code is None and self._is_line_there(timeout_s):
             self.wait_ready(0.0)
 

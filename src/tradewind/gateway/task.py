@@ -1,4 +1,4 @@
-"""`tradewind-gateway task`: work that needs no gateways and no journal (ls, du, rm, cat, check, …)."""
+"""Run `tradewind-gateway task`: work that needs no gateways and no journal (ls, du, rm, cat, check, …)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tradewind.gateway.binary import client_contract
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
-    """Replaces this process by the task: its output, exit code and signals are then the user's own.
+    """Replace this process by the task, so that the user gets its output and exit code and can send it signals.
 
-    The task travels through an anonymous file, so that standard input stays free for data. With `mute` its
-    standard output goes nowhere. Raises GatewayError.
+    The task is passed in an anonymous file, so that standard input stays free for data. With `mute` its standard output
+    is discarded. Raises GatewayError.
     """
     descriptor = _task_file(task)
     if mute:
@@ -28,7 +28,7 @@ def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoR
 
 
 def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
-    """Runs the task as a child with our standard streams and returns its exit code. Raises GatewayError."""
+    """Run the task as a child with the standard streams of this process; return its exit code. Raises GatewayError."""
     descriptor = _task_file(task)
     try:
         return subprocess.run(
@@ -44,11 +44,11 @@ def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
 
 
 def try_task(binary: str, task: dict[str, Any]) -> None:
-    """Runs a task of which only its failing counts.
+    """Run a task and discard its output.
 
     Raises:
-        UsageError: the task makes no sense, in the program's own words.
-        GatewayError: it failed in another way.
+        UsageError: the program refused the task as invalid. The message is the program's.
+        GatewayError: the task failed in another way.
     """
     descriptor = _task_file(task)
     try:
@@ -71,9 +71,9 @@ def try_task(binary: str, task: dict[str, Any]) -> None:
 
 
 def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:
-    """Runs the task as a child and returns the JSON documents that it prints, one a line.
+    """Run the task as a child and return the JSON documents that it prints, one per line.
 
-    Raises GatewayError, also when it takes longer than `timeout_s`.
+    Raises GatewayError if the task fails or takes longer than `timeout_s`.
     """
     descriptor = _task_file(task)
     try:

@@ -1,6 +1,6 @@
-"""Active probes between gateways: what links carry, how long a round trip takes, what gets lost.
+"""Active probes between gateways: rate and round trip of links, and their share of retransmitted segments.
 
 - `schedule`: which probes run at the same time. Pure
 - `probe`: one probe between two running gateways
-- `campaign`: a fleet, all probes in their order, cost and budget
+- `campaign`: a fleet that runs all probes, with cost and budget
 """

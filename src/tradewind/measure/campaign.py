@@ -1,4 +1,4 @@
-"""Measure many links: one machine per region, probes in rounds, the sum of their costs, and an end at the budget."""
+"""Measure many links: one machine per region, probes in rounds, their total cost, and a stop at the budget."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tradewind.model.region import Region
 
 __all__ = ["REGIONS_MAX", "Campaign", "MeasuredLink", "Quote", "figure_of"]
 
-#: Of one campaign: all ordered pairs of so many are 870 probes.
+#: Of one campaign: all ordered pairs of this many regions are 870 probes.
 REGIONS_MAX = 30
-#: After each round the queues on the way empty, so long, before the next one times its round trips.
+#: Pause after each round in which queues drain before the next round measures round trips.
 SETTLE_S = 1.0
-#: A round takes at most this much longer than its load, and machines are paid until they have ended: what a budget
-#: keeps in reserve for both.
+#: Reserve of a budget: the maximum time of a round beyond its load, and until its machines have ended. Both are
+#: charged.
 END_S = 10.0
 
 RegionPair = tuple[Region, Region]
@@ -58,7 +58,7 @@ class MeasuredLink:
     dst: Region
     result: ProbeResult
     usd: float
-    """Egress alone: the machines serve all links."""
+    """Egress only: the machines serve all links."""
 
 
 class Campaign:
@@ -120,10 +120,10 @@ class Campaign:
         max_cost_usd: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Iterator[MeasuredLink]:
-        """Start the machines, measure, and yield each link as it is known.
+        """Start the machines, measure, and yield each link as soon as it is known.
 
-        End before a round that might pass the budget, machines included; before the first, nothing is started.
-        `clock` gives seconds. Raises GatewayError, and UsageError for a budget where a price is not known.
+        Ends before a round that might exceed the budget. If the first round might, nothing is started.
+        `clock` gives seconds. Raises GatewayError, and UsageError for a budget if a price is unknown.
         """
         budget_usd = float("inf") if max_cost_usd is None else max_cost_usd
         if max_cost_usd is not None and self.unpriced:
@@ -158,12 +158,12 @@ class Campaign:
             self.machines_usd = self._of_machines_usd(clock() - launched_s)
 
     def _after_round_usd(self, number: int, sent: Mapping[RegionPair, float], elapsed_s: float) -> float:
-        """Return the most that egress and machines can have cost after a round, with the machines ended behind it."""
+        """Return the maximum cost of egress and machines up to the end of a round, including ending the machines."""
         end_s = elapsed_s + SETTLE_S + self.settings.load_s + END_S
         return self._egress_usd({**sent, **self._most(self._rounds[number])}) + self._of_machines_usd(end_s)
 
     def _of_machines_usd(self, lasting_s: float) -> float:
-        """Return the cost of all machines for this time, at least their providers' minimum."""
+        """Return the cost of all machines for this time: at least their providers' minimum."""
         return sum(offer.usd(lasting_s) for offer in self._offers)
 
     def _affordable_s(self, budget_usd: float) -> float:
@@ -174,7 +174,7 @@ class Campaign:
         return gateway_name(self.regions.index(region))
 
     def _offer(self, region: Region) -> MachineOffer | None:
-        """Return the offer that a region is measured with: on demand, the one that sends most, then the cheapest."""
+        """Return the offer used for a region: on demand, with the highest egress cap, then the cheapest."""
         offers = [offer for offer in self._catalog.machine_offers(region) if not offer.spot]
         return max(offers, key=lambda offer: (offer.machine.egress_gbps, -offer.usd_per_hour), default=None)
 
@@ -187,11 +187,11 @@ class Campaign:
         return gbps * 1e9 / 8 * self.settings.load_s
 
     def _most(self, pairs: Iterable[RegionPair]) -> dict[RegionPair, float]:
-        """The most that probes can send [bytes]."""
+        """Return the maximum volume that probes can send [bytes]."""
         return {pair: self._bytes(self._cap(pair)) for pair in pairs}
 
     def _egress_usd(self, sent_bytes: Mapping[RegionPair, float]) -> float:
-        """Return the cost of egress: all pairs of one billing account fill its tiers together."""
+        """Return the cost of egress: all pairs of one billing account share its tiers."""
         priced = {pair: count / 1e9 for pair, count in sent_bytes.items() if self._catalog.egress(*pair) is not None}
         return sum(charge.usd for charge in self._catalog.egress_charges(priced))
 
@@ -202,7 +202,7 @@ def gateway_name(index: int) -> str:
 
 
 def ring_of(regions: Sequence[Region]) -> Plan:
-    """One gateway per region, each reached by others. The routes only say so: no program is ever pushed."""
+    """Return a plan with one gateway per region that others reach. Its routes define the hops; no program is pushed."""
     names = [gateway_name(index) for index in range(len(regions))]
     gateways = tuple(PlannedGateway(name, str(region)) for name, region in zip(names, regions, strict=True))
     ring = list(itertools.pairwise([*names, names[0]]))

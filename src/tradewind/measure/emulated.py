@@ -1,4 +1,4 @@
-"""Campaigns on the machines of a sky: which pairs they measure, what these share, and the table of results."""
+"""Campaigns on the machines of a sky: their pairs, the links these share, and the table of results."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["measure_sky", "sky_campaign", "write_measured"]
 def sky_campaign(
     sky_file: str, words: Sequence[str], settings: ProbeSettings, *, state_dir: str | None = None
 ) -> Campaign:
-    """Return the campaign for regions (`aws:us-east-1`) and pairs (`FROM,TO`) of a sky; without words for all.
+    """Return the campaign for regions (`aws:us-east-1`) and pairs (`FROM,TO`) of a sky; by default all its regions.
 
     Raises:
-        UsageError: a word that is neither, or a region that the sky does not have.
+        UsageError: a word is neither a region nor a pair, or the sky does not have the region.
         SkyFileError: the file is not a sky file.
     """
     network = read_sky_file(sky_file)
@@ -58,7 +58,7 @@ def write_measured(path: str, links: Sequence[MeasuredLink], settings: ProbeSett
 
 
 def _pairs(words: Sequence[str], network: EmulatedNetwork) -> list[RegionPair]:
-    """All ordered pairs of the regions given, or of the sky; and those named one by one. Raises UsageError."""
+    """Return all ordered pairs of the named regions, or of the sky, and the pairs named singly. Raises UsageError."""
     known = {machine.region for machine in network.machines}
     linked = {(network.machines[path.src].region, network.machines[path.dst].region) for path in network.paths}
     regions, single = [], []
@@ -85,7 +85,7 @@ def _region(text: str, known: set[Region]) -> Region:
 
 
 def _shared(network: EmulatedNetwork) -> dict[RegionPair, set[int]]:
-    """The pipes of each pair's first machines, which other pairs may share."""
+    """Return the pipes between the first machines of each pair; other pairs may share them."""
     first = {machine.region: index for index, machine in reversed(list(enumerate(network.machines)))}
     pipes: dict[RegionPair, set[int]] = defaultdict(set)
     for path in network.paths:

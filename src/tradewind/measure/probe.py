@@ -11,7 +11,7 @@ from tradewind.model.plan import Deployment
 
 __all__ = ["ProbeResult", "ProbeSettings", "run_probe"]
 
-#: A sender gives up so long after the receiver should have closed.
+#: Timeout of a sender after the time at which the receiver should have closed.
 PATIENCE_S = 30.0
 
 
@@ -21,12 +21,12 @@ class ProbeSettings:
 
     connections: int = 64
     warmup_s: float = 4.0
-    """Warm-up in which connections find their rate: tens of round trips."""
+    """Warm-up in which connections reach their rate: tens of round trips."""
     measure_s: float = 5.0
 
     @property
     def load_s(self) -> float:
-        """Return how long bytes are sent and charged."""
+        """Return the time in which bytes are sent and charged."""
         return self.warmup_s + self.measure_s
 
 
@@ -42,7 +42,7 @@ class ProbeResult:
 
 
 def run_probe(deployment: Deployment, src: str, dst: str, settings: ProbeSettings) -> ProbeResult:
-    """Measures from `src` to `dst`, which have no program and nothing else to do. Raises GatewayError."""
+    """Measure from `src` to `dst`, which must be idle and have no program. Raises GatewayError."""
     receiver = GatewayClient.of(deployment, dst)
     sender = GatewayClient.of(deployment, src)
     with ThreadPoolExecutor(1) as pool:

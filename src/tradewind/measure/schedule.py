@@ -1,8 +1,8 @@
-"""Which probes run at the same time: no machine and no shared link is in two of them. Pure.
+"""Schedule of probes: which run at the same time. No machine or shared link is in two of them. Pure.
 
-The machines are the vertices of a graph and the probes its edges; a set of probes that disturb each other nowhere is a
-colour. For all pairs of n machines the classes (i + j) mod n are a colouring with n colours, at most one more than any
-colouring has (Vizing); filling rounds in that order keeps it, and leaves out what shared links forbid.
+In a graph with machines as vertices and probes as edges, a round is a colour: a set of probes that do not disturb each
+other. For all pairs of n machines the classes (i + j) mod n are a colouring with n colours, at most one more than the
+minimum (Vizing). Rounds are filled in that order, except for probes that shared links exclude.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Pair = tuple[str, str]
 
 
 def rounds(pairs: Iterable[Pair], shared: Mapping[Pair, Iterable[Hashable]] | None = None) -> list[tuple[Pair, ...]]:
-    """The probes in rounds, each pair once.
+    """Return the probes in rounds, each pair once.
 
     Args:
-        pairs: ordered; both directions are two probes, and never at the same time.
-        shared: what else a probe uses that others may use too: links, uplinks.
+        pairs: ordered; the two directions are two probes and never run at the same time.
+        shared: other resources of a probe that several may use: links, uplinks.
     """
     wanted = list(dict.fromkeys(pairs))
     names = {name: number for number, name in enumerate(sorted({name for pair in wanted for name in pair}))}
@@ -38,7 +38,7 @@ def rounds(pairs: Iterable[Pair], shared: Mapping[Pair, Iterable[Hashable]] | No
 
 
 def _add(filled: list[tuple[list[Pair], set[Hashable]]], pair: Pair, needed: set[Hashable]) -> None:
-    """Into the first round that has all of it free."""
+    """Add a probe to the first round in which its resources are free."""
     for members, taken in filled:
         if not needed & taken:
             members.append(pair)

@@ -1,1 +1,1 @@
-"""The nouns: frozen, slotted dataclasses that all other layers speak in. No I/O."""
+"""The nouns: frozen, slotted dataclasses that all other layers share. No I/O."""

@@ -54,15 +54,15 @@ class Grid:
     links: Mapping[tuple[Region, Region], Link] = field(default_factory=dict)
 
     def link(self, src: Region, dst: Region) -> Link | None:
-        """The link from ``src`` to ``dst``, if anything is known of it."""
+        """Return the link from ``src`` to ``dst``, if known."""
         return self.links.get((src, dst))
 
     def regions(self) -> tuple[Region, ...]:
-        """Every region that occurs, sorted."""
+        """Return all regions of the grid, sorted."""
         return tuple(sorted({region for pair in self.links for region in pair}))
 
     def updated(self, links: Iterable[tuple[tuple[Region, Region], Link]]) -> Grid:
-        """A grid in which ``links`` take the place of what was known."""
+        """Return a grid in which ``links`` replace existing ones."""
         return Grid({**self.links, **dict(links)})
 
 
@@ -88,14 +88,14 @@ class Catalog:
         return self.region_offers.get(region) or self.offers.get(region.provider, ())
 
     def egress(self, src: Region, dst: Region) -> EgressPrice | None:
-        """The egress price between two regions, if known."""
+        """Return the egress price between two regions, if known."""
         src_place, dst_place = self.places.get(src), self.places.get(dst)
         if src_place is None or dst_place is None:
             return self.prices.pairs.get((src, dst))
         return self.prices.egress(src_place, dst_place)
 
     def egress_account(self, src: Region, dst: Region, price: EgressPrice) -> str:
-        """Name the billing count that traffic between two regions fills, `price` being its price.
+        """Return the name of the billing count for traffic between two regions with this `price`.
 
         Traffic is counted together if both the count and the tiers are the same.
         """
@@ -109,9 +109,9 @@ class Catalog:
     def egress_used_gb(
         self, used_gb: float, sent_gb: Mapping[tuple[Region, Region], float]
     ) -> Mapping[tuple[str, tuple[PriceTier, ...]], float]:
-        """Return what each billing count has seen, by account and tiers: `used_gb`, and what was sent since.
+        """Return the volume of each billing count, by account and tiers: `used_gb` plus what was sent since.
 
-        Counts of which nothing was sent are left out: they have seen `used_gb`.
+        Leaves out counts without traffic since: their volume is `used_gb`.
         """
         seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
         for (src, dst), volume_gb in sent_gb.items():
@@ -127,12 +127,12 @@ class Catalog:
         used_gb: float = 0.0,
         sent_gb: Mapping[tuple[Region, Region], float] | None = None,
     ) -> tuple[EgressCharge, ...]:
-        """Return what egress costs, by billing count.
+        """Return the cost of egress by billing count.
 
         Args:
-            volumes_gb: what is sent from region to region [GB on the wire].
-            used_gb: what each count has seen this month.
-            sent_gb: what was sent since, from region to region.
+            volumes_gb: volume from region to region [GB on the wire].
+            used_gb: volume of each count this month.
+            sent_gb: volume sent since, from region to region.
 
         Raises:
             KeyError: a pair of regions has no price.
@@ -153,7 +153,7 @@ class Catalog:
         return tuple(charges)
 
     def region_named(self, text: str) -> Region:
-        """A region as a user typed it, which need not be known. Raises UsageError, with names like a bare one."""
+        """Return a region as a user typed it, known or not. Raises UsageError, with suggestions."""
         try:
             return parse_region(text)
         except UsageError as error:
@@ -161,7 +161,7 @@ class Catalog:
             raise UsageError(str(error), hint=f"did you mean {' or '.join(near)}?" if near else error.hint) from None
 
     def nearest_names(self, region: Region) -> tuple[str, ...]:
-        """Known regions whose names are like ``region``'s, or that lie in a city of that name, for a hint."""
+        """Return known regions with a name or city similar to ``region``'s, for a hint."""
         city = region.name.lower()
         here = [place.region for place in self.places.values() if city in place.label.lower()]
         if here:

@@ -9,9 +9,9 @@ Jobs, programs and events are exchanged with gateways as such documents; plans, 
 | Region | `aws:us-east-1` |
 | tuple, Sequence, Collection | a list |
 | Mapping | an object if its keys are text or regions, else a list of pairs |
-| union of several types | what has tags as it is, else the name of the type and the content |
+| union of several types | types with tags unchanged, otherwise the name of the type and the content |
 
-A reader tolerates what a newer writer adds: fields that it does not know, and other values of a literal. A field that
+A reader ignores unknown fields and accepts unknown values of a literal, as newer writers may add them. A field that
 is missing or null has its default. Any other difference is a ValueError with the field's path:
 `progress.hops[0].bytes is str, not int`.
 """
@@ -33,7 +33,7 @@ _LISTS = (tuple, list, frozenset, set, Sequence, Collection)
 
 
 def parse_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Return the value of a JSON text from outside. Raises ValueError, also for nesting that Python cannot follow."""
+    """Return the value of a JSON text from outside. Raises ValueError, also if it is nested too deeply for Python."""
     try:
         return json.loads(text, object_pairs_hook=object_pairs_hook)
     except RecursionError:
@@ -63,7 +63,7 @@ class Document:
 
 
 class _Format(NamedTuple):
-    """How values of one type are written, and read from a document at a path."""
+    """Encoder and decoder of one type; `path` locates errors."""
 
     encode: Callable[[Any], Any]
     decode: Callable[[Any, str], Any]
@@ -112,7 +112,7 @@ class Codec:
         raise TypeError(f"{kind} has no document")
 
     def _union(self, members: Sequence[Any]) -> _Format:
-        """One type or none, arms with tags, or types that are named in the document."""
+        """Return the format of an optional type, of types with tags, or of types named in the document."""
         one = self._format(members[0]) if len(members) == 1 else self._arms(members)
         return _Format(
             lambda value: None if value is None else one.encode(value),
@@ -192,7 +192,7 @@ class _Member(NamedTuple):
 
 
 def _fixed(members: Sequence[_Format]) -> _Format:
-    """A tuple with a type for each place."""
+    """Return the format of a tuple with a type for each position."""
 
     def decode(document: Any, path: str) -> Any:
         contents = enumerate(_members(document, len(members), path))
@@ -202,7 +202,7 @@ def _fixed(members: Sequence[_Format]) -> _Format:
 
 
 def _listed(member: _Format) -> _Format:
-    """Any number of values of one type."""
+    """Return the format of any number of values of one type."""
 
     def decode(document: Any, path: str) -> Any:
         return tuple(member.decode(each, f"{path}[{number}]") for number, each in enumerate(_list(document, path)))
@@ -211,7 +211,7 @@ def _listed(member: _Format) -> _Format:
 
 
 def _keyed(key: _Format, content: _Format) -> _Format:
-    """A mapping from text or regions: an object."""
+    """Return the format of a mapping from text or regions: an object."""
 
     def decode(document: Any, path: str) -> Any:
         entries: Mapping[str, Any] = _required(dict, document, path)
@@ -221,7 +221,7 @@ def _keyed(key: _Format, content: _Format) -> _Format:
 
 
 def _paired(key: _Format, content: _Format) -> _Format:
-    """A mapping from anything else: a list of pairs."""
+    """Return the format of any other mapping: a list of pairs."""
     pairs = _listed(_fixed([key, content]))
     return _Format(lambda value: pairs.encode(value.items()), lambda document, path: dict(pairs.decode(document, path)))
 
@@ -255,7 +255,7 @@ def _members(content: Any, count: int, path: str) -> Sequence[Any]:
 
 
 def _required(kind: Callable[..., T], content: Any, path: str) -> T:
-    """Return the content if it is of a type. A whole number is a float, and a truth value is no number.
+    """Return the content if it has the type. An integer counts as a float; a boolean is no number.
 
     Raises ValueError.
     """

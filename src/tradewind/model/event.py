@@ -40,11 +40,11 @@ class HopActivity:
 
 @dataclass(frozen=True)
 class Progress(Document):
-    """Progress of a job. Counts are of objects × destinations; until `listed` the totals only grow.
+    """Progress of a job. Counts are of objects × destinations; the totals grow until `listed`.
 
-    `objects_earlier` and `bytes_earlier` are those of `objects_done` and `bytes_done` that earlier runs moved;
-    `bytes_per_s` leaves them out. `cost_usd` is of all runs: a lead counts egress, and a running job reports the sum of
-    its ledger, with machines and requests.
+    `objects_earlier` and `bytes_earlier` are the parts of `objects_done` and `bytes_done` that earlier runs moved;
+    `bytes_per_s` excludes them. `cost_usd` covers all runs: a lead counts egress only, a running job reports the sum
+    of its ledger, including machines and requests.
     """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "progress")
@@ -66,7 +66,7 @@ class Progress(Document):
 
 @dataclass(frozen=True)
 class ObjectFailed(Document):
-    """One object could not be moved. `kind` is the meaning, e.g. `forbidden`, `changed`, `mismatch`, `no_space`."""
+    """One object could not be moved. `kind` is the reason, e.g. `forbidden`, `changed`, `mismatch`, `no_space`."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "object_failed")
     source: str
@@ -86,7 +86,7 @@ class Notice(Document):
 
 @dataclass(frozen=True)
 class WouldCopy(Document):
-    """`dry_run`: one mapping of source URL to destination URL."""
+    """`dry_run`: one object that would be copied, with its source URL and destination URL."""
 
     TAG: ClassVar[tuple[str, str]] = ("event", "would_copy")
     source: str
@@ -140,7 +140,7 @@ Event = Progress | ObjectFailed | Notice | WouldCopy | WouldDelete | Summary
 
 
 def event_from_document(document: Mapping[str, Any]) -> Event | None:
-    """One line of the event stream. None for an event that this version does not know."""
+    """Return the event of one line of the stream; None if this version does not know it."""
     for kind in (Progress, ObjectFailed, Notice, WouldCopy, WouldDelete, Summary):
         if document["event"] == kind.TAG[1]:
             return kind.from_document(document)

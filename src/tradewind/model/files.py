@@ -1,4 +1,4 @@
-"""The state folder and its files: where it is, who may read it, and which files are safe to open."""
+"""The state folder and its files: location, permissions, and files that are safe to open."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ STATE_VARIABLE = "TRADEWIND_STATE_DIR"
 
 
 def state_home(setting: str | None = None) -> str:
-    """The setting; without one `$TRADEWIND_STATE_DIR`, or else `$XDG_STATE_HOME/tradewind` (`~/.local/state`).
+    """Return the setting; by default `$TRADEWIND_STATE_DIR`, then `$XDG_STATE_HOME/tradewind` (`~/.local/state`).
 
     Args:
-        setting: what flags, environment and configuration say together, where they have been read: the verbs' has.
+        setting: `state_dir` from flags, environment and configuration, if the caller has read them.
     """
     folder = setting or os.environ.get(STATE_VARIABLE)
     if not folder:
@@ -38,13 +38,13 @@ def state_home(setting: str | None = None) -> str:
 
 
 def config_folder() -> str:
-    """`$XDG_CONFIG_HOME/tradewind` (`~/.config`), whether it is there or not."""
+    """Return `$XDG_CONFIG_HOME/tradewind` (`~/.config`), which need not exist."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(base, "tradewind")
 
 
 FOLDER_MODE = 0o700
-#: What Tradewind keeps in a state folder.
+#: Entries of Tradewind in a state folder.
 STATE_ENTRIES = frozenset(
     {
         "catalog",
@@ -57,13 +57,13 @@ STATE_ENTRIES = frozenset(
         "state.sqlite-wal",
     }
 )
-#: Bits of a mode that let others in.
+#: Mode bits that give access to others.
 _OTHERS = 0o077
 _OTHERS_WRITE = 0o022
 
 
 def private_folder(path: str | os.PathLike[str]) -> Path:
-    """Make a folder and its missing parents with mode 0700, or take the others' rights from one that is there.
+    """Make a folder and its missing parents with mode 0700; remove others' permissions from an existing one.
 
     Raises:
         ConfigError: it belongs to another user.
@@ -78,10 +78,10 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def state_folder(path: str | os.PathLike[str]) -> Path:
-    """Make the state folder itself, as `private_folder` does. A folder with other things in it keeps its mode.
+    """Make the state folder itself, like `private_folder`. A folder with unrelated entries keeps its mode.
 
     Raises:
-        ConfigError: it belongs to another user, or others may write to it and it has more in it than our folders.
+        ConfigError: it belongs to another user, or is writable by others and has unrelated entries.
         OSError: it cannot be made.
     """
     folder = Path(path)
@@ -100,7 +100,7 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def require_own(path: Path) -> os.stat_result:
-    """Return the status of a file or folder of this user. Raises ConfigError if another user owns it, OSError."""
+    """Return the status of a file or folder of this user. Raises OSError, or ConfigError if another user owns it."""
     found = path.stat()
     if found.st_uid != os.geteuid():
         raise ConfigError(
@@ -111,7 +111,7 @@ def require_own(path: Path) -> os.stat_result:
 
 
 def _make(folder: Path) -> None:
-    """`mkdir -p`, but missing parents get the same mode, which `os.makedirs` gives only to the last."""
+    """Do `mkdir -p`, with the same mode for missing parents (`os.makedirs` sets it only on the last folder)."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -123,10 +123,10 @@ def _make(folder: Path) -> None:
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
-    """Return a descriptor to read a file. A pipe in its place, which would be waited for, is an error.
+    """Open a file for reading and return its descriptor. A pipe, on which opening would block, is an error.
 
     Raises:
-        OSError: it cannot be opened, or it is not a regular file (EINVAL).
+        OSError: it cannot be opened, or is not a regular file (EINVAL).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -10,7 +10,7 @@ from tradewind.model.units import format_duration, format_gbps, format_usd
 __all__ = ["ASKED_DIGITS", "Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]
 
 ASKED_DIGITS = 6
-"""Digits of a goal's figures: they are repeated as they were given."""
+"""Digits of a goal's figures: enough to repeat them as the user gave them."""
 
 
 @dataclass(frozen=True, slots=True)

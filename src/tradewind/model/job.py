@@ -15,9 +15,9 @@ VerifyMode = Literal["auto", "read"]
 
 #: Default chunk and part size.
 DEFAULT_CHUNK_BYTES = 16 << 20
-#: The least chunk size: S3 takes no smaller parts.
+#: Minimum chunk size for S3, which refuses smaller parts.
 MIN_CHUNK_BYTES = 5 << 20
-#: The least between files: the least that a gateway takes.
+#: Minimum chunk size between files; gateways refuse smaller ones.
 MIN_FILE_CHUNK_BYTES = 64 << 10
 
 
@@ -25,16 +25,16 @@ MIN_FILE_CHUNK_BYTES = 64 << 10
 class FilterRule:
     """One `--include` or `--exclude` rule: a glob as in `.gitignore`, matched with the relative name.
 
-    Without `/` it matches a name in any folder, with `/` from the top. A match of a folder includes everything below
-    it; a last `/` matches folders only. `*` and `?` stay within a folder, `**` crosses folders. Raises UsageError for
-    an empty glob.
+    Without `/` it matches a name in any folder, with `/` a path from the top. A matched folder includes everything
+    below it; a trailing `/` matches folders only. `*` and `?` stay within a folder, `**` crosses folders. Raises
+    UsageError for an empty glob.
     """
 
     rule: Literal["include", "exclude"]
     glob: str
 
     def __post_init__(self) -> None:
-        # `rm -r d --include "$UNSET"` must not take everything, and `--exclude "$UNSET/"` must not leave nothing out.
+        # `rm -r d --include "$UNSET"` must not match everything, nor may `--exclude "$UNSET/"` exclude nothing.
         if not self.glob.strip().strip("/"):
             raise UsageError(
                 f"an empty rule: --{self.rule} {self.glob!r}",
@@ -46,8 +46,7 @@ class FilterRule:
 class ObjectFilter:
     """Selects objects of a prefix.
 
-    Rules are read in order and the last that matches wins; with no match an object is taken, unless the first rule is
-    an include.
+    The last matching rule decides. An object that matches no rule is selected unless the first rule is an include.
     """
 
     rules: tuple[FilterRule, ...] = ()
@@ -106,7 +105,7 @@ Selection = ObjectSelection | PrefixSelection | ListSelection | SeveralSelection
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One destination. `key` is the key itself for a single object, else the prefix before each relative name."""
+    """One destination. `key` is the full key for a single object, otherwise the prefix of each relative name."""
 
     store: StoreSpec
     key: str
@@ -116,7 +115,7 @@ class Target:
 class Deletion:
     """Limits of `--delete`: with more than `keys_max` objects to delete, nothing is deleted.
 
-    Without `over_half`, nothing is deleted either if it would be more than half of a destination. With `ask` nothing is
+    Without `over_half`, nothing is deleted either if that is more than half of a destination. With `ask` nothing is
     deleted yet: the job ends with `Summary.to_delete`, and is resumed without `ask` after a confirmation.
     """
 

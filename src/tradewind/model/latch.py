@@ -1,8 +1,8 @@
-"""An event that Ctrl-C cannot break.
+"""An event that stays consistent after Ctrl-C.
 
-A KeyboardInterrupt may be raised between any two steps of Python code. In `threading.Event`, `Condition` and
-`queue.Queue`, whose locking is Python code, it may leave their lock taken, and every other thread that needs it then
-waits for ever. `with` on a plain lock and the methods of `SimpleQueue` are single steps.
+A KeyboardInterrupt may be raised between any two steps of Python code. `threading.Event`, `Condition` and `queue.Queue`
+lock in Python code: an interrupt may leave their lock held, and every other thread that needs it waits for ever. `with`
+on a plain lock and the methods of `SimpleQueue` are single steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Latch"]
 
 
 class Latch:
-    """Is set once, and stays set. Any thread may use it, also one that a KeyboardInterrupt may interrupt."""
+    """A flag that is set once. Any thread may use it, including one that a KeyboardInterrupt may interrupt."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -27,7 +27,7 @@ class Latch:
         return self._set
 
     def set(self) -> None:
-        """Set it and wake all who wait."""
+        """Set it and wake all waiting threads."""
         with self._lock:
             self._set = True
             for waiter in self._waiting:
@@ -35,7 +35,7 @@ class Latch:
             self._waiting = []
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return whether it is set, or gets set within the timeout."""
+        """Return whether it is set within the timeout."""
         waiter: queue.SimpleQueue[None] = queue.SimpleQueue()
         with self._lock:
             if self._set:

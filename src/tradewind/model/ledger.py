@@ -1,7 +1,7 @@
 """The cost of one job so far, line by line: machines, egress and requests of all its runs.
 
-A ledger holds what was counted. Lines and sums are computed from it, so that every reader gets the same figures. It is
-our count at list price ("metered"), not an invoice.
+A ledger holds counts. Lines and sums are computed from it, so every reader gets the same figures. It is our count at
+list price ("metered"), not an invoice.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 LineKind = Literal["egress", "machine", "requests"]
-#: Where the price of egress comes from: the lead multiplies the bytes of each route by the route's price.
+#: Source of egress lines: the lead multiplies the bytes of each route by the route's price.
 EGRESS_SOURCE = "bytes of each route at the plan's price"
 OLD_JOB_SOURCE = "estimate of an older version"
-#: Relative; sums that differ by less are one.
+#: Relative; sums that differ by less are equal.
 ROUNDING = 1e-9
 
 
@@ -46,8 +46,8 @@ class LedgerLine:
     what: str
     quantity: float
     unit: str
-    """`s` for machines, `request` for requests, `GB` of 10^9 bytes for egress. Egress on unknown edges, such as that of
-    bytes that were sent again, is counted in `USD`, at a unit price of 1."""
+    """`s` for machines, `request` for requests, `GB` of 10^9 bytes for egress. Egress on unknown edges, for example of
+    retransmitted bytes, is counted in `USD`, at a unit price of 1."""
     unit_usd: float
     source: str
     """Source of the unit price."""
@@ -88,12 +88,12 @@ class EdgePrice:
     what: str
     """`aws:us-east-1 → gcp:us-east1`; gateways by name if a topology file prices whole routes."""
     usd_per_gb: float
-    """Price in the plan: with tiers, their mean for the plan's volume. The lead counts with it."""
+    """Price in the plan; with tiers, the mean for the plan's volume. The lead uses it."""
     source: str = ""
     tiers: tuple[PriceTier, ...] = ()
-    """The list price, if it depends on the volume of the billing count; the ledger's lines have these prices."""
+    """The list price with its tiers, if any; the ledger's lines use it."""
     account: str = ""
-    """The billing count, if there are tiers."""
+    """The billing count, if the price has tiers."""
     used_gb: float = 0.0
     """Volume of the billing count at the start of the job."""
 
@@ -113,14 +113,14 @@ class JobPrices(Document):
 
     @property
     def cost_anything(self) -> bool:
-        """True if there is any price that is not zero."""
+        """True if any price is above zero."""
         requests = (
             price for side in (self.read, self.write) for price in (side.get_usd_per_1000, side.put_usd_per_1000)
         )
         return any(self.routes.values()) or any(of.usd_per_s for of in self.machines.values()) or any(requests)
 
     def joined(self, other: JobPrices) -> JobPrices:
-        """With the machines and routes of another plan; what is known already stays."""
+        """Return these prices with the machines and routes of another plan added; existing entries stay."""
         machines = {**other.machines, **self.machines}
         return replace(self, machines=machines, routes={**other.routes, **self.routes})
 
@@ -129,7 +129,7 @@ class JobPrices(Document):
 class MachineUse:
     """One machine from launch to end, in Unix time, as its provider reports them.
 
-    Without a report it is launched when it is ordered, so its start is paid for.
+    Without a report, launch counts from the order, so the start of the machine is charged.
     """
 
     run: int
@@ -138,7 +138,7 @@ class MachineUse:
     region: str
     launched_s: float
     ended_s: float | None = None
-    """End; None while it runs, as far as its owner knows."""
+    """End; None while it runs according to its owner."""
     usd_per_s: float = 0.0
     source: str = ""
     billed_s_min: float = 0.0
@@ -146,11 +146,11 @@ class MachineUse:
 
     @classmethod
     def of(cls, run: int, fleet: str, name: str, region: str, launched_s: float, price: MachinePrice) -> MachineUse:
-        """Return a machine that has just been launched, at this price."""
+        """Return the record of a machine launched now at this price."""
         return cls(run, fleet, name, region, launched_s).at(price)
 
     def at(self, price: MachinePrice) -> MachineUse:
-        """Return it at another price."""
+        """Return the same use at another price."""
         return replace(
             self,
             usd_per_s=price.usd_per_s,
@@ -196,19 +196,19 @@ class Ledger(Document):
         return self.runs[-1].run if self.runs else 0
 
     def end_of(self, use: MachineUse, now_s: float) -> float:
-        """Until when a machine is charged."""
+        """Return the time until which a machine is charged."""
         if use.ended_s is not None:
             return use.ended_s
-        # It lived at the heartbeat, whatever the clock says now.
+        # It was alive at the heartbeat, even if the clock is earlier now.
         return max(use.launched_s, self.heartbeat_s, min(now_s, self.heartbeat_s + self.alive_s_max))
 
     def ended(self, now_s: float) -> Ledger:
-        """The ledger when no machine of it lives any more."""
+        """Return the ledger with all its machines ended."""
         machines = tuple(replace(use, ended_s=self.end_of(use, now_s)) for use in self.machines)
         return replace(self, machines=machines)
 
     def lines(self, now_s: float) -> tuple[LedgerLine, ...]:
-        """All lines that cost something, by run."""
+        """Return all lines with a cost, by run."""
         lines = []
         if self.earlier_usd:
             lines.append(LedgerLine(0, "machine", "earlier runs", self.earlier_usd, "USD", 1.0, OLD_JOB_SOURCE))
@@ -224,7 +224,7 @@ class Ledger(Document):
         return tuple(sorted((line for line in lines if line.usd), key=lambda line: line.run))
 
     def sent_gb(self) -> dict[str, float]:
-        """Return the volume that arrived over each edge with a price, over all runs [GB], by the edge's name."""
+        """Return the volume that arrived over each priced edge, over all runs [GB], by the edge's name."""
         sent_bytes: dict[str, float] = {}
         for count in self.runs:
             for edge, edge_bytes in _edge_bytes(count, self.prices.routes).items():
@@ -232,24 +232,24 @@ class Ledger(Document):
         return {what: count_bytes / BYTES_PER_GB for what, count_bytes in sent_bytes.items()}
 
     def usd_of(self, kind: LineKind, now_s: float) -> float:
-        """Sum of the lines of one kind."""
+        """Return the sum of the lines of one kind."""
         return sum(line.usd for line in self.lines(now_s) if line.kind == kind)
 
     def total_usd(self, now_s: float) -> float:
-        """Sum of all lines: what the job has cost so far, over all runs."""
+        """Return the sum of all lines: the job's cost so far, over all runs."""
         return sum(line.usd for line in self.lines(now_s))
 
 
 def run_requests(
     progress: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False, compares: bool = False
 ) -> tuple[Requests, Requests]:
-    """Requests of one run to the source and to all destinations, from the lead's counts.
+    """Return one run's requests to the source and to all destinations, derived from the lead's counts.
 
-    Our count, not the stores': parts follow from the mean size of the objects, each retry is one more GET and PUT, and
-    a run lists the source once. An object in parts is asked for (HEAD) at the source, and at the destination when it
-    is complete; a copy of an earlier run is asked for when the job resumes. A job that `moves` objects asks for each
-    copy again before it deletes the source. One that `compares` lists the destinations, taken to be as large as the
-    source, instead of asking for earlier copies.
+    This is our count, not the stores': parts follow from the mean object size, each retry is one more GET and PUT, and
+    a run lists the source once. An object in parts takes a HEAD at the source, and one at the destination when it is
+    complete; a resumed job sends a HEAD for each copy of an earlier run. A job that `moves` objects sends another HEAD
+    per copy before it deletes the source. One that `compares` lists the destinations instead of sending a HEAD per
+    earlier copy; they are assumed to be as large as the source.
     """
     read, write = _moved(progress, destinations, chunk_bytes)
     retries = max(0, progress.retries)
@@ -263,7 +263,7 @@ def run_requests(
 
 
 def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Requests, Requests]:
-    """Requests that read and wrote what a run has moved itself. Counts of progress are of objects × destinations."""
+    """Return the requests of this run's own reads and writes. Counts of progress are of objects × destinations."""
     objects = max(0, progress.objects_done - progress.objects_earlier)
     volume_bytes = max(0, progress.bytes_done - progress.bytes_earlier)
     if not (objects or volume_bytes):
@@ -271,18 +271,18 @@ def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Req
     written = ObjectSet(max(1, objects), volume_bytes, chunk_bytes).at_destination()
     copies = max(1, destinations)
     read = ObjectSet(max(1, -(-objects // copies)), volume_bytes / copies, chunk_bytes).at_source()
-    # The source is asked for an object in parts once for each destination.
+    # The source gets one HEAD per destination for an object in parts.
     return Requests(gets=read.gets, heads=written.heads), written
 
 
 class _Tiers:
-    """Volume of each billing count so far: tiers continue where earlier runs left them."""
+    """Volume of each billing count so far: each run continues the tiers of earlier runs."""
 
     def __init__(self) -> None:
         self._seen_gb: dict[tuple[str, tuple[PriceTier, ...]], float] = {}
 
     def lines(self, run: int, volumes_gb: Mapping[EdgePrice, float]) -> list[LedgerLine]:
-        """One line per edge and price tier. The edges of one billing count fill its tiers side by side."""
+        """Return one line per edge and price tier. All edges of one billing count share its tiers."""
         pieces = {
             count: list(
                 self._pieces(count, [edge for edge in volumes_gb if (edge.account, edge.tiers) == count], volumes_gb)
@@ -305,7 +305,7 @@ class _Tiers:
         edges: Sequence[EdgePrice],
         volumes_gb: Mapping[EdgePrice, float],
     ) -> Iterator[tuple[PriceTier, float]]:
-        """The tiers that a run reaches, each with its part of the run's volume."""
+        """Yield the tiers that a run reaches, each with its share of the run's volume."""
         seen_gb = self._seen_gb.get(count, max(edge.used_gb for edge in edges))
         run_gb = math.fsum(volumes_gb[edge] for edge in edges)
         self._seen_gb[count] = seen_gb + run_gb
@@ -315,7 +315,7 @@ class _Tiers:
 
 
 def _edge_bytes(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]]) -> dict[EdgePrice, float]:
-    """Return the volume that arrived over each edge that has a price or can have one."""
+    """Return the volume of each edge that has a price or may have one."""
     sent_bytes: dict[EdgePrice, float] = {}
     for name, route_bytes in count.route_bytes.items():
         for edge in routes.get(name, ()):
@@ -324,15 +324,15 @@ def _edge_bytes(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]]) -> d
 
 
 def _egress_lines(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]], tiers: _Tiers) -> list[LedgerLine]:
-    """One line per edge and tier with what arrived, and one for what the lead counts beyond: bytes sent again.
+    """Return one line per edge and tier, and one for the lead's further count: retransmitted bytes.
 
-    The lead counts with the plan's prices, so what was sent again has these.
+    The lead counts at the plan's prices, so retransmitted bytes have these prices.
     """
     volumes_gb = {edge: sent / BYTES_PER_GB for edge, sent in _edge_bytes(count, routes).items() if sent}
     other_usd = count.egress_usd - math.fsum(gb * edge.usd_per_gb for edge, gb in volumes_gb.items())
     lines = tiers.lines(count.run, volumes_gb)
     if other_usd < -ROUNDING * count.egress_usd:
-        lines, other_usd = [], count.egress_usd  # Bytes that an earlier run has paid.
+        lines, other_usd = [], count.egress_usd  # An earlier run has paid for these bytes.
     if other_usd > ROUNDING * count.egress_usd:
         what = "bytes sent again" if lines else "all routes"
         lines.append(LedgerLine(count.run, "egress", what, other_usd, "USD", 1.0, EGRESS_SOURCE))

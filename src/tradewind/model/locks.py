@@ -1,8 +1,8 @@
-"""Locks on files that belong to an open file: they end with their holder, and anybody can look without taking them.
+"""File locks that belong to an open file: they end with their holder, and can be tested without acquiring them.
 
-On Linux they are open file description locks (`F_OFD_SETLK`), which also hold between network file systems' hosts and
-in other PID namespaces. A `flock` can only be looked at by taking it, and whoever wants it at that moment is refused.
-Elsewhere they are `flock`s, and to look is to take a shared one for a moment.
+On Linux they are open file description locks (`F_OFD_SETLK`), which also hold between hosts of network file systems and
+in other PID namespaces. A `flock` can only be tested by acquiring it, and then another process may be refused.
+Elsewhere `flock`s are used, and a test acquires a shared one for a moment.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def try_lock(descriptor: int) -> bool:
 
 
 class FileLock:
-    """The exclusive lock of a file, held until `release` or until this process ends, however it ends."""
+    """The exclusive lock of a file, held until `release` or until this process ends for any reason."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     @classmethod
     def take(cls, path: str | os.PathLike[str]) -> FileLock | None:
-        """Return the lock of a file, which is made if it is missing; None if somebody holds it. Raises OSError."""
+        """Take the lock of a file, which is created if missing; return None if the lock is held. Raises OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(path, flags, 0o600)
         try:
@@ -63,14 +63,14 @@ class FileLock:
         return None
 
     def release(self) -> None:
-        """Let others have it. More than once is no error."""
+        """Release the lock. Releasing it again is no error."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
-    """Return whether a living process holds the lock of a file; False where there is no file. Raises OSError."""
+    """Return whether a living process holds the lock of a file; False if the file is missing. Raises OSError."""
     try:
         descriptor = open_regular(path)
     except FileNotFoundError:

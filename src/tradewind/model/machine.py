@@ -1,4 +1,4 @@
-"""Machines: what a gateway can run on, its network caps and its price."""
+"""Machines for gateways, with their network caps and prices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MachineOffer:
 
     @property
     def usd_per_s(self) -> float:
-        """Price of one second."""
+        """Price per second."""
         return self.usd_per_hour / SECONDS_PER_HOUR
 
     def usd(self, lasting_s: float) -> float:
@@ -62,7 +62,7 @@ class StoreLimits:
 
     provider: str
     read_gbps: float
-    """Rate for one machine that reads in parallel; infinite if no limit is known, as is `write_gbps`."""
+    """Rate of one machine that reads in parallel; infinite without a known limit. The same holds for `write_gbps`."""
     write_gbps: float
     get_usd_per_1000: float
     put_usd_per_1000: float

@@ -27,4 +27,4 @@ class Origin:
 
 
 UNKNOWN_ORIGIN = Origin("assumed", "unknown", "")
-"""Origin of a figure that was given without one."""
+"""Origin of a figure whose source is unknown."""

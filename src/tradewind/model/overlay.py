@@ -52,7 +52,7 @@ class RegionMachines:
 
 @dataclass(frozen=True)
 class OverlayEdge:
-    """The flow from one region to the next, all its machine pairs together."""
+    """The flow from one region to the next, over all its machine pairs."""
 
     src: Region
     dst: Region
@@ -80,18 +80,18 @@ class DistributionTree:
     """
 
     hops: tuple[tuple[Region, Region], ...]
-    """Hops from the source outwards: a region is reached before it is left."""
+    """Hops from the source outwards: each region is reached before it is left."""
     gbps: float
     share: float
 
     def copies(self, destinations: Collection[Region]) -> Mapping[Region, int]:
-        """Regions that duplicate its bytes, and into how many copies; one that a destination keeps counts too."""
+        """Return the regions that duplicate its bytes, with their copies, including one kept by a destination."""
         sent = Counter(src for src, _ in self.hops)
         made = {region: count + (region in destinations) for region, count in sent.items()}
         return {region: count for region, count in made.items() if count > 1}
 
     def path_to(self, destination: Region) -> tuple[Region, ...]:
-        """The regions from the source to one destination."""
+        """Return the regions from the source to one destination."""
         before = {dst: src for src, dst in self.hops}
         path = [destination]
         while path[-1] in before:
@@ -101,13 +101,13 @@ class DistributionTree:
 
 @dataclass(frozen=True, kw_only=True)
 class Overlay:
-    """Common part of every plan by region, for one destination or several."""
+    """Common part of all plans by region, for one destination or several."""
 
     source: Region
     volume_gb: float
     goal: Goal
     throughput_gbps: float
-    """Rate of one copy: what each destination receives."""
+    """Rate of one copy: the rate at which each destination receives."""
     boot_s: float
     cost: Cost
     machines: tuple[RegionMachines, ...]
@@ -115,10 +115,10 @@ class Overlay:
     connections_per_machine: int = 64
     optimal: bool = True
     gap: float = 0.0
-    """No plan is better by more than this, relative to the goal's objective."""
+    """Maximum distance to the best plan, relative to the goal's objective."""
     solve_s: float = 0.0
     objects: ObjectSet | None = None
-    """The objects for which requests are counted."""
+    """The objects whose requests are charged."""
     binding: tuple[str, ...] = ()
     """Limits of the plan, as text, the tightest first."""
 
@@ -134,7 +134,7 @@ class Overlay:
 
     @property
     def minimum_usd(self) -> float:
-        """Cost of machines beyond their time, because the provider bills a minimum; part of `cost`."""
+        """Cost of machines beyond their running time, due to the provider's minimum; part of `cost`."""
         return sum(m.count * (m.offer.usd(self.time_s) - m.offer.usd_per_s * self.time_s) for m in self.machines)
 
     @property
@@ -159,7 +159,7 @@ class Overlay:
 
 @dataclass(frozen=True, kw_only=True)
 class MulticastOverlay(Overlay):
-    """One answer of the planner for several destinations, all of which receive everything at the same rate."""
+    """One plan for several destinations; each receives everything at the same rate."""
 
     destinations: tuple[Region, ...]
     trees: tuple[DistributionTree, ...]
@@ -169,7 +169,7 @@ class MulticastOverlay(Overlay):
 
     @property
     def copies(self) -> Mapping[Region, int]:
-        """Regions that duplicate bytes of any tree, and into how many copies at most."""
+        """Return the regions that duplicate bytes of any tree, with their maximum number of copies."""
         most: dict[Region, int] = {}
         for tree in self.trees:
             for region, count in tree.copies(self.destinations).items():
@@ -187,14 +187,14 @@ class MulticastOverlay(Overlay):
 
 @dataclass(frozen=True, kw_only=True)
 class UnicastOverlay(Overlay):
-    """One answer of the planner for one destination."""
+    """One plan for one destination."""
 
     destination: Region
     routes: tuple[OverlayRoute, ...]
 
     @property
     def destinations(self) -> tuple[Region, ...]:
-        """The destination alone, as plans for several have theirs."""
+        """The destination as a tuple, as in plans for several."""
         return (self.destination,)
 
     def _destinations(self) -> tuple[Region, ...]:
@@ -210,7 +210,7 @@ class UnicastOverlay(Overlay):
 
 
 def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
-    """A plan; figures in full, so that sums hold. With several destinations it has trees instead of routes."""
+    """Return a plan with unrounded figures, so that sums hold. Multicast plans have trees, not routes."""
     ends: dict[str, Any]
     if isinstance(plan, MulticastOverlay):
         ends = {"destinations": [str(region) for region in plan.destinations]}
@@ -273,7 +273,7 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
 
 
 def goal_document(goal: Goal) -> dict[str, Any]:
-    """A goal as a problem file has it."""
+    """Return a goal in the form of a problem file."""
     if isinstance(goal, MinThroughput):
         document: dict[str, Any] = {"min_throughput_gbps": goal.gbps}
         return {**document, "exactly": True} if goal.exactly else document

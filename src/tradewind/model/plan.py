@@ -13,9 +13,9 @@ from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 if TYPE_CHECKING:
     from tradewind.model.overlay import UnicastOverlay
 
-#: Most routes of one plan: no gateway takes a program with more (docs/reference/limits.md).
+#: Maximum routes of one plan; a gateway refuses a program with more (docs/reference/limits.md).
 ROUTES_MAX = 256
-#: A gateway's name stands in its certificate as a DNS label.
+#: Valid names of gateways: a certificate has the name as a DNS label.
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -59,8 +59,8 @@ class Prediction:
 class Plan:
     """Gateways, hops and routes. `lead` names the gateway that lists, orders and journals; no data flows through it.
 
-    Routes begin at a source; hops from the lead to the sources may be left out, they then have a standard number of
-    connections. Making a plan checks it; raises TopologyError with what is wrong.
+    Routes begin at a source. Hops from the lead to the sources may be omitted and then have a default number of
+    connections. The constructor checks the plan and raises TopologyError.
     """
 
     gateways: tuple[PlannedGateway, ...]
@@ -78,17 +78,17 @@ class Plan:
 
     @property
     def mean_usd_per_gb(self) -> float:
-        """Egress price of one GB sent, averaged over the routes by their shares."""
+        """Egress price per GB sent: the routes' average, weighted by their shares."""
         total = sum(route.share for route in self.routes)
         return sum(route.share * route.usd_per_gb for route in self.routes) / total
 
     @property
     def machines(self) -> tuple[PlannedGateway, ...]:
-        """Gateways with a machine: all but the lead, which runs beside the client."""
+        """Gateways with a machine: all except the lead, which runs beside the client."""
         return tuple(gateway for gateway in self.gateways if gateway.name != self.lead)
 
     def stations(self) -> tuple[tuple[str, str], ...]:
-        """Ordered pairs of distinct gateways that some route joins, without repeats."""
+        """Ordered pairs of distinct gateways that are adjacent on some route, without repeats."""
         pairs = dict.fromkeys(
             (start, end)
             for route in self.routes
@@ -99,7 +99,7 @@ class Plan:
 
 
 def local_plan() -> Plan:
-    """Lead, source and sink in one process on this machine."""
+    """Return a plan with lead, source and sink in one process on this machine."""
     return Plan((PlannedGateway("local"),), (), (PlannedRoute(("local", "local"), 1.0),), lead="local")
 
 
@@ -109,7 +109,7 @@ def _check_names(plan: Plan) -> None:
         if not _NAME.fullmatch(name):
             raise TopologyError(f"gateway name {name!r}: 1 to 63 of a-z, 0-9 and -, with no - at either end")
     if len(set(names)) != len(names):
-        raise TopologyError("two gateways have one name")
+        raise TopologyError("two gateways have the same name")
     if plan.lead not in names:
         raise TopologyError(f"the plan has no gateway {plan.lead!r} to lead it")
 
@@ -137,7 +137,7 @@ def _check_routes(plan: Plan) -> None:
 def _check_hops(plan: Plan) -> None:
     planned = {(hop.start, hop.end) for hop in plan.hops}
     if len(planned) != len(plan.hops):
-        raise TopologyError("two hops join the same gateways in one direction")
+        raise TopologyError("two hops join the same gateways in the same direction")
     for hop in plan.hops:
         if not 1 <= hop.connections <= CONNECTIONS_MAX:
             raise TopologyError(
@@ -145,7 +145,7 @@ def _check_hops(plan: Plan) -> None:
             )
     needed = set(plan.stations())
     for start, end in needed - planned:
-        raise TopologyError(f"no hop {start} → {end}, but a route takes it")
+        raise TopologyError(f"no hop {start} → {end}, but a route uses it")
     from_lead = {(plan.lead, route.nodes[0]) for route in plan.routes}
     for start, end in planned - needed - from_lead:
         raise TopologyError(f"hop {start} → {end} is on no route")
@@ -174,7 +174,7 @@ class Deployment:
     detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def upstream_dials(self, upstream: str, downstream: str) -> bool:
-        """Return whether the upstream end of a hop opens its connections, and not the downstream end.
+        """Return whether the upstream end of a hop opens its connections; otherwise the downstream end does.
 
         Raises GatewayError if neither end can be dialled.
         """

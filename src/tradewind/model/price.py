@@ -29,7 +29,7 @@ ListedUnit = Literal["GB", "GiB"]
 
 @dataclass(frozen=True, slots=True)
 class EgressPrice:
-    """Price of one GB (10^9 bytes) from one region to another, whatever unit the price list has.
+    """Price per GB (10^9 bytes) from one region to another, whatever unit the price list has.
 
     Tiers rise by ``from_gb``; the first starts at zero.
     """
@@ -37,8 +37,8 @@ class EgressPrice:
     tiers: tuple[PriceTier, ...]
     origin: Origin
     counted: CountedBy = "account"
-    """The traffic that fills the tiers together at this price: of the provider's account, out of one region, or between
-    two continents."""
+    """The traffic that fills the tiers of this price: of the provider's account, out of one region, or between two
+    continents."""
     unit: ListedUnit = "GB"
     """Unit in which the price list states price and tiers; see `listed_tiers`."""
 
@@ -46,7 +46,7 @@ class EgressPrice:
     def listed(
         cls, tiers: Iterable[tuple[float, float]], origin: Origin, unit: ListedUnit, counted: CountedBy = "account"
     ) -> EgressPrice:
-        """Make a price from tiers as a price list states them: from how many GB or GiB, and USD for each.
+        """Make a price from the tiers of a price list: each with its start in GB or GiB, and its price in USD.
 
         No other code converts prices between units.
         """
@@ -55,7 +55,7 @@ class EgressPrice:
 
     @property
     def listed_tiers(self) -> tuple[tuple[float, float], ...]:
-        """As `listed` takes them."""
+        """Tiers in the form that `listed` takes."""
         size_gb = GB_PER_GIB if self.unit == "GiB" else 1.0
         return tuple((round(t.from_gb / size_gb, 6), round(t.usd_per_gb * size_gb, 10)) for t in self.tiers)
 
@@ -65,14 +65,14 @@ class EgressPrice:
         return self.tiers[0].usd_per_gb
 
     def cost_usd(self, volume_gb: float, used_gb: float = 0.0) -> float:
-        """Return what ``volume_gb`` cost that follow ``used_gb`` already sent this month.
+        """Return the cost of ``volume_gb`` after ``used_gb`` were already sent this month.
 
-        Plans, their check, measurements and ledgers all get the cost of egress from here.
+        Plans, their check, measurements and ledgers all calculate the cost of egress here.
         """
         return math.fsum(gb * tier.usd_per_gb for tier, gb in tier_volumes_gb(self.tiers, volume_gb, used_gb))
 
     def mean_usd_per_gb(self, volume_gb: float, used_gb: float = 0.0) -> float:
-        """Return the mean price of ``volume_gb`` that follow ``used_gb`` already sent this month."""
+        """Return the mean price of ``volume_gb`` after ``used_gb`` were already sent this month."""
         if len(self.tiers) == 1:
             return self.usd_per_gb
         if volume_gb <= 0:
@@ -139,10 +139,10 @@ class PriceBook:
     pairs: Mapping[tuple[Region, Region], EgressPrice] = field(default_factory=dict)
     rules: tuple[EgressRule, ...] = ()
     region_rules: Mapping[Region, tuple[EgressRule, ...]] = field(default_factory=dict)
-    """Rules whose source is one region, by that region: a provider's own list has thousands of them."""
+    """Rules whose source is a single region, by region: a provider's own list has thousands of them."""
 
     def egress(self, src: RegionInfo, dst: RegionInfo) -> EgressPrice | None:
-        """The price from ``src`` to ``dst``, or ``None`` if nobody has named one."""
+        """Return the price from ``src`` to ``dst``, or ``None`` if unknown."""
         pair = self.pairs.get((src.region, dst.region))
         if pair is not None:
             return pair

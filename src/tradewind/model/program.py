@@ -11,13 +11,13 @@ from tradewind.model.store import StoreSpec
 
 #: Version of the contract; a gateway of another major version is refused.
 CONTRACT_VERSION = 1
-#: Most TCP connections of one hop.
+#: Maximum TCP connections of one hop.
 CONNECTIONS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Named limits of a gateway; see docs/reference/limits.md for what happens at each."""
+    """Named limits of a gateway; docs/reference/limits.md describes their effects."""
 
     memory_bytes: int = 256 << 20
     store_requests_max: int = 64
@@ -44,7 +44,7 @@ class RouteSpec:
 class HopSpec:
     """One outgoing bundle of `connections` TCP connections to gateway `to`.
 
-    `address` is its data port (`ip:port`); None if it opens the connections itself, to our data port.
+    `address` is the data port of `to` (`ip:port`); None if `to` opens the connections to our data port.
     """
 
     to: str
@@ -66,7 +66,7 @@ class DialSpec:
 
 @dataclass(frozen=True, slots=True)
 class Routes(Document):
-    """Body of `PUT /v1/routes`: routes, hops and dials of a running gateway from now on; the rest is for the lead."""
+    """Body of `PUT /v1/routes`: new routes, hops and dials of a running gateway; the other fields are for the lead."""
 
     routes: tuple[RouteSpec, ...]
     hops: tuple[HopSpec, ...] = ()
@@ -107,8 +107,8 @@ class CopyScope:
 class Program(Document):
     """Body of `PUT /v1/program`: the whole work of one gateway for one job.
 
-    `reads`, `writes` (one scope for each of `sinks`) and `copies` say which keys a source or sink may touch; the lead
-    takes them from its job. `seal_key_hex` is the one secret; it is kept out of the representation and of every file.
+    `reads`, `writes` (one scope for each of `sinks`) and `copies` say which keys a source or sink may access; the lead
+    gets them from its job. `seal_key_hex` is the only secret; it never appears in the representation or in a file.
     """
 
     job_id: str

@@ -1,4 +1,4 @@
-"""Regions: places that have their own egress price and their own machines."""
+"""Regions: places with their own egress price and machines."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Region:
 
 
 def parse_region(text: str) -> Region:
-    """A region as a user typed it. Raises UsageError."""
+    """Return a region as a user typed it. Raises UsageError."""
     if "/" in text:
         raise UsageError(
-            f"{text!r} is a place of data, not a region; write provider:name, e.g. aws:us-east-1",
-            hint="`tradewind cp SRC DST --dry-run` shows the plan between two places of data",
+            f"{text!r} is a store or path, not a region; write provider:name, e.g. aws:us-east-1",
+            hint="`tradewind cp SRC DST --dry-run` shows the plan between two stores",
         )
     try:
         return Region.parse(text)

@@ -1,4 +1,4 @@
-"""Requests to object stores: the number that a transfer needs, and their cost at list price."""
+"""Requests to object stores: the number for a transfer, and their cost at list price."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tradewind.model.job import DEFAULT_CHUNK_BYTES
 __all__ = ["KEYS_PER_LIST", "ObjectSet", "RequestPrices", "Requests", "request_usd"]
 
 KEYS_PER_LIST = 1000
-"""Keys in one answer to a LIST request; all three providers allow no more, or bill as if they did not."""
+"""Keys in one answer to a LIST request: the limit, or the billing unit, of all three providers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RequestPrices:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Numbers of requests to one object store. Each part of an upload is a PUT, and so are its start and its end."""
+    """Numbers of requests to one object store. Each part of an upload is a PUT, as are its start and its end."""
 
     gets: int = 0
     puts: int = 0
@@ -43,7 +43,7 @@ class Requests:
 
 
 def request_usd(requests: Requests, prices: RequestPrices) -> float:
-    """Return what requests to one store cost [USD]."""
+    """Return the cost of requests to one store [USD]."""
     return (
         requests.gets * prices.get_usd_per_1000
         + requests.puts * prices.put_usd_per_1000
@@ -63,7 +63,7 @@ class ObjectSet:
 
     @classmethod
     def of_chunk_size(cls, volume_bytes: float, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> ObjectSet:
-        """Return what is assumed where nothing has been listed: objects of one chunk (16 MiB) each."""
+        """Return the assumption for unlisted objects: one chunk (16 MiB) each."""
         return cls(max(1, math.ceil(volume_bytes / chunk_bytes)), volume_bytes, chunk_bytes)
 
     @property
@@ -72,7 +72,7 @@ class ObjectSet:
         return max(1, math.ceil(self.volume_bytes / max(1, self.count) / self.chunk_bytes))
 
     def at_source(self) -> Requests:
-        """Return the requests that read all objects: a GET per part, a LIST per 1,000 keys; in parts, a HEAD each."""
+        """Return the requests that read all objects: a GET per part, a LIST per 1,000 keys, a HEAD if in parts."""
         parts = self.parts_per_object
         heads = self.count if parts > 1 else 0
         return Requests(gets=self.count * parts, lists=math.ceil(self.count / KEYS_PER_LIST), heads=heads)

@@ -1,4 +1,4 @@
-"""How to reach one store: one side of a job."""
+"""Access to one store: one side of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Access:
     """Access to one side: endpoint, region, name of a credential profile. Never a credential.
 
-    `path_style` None lets the store decide (a custom endpoint: in the path). `ca_file` is a PEM file.
+    `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file.
     """
 
     endpoint: str | None = None

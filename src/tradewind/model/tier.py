@@ -20,8 +20,8 @@ class PriceTier:
 def tier_volumes_gb(
     tiers: Sequence[PriceTier], volume_gb: float, used_gb: float = 0.0
 ) -> Iterator[tuple[PriceTier, float]]:
-    """Return how much of ``volume_gb`` that follow ``used_gb`` each tier gets."""
+    """Return the part of ``volume_gb`` in each tier, after ``used_gb`` were already sent."""
     ends_gb = [*(tier.from_gb for tier in tiers[1:]), math.inf]
     for tier, end_gb in zip(tiers, ends_gb, strict=True):
-        # ``used_gb`` may be far larger than the volume, which its addition would round away.
+        # ``used_gb`` may be so large that adding the volume to it would lose digits.
         yield tier, max(0.0, min(volume_gb, end_gb - used_gb) - max(0.0, tier.from_gb - used_gb))

@@ -27,7 +27,7 @@ _DURATION_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w":
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes in `16MiB`, `5 GB`, `0B`. A number without a unit is refused, save 0. Raises UsageError."""
+    """Return the bytes in `16MiB`, `5 GB`, `0B`. Raises UsageError, also for a number other than 0 without a unit."""
     number, unit = _split(text)
     if number == 0 and not unit:
         return 0
@@ -38,7 +38,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes per second in `100MB/s`, `800Mbit/s`. Raises UsageError, also for zero."""
+    """Return the bytes per second in `100MB/s`, `800Mbit/s`. Raises UsageError, also for zero."""
     hint = "for example 100MB/s (bytes) or 800Mbit/s (bits)"
     number, unit = _split(text)
     base, slash, per = unit.partition("/")
@@ -56,7 +56,7 @@ def parse_rate(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds in `90s`, `15m`, `2h`, `7d`. Raises UsageError."""
+    """Return the seconds in `90s`, `15m`, `2h`, `7d`. Raises UsageError."""
     number, unit = _split(text)
     if unit.lower() not in _DURATION_S:
         raise UsageError(f"a duration needs a unit, not {text!r}", hint="for example 90s, 15m, 2h or 7d")
@@ -64,7 +64,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def format_bytes(count: float) -> str:
-    """`1.25 GB`: decimal units, three digits."""
+    """Return `1.25 GB`: decimal units, three digits."""
     if count < 1000:
         return f"{int(count)} B"
     for unit in ("kB", "MB", "GB", "TB", "PB"):
@@ -81,7 +81,7 @@ def format_rate(bytes_per_s: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """`0.4 s`, `3 min 05 s`, `2 h 14 min`."""
+    """Return `0.4 s`, `3 min 05 s`, `2 h 14 min`."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -91,7 +91,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_count(number: int, one: str, many: str | None = None) -> str:
-    """`1 object`, `1,200 objects`; `many` where it is not `one` with an s."""
+    """Return `1 object`, `1,200 objects`; `many` is the plural if it is not `one` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -120,24 +120,24 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def parse_number(text: str) -> float:
-    """Return a number in plain digits. Raises ValueError, also for `1_0`, which is a slip and no ten."""
+    """Return a number in plain digits. Raises ValueError, also for `1_0`, which is a typing error."""
     if "_" in text or not text.isascii():
         raise ValueError(f"{text!r} is not a number")
     return float(text)
 
 
 def transfer_time_s(volume_gb: float, rate_gbps: float) -> float:
-    """Seconds that ``volume_gb`` takes at ``rate_gbps``."""
+    """Return the seconds for ``volume_gb`` at ``rate_gbps``."""
     return BITS_PER_BYTE * volume_gb / rate_gbps
 
 
 def parse_rate_gbps(text: str) -> float:
-    """Gbit/s in ``12.4Gbit/s`` or ``100MB/s``. Raises UsageError."""
+    """Return the Gbit/s in ``12.4Gbit/s`` or ``100MB/s``. Raises UsageError."""
     return parse_rate(text) * BITS_PER_BYTE / BYTES_PER_GB
 
 
 def parse_volume_gb(text: str) -> float:
-    """GB in ``50GB`` or ``1.5TiB``. Raises UsageError, also for zero."""
+    """Return the GB in ``50GB`` or ``1.5TiB``. Raises UsageError, also for zero."""
     volume_bytes = parse_bytes(text)
     if volume_bytes < 1:
         raise UsageError(f"a volume to move must be more than zero, not {text!r}")
@@ -145,7 +145,7 @@ def parse_volume_gb(text: str) -> float:
 
 
 def parse_usd(text: str) -> float:
-    """USD in ``$5.40`` or ``5.40USD``. Raises UsageError, also for zero."""
+    """Return the USD in ``$5.40`` or ``5.40USD``. Raises UsageError, also for zero."""
     stripped = text.strip()
     number = stripped[1:] if stripped.startswith("$") else stripped[:-3] if stripped.upper().endswith("USD") else None
     try:
@@ -160,7 +160,7 @@ def parse_usd(text: str) -> float:
 
 
 def format_gbps(rate_gbps: float, digits: int = 3) -> str:
-    """``12.4 Gbit/s``, ``850 Mbit/s``, ``86.6 kbit/s``, ``1,230 Gbit/s``; with more digits what somebody asked for."""
+    """Return ``12.4 Gbit/s``, ``850 Mbit/s``, ``86.6 kbit/s``, ``1,230 Gbit/s``; more digits for a user's figure."""
     if rate_gbps == 0 or float(f"{rate_gbps:.{digits}g}") >= 1:
         return f"{_digits(rate_gbps, digits)} Gbit/s"
     if float(f"{rate_gbps * 1e3:.{digits}g}") >= 1:
@@ -169,7 +169,7 @@ def format_gbps(rate_gbps: float, digits: int = 3) -> str:
 
 
 def _digits(figure: float, digits: int) -> str:
-    """Return this many significant digits, and all digits before the point; no exponent, no trailing zeros."""
+    """Return this many significant digits, but all digits before the point; no exponent, no trailing zeros."""
     if abs(figure) >= 10**digits or figure == 0:
         return f"{figure:,.0f}"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(figure))))
@@ -178,7 +178,7 @@ def _digits(figure: float, digits: int) -> str:
 
 
 def format_usd(amount_usd: float) -> str:
-    """``$5.35``; three digits below a dollar, where cents say little: ``$0.432``, ``$0.0338``, ``$0.000042``."""
+    """Return ``$5.35``; three significant digits below a dollar: ``$0.432``, ``$0.0338``, ``$0.000042``."""
     size = abs(amount_usd)
     if size >= 1 or size == 0:
         return f"${amount_usd:,.2f}"
@@ -187,5 +187,5 @@ def format_usd(amount_usd: float) -> str:
 
 
 def format_volume(volume_gb: float) -> str:
-    """``50.0 GB``, ``200 MB``."""
+    """Return ``50.0 GB``, ``200 MB``."""
     return format_bytes(volume_gb * BYTES_PER_GB)

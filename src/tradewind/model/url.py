@@ -1,8 +1,8 @@
-"""URLs and paths as people type them, to (store root, key).
+"""URLs and paths as users type them, parsed into (store root, key).
 
-Understood: `s3://bucket/key`, `gs://bucket/key`, `az://account/container/key`, `r2://account/bucket/key`,
+Accepted: `s3://bucket/key`, `gs://bucket/key`, `az://account/container/key`, `r2://account/bucket/key`,
 `file:///path`, `mem:`, plain paths, `-`, and pasted `https://` addresses of S3, GCS and Azure. In our own schemes a key
-is taken as it is (`%20` is three characters); `file://` and `https://` are real URLs and are percent-decoded.
+is taken literally (`%20` is three characters); `file://` and `https://` are real URLs and are percent-decoded.
 A URL never holds a credential: user names, passwords and signatures are refused.
 """
 
@@ -16,7 +16,7 @@ from tradewind.errors import UrlError
 
 Kind = Literal["s3", "gs", "az", "r2", "file", "mem", "pipe"]
 
-#: How many parts of the path stand before the key.
+#: Number of path segments before the key.
 _ROOT_PARTS: dict[str, int] = {"s3": 1, "gs": 1, "az": 2, "r2": 2}
 _ROOT_NAMES = {
     "s3": "s3://BUCKET/KEY",
@@ -25,10 +25,10 @@ _ROOT_NAMES = {
     "r2": "r2://ACCOUNT/BUCKET/KEY",
 }
 
-#: `s3:/b`, `s3//b` and `s3:b`: a slash or colon of a URL is missing.
+#: `s3:/b`, `s3//b` and `s3:b`: a URL without a slash or colon.
 _MISTYPED = re.compile(r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))")
 
-#: Query parameters that only a signed address has.
+#: Query parameters that occur only in signed addresses.
 _SIGNED = re.compile(
     r"(?i)[?&](x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential)|signature|sig"
     r"|awsaccesskeyid|googleaccessid|access_token)="
@@ -39,8 +39,8 @@ _SIGNED = re.compile(
 class Location:
     """One place: `root` is the store (`s3://bucket`; for files the absolute directory path `file:///`), `key` the rest.
 
-    For `file` the key is the absolute path as typed, with a trailing `/` kept. `mem:` options stand in `options`;
-    `endpoint` and `region` are what a pasted https address says of them.
+    For `file` the key is the absolute path as typed, with a trailing `/` kept. `options` holds the options of `mem:`;
+    `endpoint` and `region` come from a pasted https address.
     """
 
     kind: Kind
@@ -52,7 +52,7 @@ class Location:
 
     @property
     def is_directory(self) -> bool:
-        """True if it was typed as a directory: a bare bucket, or a trailing slash, or `.` and `..` as last part."""
+        """True for a place typed as a directory: a bare bucket, a trailing slash, or `.` or `..` as its last part."""
         if self.kind == "mem":
             return True
         last = self.key.rpartition("/")[2]
@@ -74,7 +74,7 @@ class Location:
 
 
 def parse_url(text: str, *, cwd: str = "") -> Location:
-    """Understands one argument; `cwd` (absolute) makes plain relative paths absolute. Raises UrlError."""
+    """Parse one argument; `cwd` (absolute) makes plain relative paths absolute. Raises UrlError."""
     if text == "-":
         return Location("pipe", "-", "")
     if not text.strip():
@@ -102,7 +102,7 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
 
 
 def _refuse_signature(text: str) -> None:
-    """Raise UrlError for a URL with a signature, which would end up in messages, logs and the job's folder."""
+    """Raise UrlError for a signed URL: its signature would appear in messages, logs and the job's folder."""
     if "%" in text:
         from urllib.parse import unquote
 
@@ -153,7 +153,7 @@ def _file_url(rest: str, text: str) -> Location:
 
     host, slash, path = rest.partition("/")
     if not slash or host not in ("", "localhost"):
-        raise UrlError(f"{text}: a file URL names this machine", hint="the form is file:///absolute/path")
+        raise UrlError(f"{text}: a file URL can only name this machine", hint="the form is file:///absolute/path")
     return Location("file", "file:///", "/" + unquote(path, errors="surrogateescape"))
 
 
@@ -175,7 +175,7 @@ def _pasted(scheme: str, rest: str) -> Location:
     if "@" in host:
         raise UrlError(
             "the address holds a credential: a user name",
-            hint="paste the part behind the @, and give credentials through the cloud's own chain",
+            hint="use the part after the @, and give credentials through the cloud's own chain",
         )
     tail, host = unquote(tail.partition("#")[0]), host.lower()
     first, _, key = tail.partition("/")

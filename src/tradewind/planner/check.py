@@ -135,7 +135,7 @@ def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[
         if link is None or price is None or edge.gbps <= 0:
             yield f"{edge.src} → {edge.dst}: not a link with a rate and a price, or unused"
         elif _differ(edge.link_gbps, link.gbps / limits.compression_ratio):
-            yield f"{edge.src} → {edge.dst}: planned on {edge.link_gbps}, known are {link.gbps} Gbit/s"
+            yield f"{edge.src} → {edge.dst}: planned with {edge.link_gbps} Gbit/s, the catalog has {link.gbps} Gbit/s"
     for region in counts:
         out = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.src == region)
         into = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.dst == region)

@@ -66,7 +66,7 @@ def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal)
     if isinstance(goal, MaxCost) and point.cost_usd >= goal.usd * TIGHT:
         yield f"the cost ceiling of {format_usd(goal.usd)}"
     if isinstance(goal, MinThroughput) and point.rate_gbps <= goal.gbps / TIGHT:
-        yield f"the rate asked for, {format_gbps(goal.gbps, ASKED_DIGITS)}"
+        yield f"the requested rate of {format_gbps(goal.gbps, ASKED_DIGITS)}"
     if isinstance(goal, Deadline) and demand.boot_s + demand.gbit / point.rate_gbps >= goal.seconds * TIGHT:
         yield f"the deadline of {format_duration(goal.seconds)}"
     network = formulation.network

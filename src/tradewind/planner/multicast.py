@@ -122,7 +122,7 @@ def _checked(transfer: Transfer, goal: Goal, point: Point) -> MulticastOverlay:
     plan = _build_overlay(transfer, goal, point)
     wrong = multicast_violations(plan, transfer.catalog, transfer.limits, boot_s=transfer.boot_given_s)
     if wrong:
-        raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
+        raise InvalidPlan(f"the plan failed its check: {wrong[0]}", hint="report this with the problem file")
     return plan
 
 

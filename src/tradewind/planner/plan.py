@@ -260,7 +260,7 @@ def build_checked(transfer: Transfer, goal: Goal, point: Point) -> UnicastOverla
     plan = build_overlay(transfer.formulation, transfer.demand, goal, point, binding=binding)
     wrong = violations(plan, transfer.catalog, transfer.limits, boot_s=transfer.boot_given_s)
     if wrong:
-        raise InvalidPlan(f"the plan does not hold: {wrong[0]}", hint="report this with the problem file")
+        raise InvalidPlan(f"the plan failed its check: {wrong[0]}", hint="report this with the problem file")
     return plan
 
 

@@ -22,7 +22,7 @@ HEIGHT = 380
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 30, 58
 SAMPLES_PER_SEGMENT = 24
 ELBOWS_SHOWN_MAX = 40
-"""With more elbows than this, their dots would look like a second line."""
+"""Maximum elbows that get dots; with more, the dots would look like a second line."""
 
 Scale = Callable[[float], float]
 
@@ -39,20 +39,20 @@ class Mark:
 
     @classmethod
     def of(cls, name: str, plan: Overlay) -> Mark:
-        """Those of a plan."""
+        """Return the mark of a plan."""
         machines = sum(m.count for m in plan.machines)
         return cls(name, plan.throughput_gbps, plan.cost.total_usd, plan.time_s, machines)
 
 
 def draw_chart(frontier: Frontier, chosen: Mark | None, rivals: Sequence[Mark]) -> Iterator[str]:
-    """SVG elements, `style.WIDTH` × `HEIGHT`."""
+    """Yield SVG elements, `style.WIDTH` × `HEIGHT`."""
     marks = [*rivals, *([chosen] if chosen else [])]
     curve = [point for part, _ in _curve(frontier) for point in part]
     x, y, costs, rates = _scales(curve, marks)
     yield from _axes(x, y, costs, rates)
     labels = Labels(Box(LEFT, TOP - 14, style.WIDTH - RIGHT, HEIGHT - BOTTOM))
     for proven, parts in itertools.groupby(_curve(frontier), key=lambda part: part[1]):
-        # One path, so that dashes do not begin anew in each piece.
+        # One path, so that dashes do not restart in each piece.
         points = [(x(cost), y(rate)) for part, _ in parts for cost, rate in part]
         labels.take_line(points, 8)
         path = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in points)
@@ -73,9 +73,9 @@ def draw_chart(frontier: Frontier, chosen: Mark | None, rivals: Sequence[Mark]) 
 
 
 def _curve(frontier: Frontier) -> Iterator[tuple[list[tuple[float, float]], bool]]:
-    """(cost, rate) along each segment, and whether it is proven.
+    """Yield (cost, rate) along each segment, and whether it is proven.
 
-    Between segments the rate stays while money is added: a step, not a slope.
+    Between segments the rate is constant while cost rises: a step, not a slope.
     """
     reached, paid_usd = 0.0, 0.0
     for segment in frontier.segments:
@@ -121,12 +121,12 @@ def _axes(x: Scale, y: Scale, costs: tuple[float, float], rates: tuple[float, fl
 
 
 def _break(x: float, y: float) -> str:
-    """Two slanting strokes over the beginning of an axis that does not begin at zero."""
+    """Return two slanting strokes, which mark an axis that does not begin at zero."""
     return f"M{x + 2} {y + 5}l4 -10M{x + 7} {y + 5}l4 -10"
 
 
 def _money(value: float, ticks: Sequence[float]) -> str:
-    """As many digits as tell the ticks apart, and no more."""
+    """Return the value with just enough digits to distinguish the ticks."""
     step = ticks[1] - ticks[0] if len(ticks) > 1 else value
     digits = 0 if step >= 1 and all(t == int(t) for t in ticks) else max(2, -math.floor(math.log10(step or 1.0)))
     return f"${value:,.{digits}f}"
@@ -152,7 +152,7 @@ def _mark(mark: Mark, x: float, y: float, chosen: bool, labels: Labels) -> Itera
 
 
 def _shape(name: str, x: float, y: float, chosen: bool) -> str:
-    """A diamond for the plan, a square for RON, a triangle for several plans, a circle for the direct way."""
+    """Return a diamond for the plan, a square for RON, a triangle for several plans, a circle for the direct path."""
     size = 7.5 if chosen else 5.0
     if chosen:
         return f"M{x:.1f} {y - size:.1f}l{size} {size}l-{size} {size}l-{size} -{size}Z"

@@ -1,6 +1,6 @@
-"""From the globe to the picture: great circles, and a window on the world that fits the routes.
+"""From the globe to the picture: great circles, and a view of the world that fits the routes.
 
-The map is equirectangular, true to shape in the middle latitude of the window, and rotated so that no route is cut.
+The map is equirectangular, true to shape at the middle latitude of the window, and rotated to cut no route.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ DEGREES_PER_SAMPLE = 2.0
 SAMPLES_MIN = 24
 """Minimum samples of a short route, which may fill the whole window."""
 TRUE_LATITUDE_MAX_DEG = 55.0
-"""Beyond this latitude the map would be compressed too much."""
+"""Maximum latitude of the middle; beyond it the map would be compressed too much."""
 SPAN_MIN_DEG = 36.0
-"""Regions of one country are shown with their surroundings."""
+"""Minimum extent of the window, so that regions of one country appear with their surroundings."""
 FILL_WIDE, FILL_HIGH = 0.74, 0.66
-"""Parts of the window that routes may fill; the rest is for labels and legend."""
+"""Share of the window that routes may fill; the rest is for labels and legend."""
 MIDDLES_APART_DEG = 5
-"""Longitudes that are tried for the middle of the map, this far apart."""
+"""Step between the longitudes tried for the middle of the map."""
 LATITUDE_SHOWN_MAX_DEG = 84.0
 
 
 def great_circle(start: RegionInfo, end: RegionInfo) -> list[Point]:
-    """The shortest way over the globe as longitudes and latitudes, longitudes running on over ±180."""
+    """Return the shortest path over the globe as longitudes and latitudes; longitudes continue beyond ±180."""
     a, b = _vector(start), _vector(end)
     angle = math.acos(max(-1.0, min(1.0, sum(p * q for p, q in zip(a, b, strict=True)))))
-    if angle < 1e-9 or angle > math.pi - 1e-6:  # one place, or opposite ends of the earth, where every way is shortest
+    if angle < 1e-9 or angle > math.pi - 1e-6:  # one place, or antipodes, where every path is shortest
         return [(start.longitude_deg, start.latitude_deg), (end.longitude_deg, end.latitude_deg)]
     steps = max(SAMPLES_MIN, math.ceil(math.degrees(angle) / DEGREES_PER_SAMPLE))
     points: list[Point] = []
@@ -58,7 +58,7 @@ def _vector(place: RegionInfo) -> tuple[float, float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of the world that is shown, and its size."""
+    """The visible part of the world, and its size."""
 
     width: float
     height: float
@@ -68,7 +68,7 @@ class Window:
     y_per_deg: float
 
     def xy(self, point: Point) -> Point:
-        """Pixels of a longitude and latitude; longitudes near the middle's opposite may lie on either side."""
+        """Return the pixels of a longitude and latitude; longitudes opposite the middle may be on either side."""
         longitude, latitude = point
         return (
             self.width / 2 + (longitude - self.longitude_deg) * self.x_per_deg,
@@ -76,21 +76,21 @@ class Window:
         )
 
     def home(self, place: RegionInfo) -> Point:
-        """Return the position of a place: of all turns of the globe, the one closest to the middle."""
+        """Return the position of a place, turned by multiples of 360° to the one closest to the middle."""
         return self.xy((_near(place.longitude_deg, self.longitude_deg), place.latitude_deg))
 
     def lines(self, points: Sequence[Point]) -> list[list[Point]]:
-        """Pixels of a line that begins where its first place is drawn.
+        """Return the pixels of a line that begins where its first place is drawn.
 
-        Where its last place is drawn a turn away, as the line leaves over one edge of the world and comes in over the
-        other, a second copy ends there.
+        If the line leaves over one edge of the world and returns over the other, its last place is a turn away; then
+        a second copy of the line ends there.
         """
         turns = {_near(lon, self.longitude_deg) - lon for lon in (points[0][0], points[-1][0])}
         return [[self.xy((lon + turn, lat)) for lon, lat in points] for turn in sorted(turns)]
 
 
 def window_on(lines: Sequence[Sequence[Point]], width: float, height: float) -> Window:
-    """The window that shows all lines with room around them, cut where it cuts fewest of them."""
+    """Return the window that shows all lines with a margin, cut where it cuts the fewest of them."""
     tried = [float(at) for at in range(-180, 180, MIDDLES_APART_DEG)]
     (cuts, _), middle = min((_cuts_and_reach(lines, at), at) for at in tried)
     longitudes = [_near(lon, middle) for line in lines for lon, _ in line]
@@ -111,7 +111,7 @@ def window_on(lines: Sequence[Sequence[Point]], width: float, height: float) -> 
 
 
 def _cuts_and_reach(lines: Sequence[Sequence[Point]], middle: float) -> tuple[int, float]:
-    """Return how many lines cross the edge of a map around this longitude, and how near [deg] their ends come to it."""
+    """Return how many lines cross the edge of a map around this longitude, and how near [deg] the closest end is."""
     cuts, reach = 0, 0.0
     for line in lines:
         longitudes = [_near(lon, middle) for lon, _ in line]
@@ -125,7 +125,7 @@ def _near(longitude: float, middle: float) -> float:
 
 
 def coastlines() -> Iterator[list[Point]]:
-    """Closed rings of land; a ring within another is water, one over the date line runs on beyond ±180."""
+    """Yield closed rings of land; a ring within another is water. Rings over the date line continue beyond ±180."""
     text = (files("tradewind.catalog") / "data" / "coastlines.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         if not line.startswith("#"):

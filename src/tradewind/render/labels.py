@@ -1,4 +1,4 @@
-"""Places labels beside their points, where they cover as little as possible."""
+"""Placement of labels beside their points, covering as little as possible."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 __all__ = ["Box", "Labels", "text_width"]
 
 EM_WIDTH = 0.6
-"""Mean width of a character, as part of the font size: that of wide fonts, so that narrow ones fit too."""
+"""Mean width of a character relative to the font size: of wide fonts, so that narrow ones fit too."""
 DISTANCES = (1.0, 1.5, 2.2, 3.0, 4.0, 5.2, 6.5, 9.0)
-"""Distances of a label from its point that are tried, as multiples of its gap."""
+"""Distances between a label and its point that are tried, as multiples of the gap."""
 LEAD_FROM = 2.0
-"""From this multiple on, a thin line leads to the point."""
+"""Multiple of the gap from which a thin line connects label and point."""
 LABEL_WEIGHT = 4.0
-"""Penalty for covering a label, and for crossing a label or a station with such a line; covering a line costs 0.6."""
+"""Penalty for covering a label, or for a connecting line that crosses a label or station; covering a line costs 0.6."""
 LEAD_STEP_PX = 4.0
 
 
 def text_width(text: str, size_px: float) -> float:
-    """About how wide a text is [px]."""
+    """Return the approximate width of a text [px]."""
     return EM_WIDTH * size_px * len(text)
 
 
@@ -34,17 +34,17 @@ class Box:
     bottom: float
 
     def overlap(self, other: Box) -> float:
-        """Area in common."""
+        """Return the common area."""
         wide = min(self.right, other.right) - max(self.left, other.left)
         high = min(self.bottom, other.bottom) - max(self.top, other.top)
         return wide * high if wide > 0 and high > 0 else 0.0
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Its point that is nearest to another."""
+        """Return its point that is nearest to the given one."""
         return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)
 
     def outside(self, frame: Box) -> float:
-        """Area that lies outside of `frame`."""
+        """Return the area outside of `frame`."""
         return (self.right - self.left) * (self.bottom - self.top) - self.overlap(frame)
 
 
@@ -56,17 +56,17 @@ class Labels:
         self._taken: list[tuple[Box, float]] = []
 
     def take(self, box: Box, weight: float = 1.0) -> None:
-        """Mark a place as taken; `weight` says how bad it is to cover it."""
+        """Mark a box as occupied; `weight` is the penalty for covering it."""
         self._taken.append((box, weight))
 
     def take_line(self, points: list[tuple[float, float]], width: float, weight: float = 0.6) -> None:
-        """Mark what a line covers."""
+        """Mark the area of a line as occupied."""
         half = max(width / 2, 2.0)
         for x, y in points:
             self.take(Box(x - half, y - half, x + half, y + half), weight)
 
     def place(self, x: float, y: float, width: float, height: float, gap: float) -> tuple[Box, bool]:
-        """The box for a label of the point, and whether it needs a line that leads there."""
+        """Return the box for a point's label, and whether it needs a line to the point."""
         best: tuple[float, Box, bool] | None = None
         for rank, (box, lead) in enumerate(_candidates(x, y, width, height, gap)):
             cost = 20 * box.outside(self._frame) + sum(box.overlap(other) * weight for other, weight in self._taken)
@@ -76,7 +76,7 @@ class Labels:
             cost += 0.5 * rank
             if best is None or cost < best[0]:
                 best = (cost, box, lead)
-        assert best is not None  # there are always candidates
+        assert best is not None  # the list of candidates is never empty
         self.take(best[1], LABEL_WEIGHT)
         for part in _lead(x, y, best[1]) if best[2] else ():
             self.take(part, LABEL_WEIGHT)

@@ -1,6 +1,6 @@
-"""Pictures of plans: a heading with the figures, the routes on a map, the frontier with the plan and its rivals.
+"""Pictures of plans: a heading with figures, the routes on a map, and the frontier with the plan and its alternatives.
 
-Written as SVG by hand: some hundred elements need no plotting library, which would cost a second of start-up and 60 MB.
+The SVG is written by hand: for some hundred elements, a plotting library would cost a second of start-up and 60 MB.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Picture:
         """Write the picture as SVG or PNG, by the suffix of the name.
 
         Raises:
-            UsageError: another ending, PNG without the extra `plot`, or a file that cannot be written.
+            UsageError: another suffix, PNG without the extra `plot`, or a file that cannot be written.
         """
         content = self.svg.encode()
         if check_picture_path(os.fspath(path)) == "png":
@@ -63,7 +63,7 @@ class Picture:
 
 
 def check_picture_path(path: str) -> str:
-    """`svg` or `png`. Raises UsageError for another ending, a folder that is not there, or PNG that cannot be made."""
+    """Return `svg` or `png`. Raises UsageError for another suffix, a missing folder, or PNG without its library."""
     ending = path.rpartition(".")[2].lower() if "." in path else ""
     if ending not in ("svg", "png"):
         raise UsageError(f"a plot is an SVG or PNG file, not {path}", hint="use a name that ends in .svg or .png")
@@ -83,9 +83,9 @@ def plan_picture(
     rivals: Sequence[chart.Mark],
     places: Mapping[Region, RegionInfo],
 ) -> Picture:
-    """Heading, map (where the regions' places are known) and, with a frontier, the chart.
+    """Return heading, map (if the regions' locations are known) and, with a frontier, the chart.
 
-    `rivals` are other ways of doing the same. The one whose name begins with `direct` is also in the heading.
+    `rivals` are alternatives for the same transfer. The one whose name begins with `direct` is also in the heading.
     """
     chosen = chart.Mark.of("this plan", plan)
     direct = next((mark for mark in rivals if mark.name.startswith("direct")), None)
@@ -103,15 +103,15 @@ def plan_picture(
 def frontier_picture(
     source: Region, destinations: Sequence[Region], volume_gb: float, frontier: Frontier, rivals: Sequence[chart.Mark]
 ) -> Picture:
-    """Heading and chart."""
+    """Return heading and chart."""
     heading, height = _heading(source, destinations, volume_gb, ": every efficient pair of cost and rate")
     return _composed(heading, height + 20, [(chart.HEIGHT, list(chart.draw_chart(frontier, None, rivals)))])
 
 
 def _heading(source: Region, destinations: Sequence[Region], volume_gb: float, words: str) -> tuple[list[str], int]:
-    """From where to where and, smaller, how much and `words`; and where its last line stands.
+    """Return the lines of the heading, and the position of its last line.
 
-    Destinations that are too many for one line go on below.
+    It has source and destinations and, smaller, the volume and `words`. Destinations that do not fit on one line wrap.
     """
     room = style.WIDTH - 2 * MARGIN
     names = ", ".join(map(str, destinations))

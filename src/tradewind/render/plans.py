@@ -43,10 +43,10 @@ from tradewind.render.words import explain_lines, frontier_lines, plan_lines
 __all__ = ["MulticastPlan", "TransferFrontier", "TransferPlan", "trace"]
 
 FRONTIER_SOLVES_MAX = 32
-"""Maximum solves for a frontier to one destination; a few seconds."""
+"""Maximum solves for a frontier to one destination: a few seconds."""
 TREE_FRONTIER_SOLVES_MAX = 16
 FRONTIER_SOLVE_S = 5.0
-"""A frontier of the whole catalog may take minutes to prove; pieces not proven by then are marked as such."""
+"""A complete frontier of the whole catalog may take minutes to prove; unproven pieces are marked."""
 
 OverlayT = TypeVar("OverlayT", UnicastOverlay, MulticastOverlay)
 
@@ -60,17 +60,17 @@ class _Planned(ABC, Generic[OverlayT]):
 
     @property
     def throughput_gbps(self) -> float:
-        """Predicted rate of one copy [Gbit/s]: what each destination receives."""
+        """Predicted rate of one copy [Gbit/s]: the rate at which each destination receives."""
         return self.overlay.throughput_gbps
 
     @property
     def time_s(self) -> float:
-        """From the request for machines to the last byte [s]."""
+        """Time from the request for machines to the last byte [s]."""
         return self.overlay.time_s
 
     @property
     def cost(self) -> Cost:
-        """Egress, machines and requests [USD]; `cost.total_usd` is all of it."""
+        """Egress, machines and requests [USD]; `cost.total_usd` is their sum."""
         return self.overlay.cost
 
     @property
@@ -89,7 +89,7 @@ class _Planned(ABC, Generic[OverlayT]):
         return self.overlay.binding
 
     def would_help(self) -> list[Improvement]:
-        """Return the gain of one more machine or 10% more money; each answer is one more exact solve."""
+        """Return the gain of one more machine or 10% more money; each answer needs one more exact solve."""
         return find_improvements(self.transfer, self.overlay)
 
     def explain(self) -> str:
@@ -106,7 +106,7 @@ class _Planned(ABC, Generic[OverlayT]):
         `frontier` is an earlier result of `frontier()`; without it the frontier is traced now, which may take seconds.
 
         Raises:
-            UsageError: another ending, PNG without the extra, or a file that cannot be written.
+            UsageError: another suffix, PNG without the extra, or a file that cannot be written.
         """
         if path is not None:
             check_picture_path(os.fspath(path))
@@ -122,7 +122,7 @@ class _Planned(ABC, Generic[OverlayT]):
 
     @abstractmethod
     def _marks(self) -> list[Mark]:
-        """Other ways of doing the same, for the picture."""
+        """Return the alternative plans for the picture."""
 
     def _repr_html_(self) -> str:
         drawn = plan_picture(self.overlay, None, self._marks(), _places(self.transfer))
@@ -139,12 +139,12 @@ class TransferPlan(_Planned[UnicastOverlay]):
 
     @property
     def routes(self) -> tuple[OverlayRoute, ...]:
-        """Routes from source to destination with their shares, the greatest first."""
+        """Routes from source to destination with their shares, the largest first."""
         return self.overlay.routes
 
     @property
     def direct(self) -> UnicastOverlay | None:
-        """The same transfer over the direct link with all machines allowed; None if there is no such link."""
+        """The same transfer over the direct link with all allowed machines; None if the link does not exist."""
         return direct(self.transfer)
 
     def compare(self) -> list[Alternative]:
@@ -173,7 +173,7 @@ class MulticastPlan(_Planned[MulticastOverlay]):
 
     @property
     def trees(self) -> tuple[DistributionTree, ...]:
-        """Trees from the source to all destinations with their shares, the greatest first."""
+        """Trees from the source to all destinations with their shares, the largest first."""
         return self.overlay.trees
 
     @cached_property
@@ -223,7 +223,7 @@ class TransferFrontier:
 
     @property
     def proven(self) -> bool:
-        """True if nothing better exists anywhere on it."""
+        """True if the complete frontier is proven optimal."""
         return all(segment.proven for segment in self.segments)
 
     def cost_usd(self, throughput_gbps: float) -> float:
@@ -237,11 +237,11 @@ class TransferFrontier:
     def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
         """Draw the frontier with the alternatives marked; write it to `path` (`.svg` or `.png`) if it is given.
 
-        The alternatives are direct and RON; for several destinations direct copies and one plan for each, at the rate
-        of the cheapest plan, which takes some seconds more.
+        The alternatives are direct and RON. With several destinations: direct copies, and one plan for each at the
+        rate of the cheapest plan, which takes a few seconds more.
 
         Raises:
-            UsageError: another ending, PNG without the extra `plot`, or a file that cannot be written.
+            UsageError: another suffix, PNG without the extra `plot`, or a file that cannot be written.
         """
         if path is not None:
             check_picture_path(os.fspath(path))
@@ -266,9 +266,9 @@ class TransferFrontier:
 
 
 def trace(transfer: Transfer, known: UnicastOverlay | MulticastOverlay | None = None) -> TransferFrontier:
-    """The frontier, as far as it is found in the time that someone waits for it.
+    """Return the frontier, traced within interactive limits.
 
-    It is nowhere below the plan in ``known``, nor, for one destination, below the direct way and RON's.
+    It is nowhere below the plan in ``known`` nor, for one destination, below direct and RON.
     """
     limited = replace(transfer, settings=replace(transfer.settings, time_limit_s=FRONTIER_SOLVE_S))
     if isinstance(known, MulticastOverlay) or len(transfer.formulation.sinks) > 1:
@@ -288,7 +288,7 @@ def _rivals(transfer: Transfer) -> list[Mark]:
 
 
 def _rivals_of_trees(alternatives: Sequence[MulticastAlternative]) -> list[Mark]:
-    """Those beside the plan itself, which is the first."""
+    """Return the marks of the alternatives; the first entry is the plan itself."""
     return [
         Mark(alternative.name, alternative.average_gbps, alternative.cost_usd, alternative.time_s, alternative.machines)
         for alternative in alternatives[1:]

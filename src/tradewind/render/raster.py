@@ -13,13 +13,13 @@ from tradewind.render.style import FONT
 __all__ = ["png_of", "require_rasteriser"]
 
 PNG_ZOOM = 2.0
-"""Pixels per unit of the drawing, so that text is sharp on today's screens."""
+"""Pixels per unit of the drawing, for sharp text on high-resolution screens."""
 _BLANK = f'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="24" font-family="{FONT}"></svg>'
 _PROBE = _BLANK.replace("></svg>", '><text y="18">Ag</text></svg>')
 
 
 def require_rasteriser() -> None:
-    """Raises UsageError where the extra `plot` is not installed, before anything is planned."""
+    """Raise UsageError if the extra `plot` is not installed; called before planning."""
     if find_spec("resvg_py") is None:
         raise UsageError(
             "PNG needs the optional package resvg-py",
@@ -28,11 +28,11 @@ def require_rasteriser() -> None:
 
 
 def png_of(svg: str) -> bytes:
-    """The drawing as PNG, `PNG_ZOOM` pixels per unit.
+    """Return the drawing as PNG, `PNG_ZOOM` pixels per unit.
 
     Raises:
         UsageError: the extra `plot` is not installed.
-        TradewindError: none of the drawing's fonts is on this machine, so that all words would be missing.
+        TradewindError: this machine has none of the drawing's fonts, so all text would be missing.
     """
     require_rasteriser()
     resvg = import_module("resvg_py")
@@ -46,5 +46,5 @@ def png_of(svg: str) -> bytes:
 
 @functools.cache
 def _has_fonts(resvg: Any) -> bool:
-    """Resvg draws words without a font as nothing."""
+    """Return whether resvg finds a font; without one it draws no text."""
     return bool(resvg.svg_to_bytes(svg_string=_PROBE) != resvg.svg_to_bytes(svg_string=_BLANK))

@@ -1,7 +1,7 @@
-"""Colours, sizes and the few SVG elements that pictures are made of.
+"""Colours, sizes and the basic SVG elements of pictures.
 
-Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; besides colour, marks
-differ in shape and routes in their names.
+The colours are those of Okabe and Ito, which people with any colour vision can distinguish. Marks also differ in shape,
+and routes in their names.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def text(
     bold: bool = False,
     halo: bool = False,
 ) -> str:
-    """A line of text with its baseline at `y`; with `halo` readable over lines."""
+    """Return a line of text with its baseline at `y`; `halo` makes it readable over lines."""
     weight = ' font-weight="bold"' if bold else ""
     glow = ' paint-order="stroke" stroke="white" stroke-width="3.5" stroke-linejoin="round"' if halo else ""
     where = "" if anchor == "start" else f' text-anchor="{anchor}"'

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["alternative_lines", "tree_lines"]
 
 TREES_SHOWN_MAX = 6
-"""Trees with a smaller share are only counted."""
+"""Minimum share of a tree that is drawn; smaller ones are only counted."""
 
 
 def tree_lines(plan: MulticastOverlay, columns: int = COLUMNS) -> list[str]:
-    """Headline, figures, trees and machines."""
+    """Return headline, figures, trees and machines."""
     lines = [
         *wrapped(f"{plan.source} → {', '.join(map(str, plan.destinations))}", columns, 0),
         f"{format_volume(plan.volume_gb)} to each: {plan.goal}",
@@ -44,7 +44,7 @@ def tree_lines(plan: MulticastOverlay, columns: int = COLUMNS) -> list[str]:
 
 
 def _branches(plan: MulticastOverlay, tree: DistributionTree, at: Region, indent: str) -> Iterator[str]:
-    """The part of a tree that hangs from a region, one region a line."""
+    """Yield the part of a tree below a region, one region per line."""
     connections = {(e.src, e.dst): e.connections for e in plan.edges}
     onward = [dst for src, dst in tree.hops if src == at]
     for number, dst in enumerate(onward):
@@ -54,13 +54,13 @@ def _branches(plan: MulticastOverlay, tree: DistributionTree, at: Region, indent
 
 
 def _marked(plan: MulticastOverlay, tree: DistributionTree, region: Region) -> str:
-    """A region, whether everything goes there, and into how many copies bytes are made there."""
+    """Return a region, marked if it is a destination, and with the number of copies made there."""
     count = tree.copies(plan.destinations).get(region)
     return f"{region}{' ●' if region in plan.destinations else ''}{f' ×{count}' if count else ''}"
 
 
 def alternative_lines(alternatives: Sequence[MulticastAlternative], columns: int = COLUMNS) -> list[str]:
-    """The plan beside other ways to serve all destinations; remarks below their line."""
+    """Return the plan and its alternatives for all destinations; remarks are below their line."""
     width = max(len(alternative.name) for alternative in alternatives)
     lines = ["", f"  {'plan':<{width}}  {'machines':>8}  {'time':>11}  {'rate to each':>12}  {'cost':>9}"]
     for alternative in alternatives:

@@ -1,4 +1,4 @@
-"""Plans for the terminal: a few lines, a diagram of the routes, and tables; made to fit the width they are given."""
+"""Plans for the terminal: a few lines, a diagram of the routes, and tables, fitted to a given width."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = [
 ]
 
 COLUMNS = 80
-"""Width of the text if the reader is unknown."""
+"""Default width of the text."""
 BAR_CHARACTERS = 10
-"""A bar of this many characters stands for all bytes."""
+"""Characters of a bar that stands for all bytes."""
 SHORTEST_S = 0.1
-"""Shorter times are shown as this time: durations have one decimal."""
+"""Minimum time shown: durations have one decimal."""
 SHARE_SHOWN_MIN = 0.0005
 GAP_WORTH_SAYING = 1e-6
 GAP_SHOWN_MIN = 1e-4
-"""Smaller gaps are shown as this gap: never smaller than they are."""
+"""Minimum gap shown: a gap is never shown smaller than it is."""
 
 
 def plan_lines(plan: UnicastOverlay, columns: int = COLUMNS) -> list[str]:
-    """Headline, figures, routes and machines."""
+    """Return headline, figures, routes and machines."""
     lines = [
         f"{plan.source} → {plan.destination}, {format_volume(plan.volume_gb)}: {plan.goal}",
         "",
@@ -55,7 +55,7 @@ def plan_lines(plan: UnicastOverlay, columns: int = COLUMNS) -> list[str]:
 
 
 def without_machines_lines(direct: UnicastOverlay, columns: int = COLUMNS) -> list[str]:
-    """Say that a copy ends before machines would have started; `direct` is the plan with one machine at each end."""
+    """Return the note that a copy ends before machines would start; `direct` has one machine at each end."""
     return wrapped(
         "a copy without machines may finish earlier, and pays for none: the direct path moves "
         f"{format_volume(direct.volume_gb)} in {format_duration(max(direct.transfer_s, SHORTEST_S))}, and machines "
@@ -66,7 +66,7 @@ def without_machines_lines(direct: UnicastOverlay, columns: int = COLUMNS) -> li
 
 
 def figure_lines(plan: Overlay, of_rate: str = "") -> list[str]:
-    """Rate (`of_rate` says of what), time, cost, and how sure it is that nothing is better."""
+    """Return rate (`of_rate` is its suffix), time, cost, and the proven gap."""
     boot = f", {format_duration(plan.boot_s)} of it for machines to start" if plan.boot_s else ""
     certain = plan.optimal and plan.gap < GAP_WORTH_SAYING
     proof = "proven optimal" if certain else f"within {max(plan.gap, GAP_SHOWN_MIN):.2%} of the best"
@@ -82,7 +82,7 @@ def figure_lines(plan: Overlay, of_rate: str = "") -> list[str]:
 
 
 def request_lines(plan: Overlay) -> list[str]:
-    """The requests to object stores and what they cost; nothing where they cost nothing."""
+    """Return the requests to object stores and their cost; nothing if they are free."""
     if plan.objects is None or not plan.cost.requests_usd:
         return []
     objects = format_count(plan.objects.count, "object")
@@ -90,7 +90,7 @@ def request_lines(plan: Overlay) -> list[str]:
 
 
 def machine_lines(plan: Overlay, columns: int) -> list[str]:
-    """Machines by region and type, and what limits the plan most."""
+    """Return the machines by region and type, and the tightest limit of the plan."""
     lines = ["", "  machines"]
     name_width = max((len(m.offer.name) for m in plan.machines), default=0)
     region_width = max((len(str(m.region)) for m in plan.machines), default=0)
@@ -105,7 +105,7 @@ def machine_lines(plan: Overlay, columns: int) -> list[str]:
 
 
 def _route_lines(plan: UnicastOverlay, route: OverlayRoute, columns: int) -> Iterator[str]:
-    """Share, rate and the way; a route that is too long continues on the next line."""
+    """Yield share, rate and path of a route; a long path continues on the next line."""
     connections = {(e.src, e.dst): e.connections for e in plan.edges}
     line = f"    {share_bar(route.share)} {format_gbps(route.gbps):>12}  "
     indent = len(line)
@@ -121,7 +121,7 @@ def _route_lines(plan: UnicastOverlay, route: OverlayRoute, columns: int) -> Ite
 
 
 def share_bar(share: float) -> str:
-    """A share of the bytes in per cent, and as a bar."""
+    """Return a share of the bytes in per cent, and as a bar."""
     bar = "█" * max(1, round(BAR_CHARACTERS * share))
     much = f"{share:.1%}" if share >= SHARE_SHOWN_MIN else "<0.1%"
     return f"{much:>6} {bar:<{BAR_CHARACTERS}}"
@@ -140,7 +140,7 @@ def explain_lines(plan: Overlay, offers: Sequence[Improvement], columns: int = C
 
 
 def wrapped(phrase: str, columns: int, indent: int) -> list[str]:
-    """Lines of a phrase; those after the first are indented further."""
+    """Return the lines of a phrase; lines after the first are indented further."""
     from textwrap import wrap
 
     first, other = " " * indent, " " * (indent + 4)
@@ -148,7 +148,7 @@ def wrapped(phrase: str, columns: int, indent: int) -> list[str]:
 
 
 def against_direct_lines(plan: UnicastOverlay, direct: UnicastOverlay | None) -> list[str]:
-    """The plan's figures beside those of the direct way; nothing where there is none, or the plan is it."""
+    """Return the plan's figures compared with the direct path, if it exists and differs from the plan."""
     if direct is None:
         return ["", "  there is no direct path: no link between the two is known"]
     if all(len(route.regions) == 2 for route in plan.routes) and plan.throughput_gbps == direct.throughput_gbps:
@@ -165,7 +165,7 @@ def against_direct_lines(plan: UnicastOverlay, direct: UnicastOverlay | None) ->
 
 
 def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -> list[str]:
-    """Table 2 of the Skyplane paper, for this transfer; relays beside a line, or below it where it is full."""
+    """Return Table 2 of the Skyplane paper for this transfer; relays are at the end of a line, or below it."""
     width = max(len(alternative.name) for alternative in alternatives)
     lines = ["", f"  {'plan':<{width}}  {'machines':>8}  {'time':>11}  {'rate':>12}  {'cost':>9}"]
     for alternative in alternatives:
@@ -188,7 +188,7 @@ def compare_lines(alternatives: Sequence[Alternative], columns: int = COLUMNS) -
 
 
 def frontier_lines(frontier: Frontier) -> list[str]:
-    """The frontier's segments, from the cheapest to the fastest."""
+    """Return the frontier's segments, from the cheapest to the fastest."""
     lines = ["", "  frontier: each line is one set of machines", f"  {'cost':>21}  {'rate':>29}  machines"]
     for machines, group in itertools.groupby(frontier.segments, key=lambda segment: segment.machines):
         pieces = list(group)
@@ -202,7 +202,7 @@ def frontier_lines(frontier: Frontier) -> list[str]:
 
 
 def _span(low: str, high: str) -> str:
-    """Both ends, with the unit once; one figure where they read the same."""
+    """Return both ends with the unit once, or one figure if they look the same."""
     if low == high:
         return low
     unit = low.partition(" ")[2]

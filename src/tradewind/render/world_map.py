@@ -1,6 +1,6 @@
-"""The ways of a plan on a map: great circles, as wide as their share, side by side where they share a hop.
+"""The routes of a plan on a map: great circles, as wide as their share, side by side on shared hops.
 
-A drawn route is a route to the one destination, or a tree to all of several; where a tree's bytes are copied is marked.
+A drawn route is a route to one destination, or a tree to several; regions that copy a tree's bytes are marked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["can_be_mapped", "draw_legend", "draw_map"]
 
 HEIGHT = 430
 RIBBON_PX = 13.0
-"""Width for all bytes; a share is proportionally narrower, down to a minimum width."""
+"""Width of a route with all bytes; smaller shares are proportionally narrower, down to a minimum width."""
 HAIR_PX = 1.6
 STATION_PX = 6.0
 ROW_PX = 20
@@ -33,15 +33,15 @@ COPIES_PX = 10.0
 STATION_WEIGHT = 8.0
 """Penalty for a label that covers a station."""
 APART_PX = 17.0
-"""Stations nearer to each other than this are pushed apart; clouds share cities."""
+"""Minimum distance between stations: clouds share cities, so closer stations are pushed apart."""
 PUSHES_MAX = 40
 BENT_PX_MAX = 300.0
 """Maximum shift of a station; a larger distance means a turn around the globe."""
 STEP_PX = 0.8
-"""Points of a coast nearer to each other than this are one."""
+"""Minimum distance between points of a coast; closer ones are merged."""
 ROUTES_NAMED_MAX = len(style.ROUTES)
 SHARE_NAMED_MIN = 0.005
-"""Routes and trees with a smaller share are thin lines of one colour."""
+"""Minimum share of a coloured route or tree; smaller ones are thin lines of one colour."""
 REGIONS_NAMED_MAX = 2
 """Maximum regions that the legend names per route; the labels on the map name all."""
 
@@ -59,18 +59,18 @@ class _DrawnRoute:
 
 
 def can_be_mapped(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> bool:
-    """Return whether it is known where all regions of the plan lie."""
+    """Return whether the locations of all regions of the plan are known."""
     return all(region in places for edge in plan.edges for region in (edge.src, edge.dst))
 
 
 def draw_map(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> Iterator[str]:
-    """SVG elements, `style.WIDTH` × `HEIGHT`."""
+    """Yield SVG elements, `style.WIDTH` × `HEIGHT`."""
     drawn = _drawn_routes(plan)
     lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in drawn for hop in route.hops}
     window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
     at = _stations(plan, places, window)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
-    clip = f"map-{crc32(repr(at).encode()):08x}"  # a notebook shows several on one page, where names must differ
+    clip = f"map-{crc32(repr(at).encode()):08x}"  # unique among the pictures of one notebook page
     yield f'<clipPath id="{clip}"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath>'
     yield f'<g clip-path="url(#{clip})">'
     yield f'<rect width="{style.WIDTH}" height="{HEIGHT}" fill="{style.SEA}"/>'
@@ -95,7 +95,7 @@ def _copies(plan: AnyPlan) -> Mapping[Region, int]:
 
 
 def _land(window: Window) -> str:
-    """One path of all rings, so that lakes stay water. Rings come in again where the map's edge turns."""
+    """Return all rings as one path, so that lakes remain water. Rings cut by the map's edge appear twice."""
     parts = []
     for ring in coastlines():
         for turn in (-360.0, 0.0, 360.0, 720.0, -720.0):
@@ -119,7 +119,7 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _stations(plan: AnyPlan, places: Mapping[Region, RegionInfo], window: Window) -> dict[Region, Point]:
-    """Return the position of each region: its own, or a little aside if another region is drawn there."""
+    """Return the position of each region, shifted slightly if another region is drawn there."""
     at = {region: window.home(places[region]) for edge in plan.edges for region in (edge.src, edge.dst)}
     for _ in range(PUSHES_MAX):
         moved = False
@@ -144,7 +144,7 @@ def _ribbons(
     at: Mapping[Region, Point],
     labels: Labels,
 ) -> Iterator[str]:
-    """Each way's ribbon over each of its hops, side by side with the others of that hop."""
+    """Yield each route's ribbon over each of its hops, side by side with the others of that hop."""
     users: dict[frozenset[Region], list[int]] = {}
     for number, route in enumerate(drawn):
         for hop in route.hops:
@@ -174,12 +174,12 @@ def _width(route: _DrawnRoute) -> float:
 
 
 def _colour(number: int, route: _DrawnRoute) -> str:
-    """Ways that the legend does not name share one."""
+    """Return the colour of a route; routes that the legend does not name share one."""
     return style.ROUTES[number] if number < ROUTES_NAMED_MAX and route.share >= SHARE_NAMED_MIN else style.OTHER_ROUTES
 
 
 def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
-    """The line, bent so that it begins and ends where its stations are drawn; not at an end beyond the world's edge."""
+    """Return the line, bent to its stations' drawn positions, except for an end beyond the world's edge."""
     (x1, y1), (x2, y2) = line[0], line[-1]
     (dx1, dy1), (dx2, dy2) = (
         (0.0, 0.0) if math.hypot(*by) > BENT_PX_MAX else by
@@ -193,7 +193,7 @@ def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
 
 
 def _aside(line: Sequence[Point], distance: float, forwards: bool) -> list[Point]:
-    """The line, moved aside. Both directions of a hop count the same side as left."""
+    """Return the line, moved sideways. Both directions of a hop agree on which side is left."""
     sign = distance if forwards else -distance
     moved = []
     for index, (x, y) in enumerate(line):
@@ -204,7 +204,7 @@ def _aside(line: Sequence[Point], distance: float, forwards: bool) -> list[Point
 
 
 def _dense(line: Sequence[Point]) -> list[Point]:
-    """Points of a line near enough to each other that none of it is missed."""
+    """Return the points of a line, close enough to each other to mark its whole area."""
     points = []
     for (x1, y1), (x2, y2) in itertools.pairwise(line):
         steps = max(1, math.ceil(math.hypot(x2 - x1, y2 - y1) / 6))
@@ -213,7 +213,7 @@ def _dense(line: Sequence[Point]) -> list[Point]:
 
 
 def _chevron(line: Sequence[Point], width: float) -> str:
-    """Says which way the bytes go; nothing on hairs and on hops that are hardly longer than their stations."""
+    """Return an arrow in the direction of the bytes; none on thin lines and on very short hops."""
     points = _dense(line)
     if width < 4 or len(points) < 8:
         return ""
@@ -266,7 +266,7 @@ def _machines(plan: AnyPlan, region: Region) -> str:
 
 
 def draw_legend(plan: AnyPlan) -> tuple[int, list[str]]:
-    """Height and SVG elements of what goes below the map: its colours and marks, where they fit in two columns."""
+    """Return height and SVG elements of the legend: colours and marks, in two columns if they fit."""
     drawn = _drawn_routes(plan)
     named = [route for route in drawn[:ROUTES_NAMED_MAX] if route.share >= SHARE_NAMED_MIN]
     entries = [(_colour(n, route), route.words) for n, route in enumerate(named)]
@@ -305,7 +305,7 @@ def _route_words(route: OverlayRoute) -> str:
 
 
 def _tree_words(plan: MulticastOverlay, tree: DistributionTree) -> str:
-    """Share, rate and where it is copied."""
+    """Return share, rate and the regions that copy."""
     copied = list(tree.copies(plan.destinations))
     relayed = [region for region in dict.fromkeys(src for src, _ in tree.hops) if region != plan.source]
     where = f"copied at {_few(copied)}" if copied else f"via {_few(relayed)}" if relayed else "direct"

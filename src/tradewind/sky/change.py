@@ -1,4 +1,4 @@
-"""Live changes as people type them: `link A B rate=20Mbit/s`, `freeze A`."""
+"""Live changes as users type them: `link A B rate=20Mbit/s`, `freeze A`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HINT = "`tradewind sky --help` lists the changes"
 
 
 def apply_change(sky: Sky, words: Sequence[str]) -> None:
-    """Does one change. Raises UsageError for what cannot be understood, SkyError for what the sky refuses."""
+    """Apply one change. Raises UsageError if it cannot be parsed, SkyError if the sky refuses it."""
     what, *rest = words or [""]
     states = {"freeze": sky.freeze, "thaw": sky.thaw, "vanish": sky.vanish, "restore": sky.restore}
     if what in ("link", "path"):

@@ -1,4 +1,4 @@
-"""The emulator's control socket: one JSON line asks, one JSON line answers (docs/reference/sky.md)."""
+"""The emulator's control socket: one JSON line per request and per reply (docs/reference/sky.md)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tradewind.errors import SkyError
 
 __all__ = ["SkyControl"]
 
-#: The emulator answers within so long, else it is lost.
+#: Timeout for a reply; then the emulator counts as lost.
 REQUEST_S = 10.0
-#: Of one answer. Statistics of 200 machines with a path between any two are about 5 MB.
+#: Maximum size of one reply. Statistics of 200 machines with a path between any two are about 5 MB.
 ANSWER_BYTES_MAX = 32 << 20
 
 
 class SkyControl:
-    """One emulator, by the path of its control socket. Each request has its own connection: any thread may ask."""
+    """One emulator, by the path of its control socket. Each request has its own connection: any thread may send one."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def ask(self, request: str, **arguments: Any) -> dict[str, Any]:
-        """Sends `{"do": request, …}`; arguments that are None are left out. Raises SkyError."""
+        """Send `{"do": request, …}`, without arguments that are None. Raises SkyError."""
         given = {key: value for key, value in arguments.items() if value is not None}
         line = json.dumps({"do": request, **given}).encode() + b"\n"
         try:
@@ -33,7 +33,7 @@ class SkyControl:
                 answer = json.loads(stream.readline(ANSWER_BYTES_MAX))
         except (OSError, ValueError) as error:
             raise SkyError(
-                f"the sky does not answer: {error}", hint="`tradewind sky status FILE` says whether it is up"
+                f"the sky does not answer: {error}", hint="`tradewind sky status FILE` says whether it runs"
             ) from error
         if not answer.pop("ok"):
             raise SkyError(answer["error"], hint=answer.get("hint"))
@@ -41,7 +41,7 @@ class SkyControl:
         return result
 
     def is_answered(self) -> bool:
-        """Return whether an emulator listens."""
+        """Return whether an emulator is listening."""
         try:
             self._connected().close()
         except OSError:
@@ -49,7 +49,7 @@ class SkyControl:
         return True
 
     def stop(self) -> None:
-        """Tells the emulator to end and waits until it has: it keeps the connection to its last act. Raises SkyError.
+        """Stop the emulator and wait until it has ended: it closes the connection last. Raises SkyError.
 
         Does nothing if no emulator listens.
         """
@@ -68,7 +68,7 @@ class SkyControl:
         folder, name = os.path.split(os.path.abspath(self.path))
         try:
             connection.settimeout(REQUEST_S)
-            # The kernel takes 107 bytes as the path of a socket; a folder may be deeper than that.
+            # The kernel accepts at most 107 bytes as the path of a socket; a folder's path may be longer.
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 connection.connect(f"/proc/self/fd/{descriptor}/{name}")

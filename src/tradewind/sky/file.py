@@ -18,15 +18,15 @@ from tradewind.sky.network import EmulatedNetwork, MachineSpec, Path, Pipe
 
 __all__ = ["MACHINES_MAX", "network_from_document", "read_sky_file"]
 
-#: Of one sky. Each is a namespace, a TUN device and a queue; 64 were run on two cores.
+#: Maximum machines of one sky. Each is a namespace, a TUN device and a queue; 64 were run on two cores.
 MACHINES_MAX = 200
 REGIONS_MAX = 100
-#: Of one pipe, unless the file says otherwise: at least so long, and at least one round trip.
+#: Default queue of one pipe: at least this long, and at least one round trip.
 QUEUE_MS_MIN = 50.0
 QUEUE_PACKETS_MIN = 64
 MTU_BYTES = 1500
 RATE_BPS_MIN, RATE_BPS_MAX = 8_000, 100_000_000_000
-#: Between machines of one region.
+#: Default round trip between machines of one region.
 LOCAL_RTT_MS = 1.0
 LOCAL_RATE = "10Gbit/s"
 CONGESTION_CONTROLS = ("cubic", "bbr", "reno")
@@ -49,7 +49,7 @@ class _Link:
 
 
 def read_sky_file(path: str | os.PathLike[str]) -> EmulatedNetwork:
-    """Reads and checks a sky file; paths in it are relative to it. Raises SkyFileError."""
+    """Read and check a sky file; paths in it are relative to it. Raises SkyFileError."""
     file = FilePath(path)
     try:
         document = parse_json(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
@@ -66,7 +66,7 @@ def read_sky_file(path: str | os.PathLike[str]) -> EmulatedNetwork:
 
 
 def network_from_document(document: Any, folder: FilePath) -> EmulatedNetwork:
-    """From the file's JSON; `folder` is where the tables lie that it names. Raises SkyFileError."""
+    """Return the network of a sky file's JSON; table paths are relative to `folder`. Raises SkyFileError."""
     _known(document, "the file", _TOP)
     scale = _number(document, "scale", 1e-6, 1000.0, 1.0)
     mtu_bytes = _whole(document, "mtu", 576, 9000, MTU_BYTES)
@@ -161,7 +161,7 @@ def _overlaid(link: _Link, entry: Mapping[str, Any], where: str) -> _Link:
 def _add_grid(
     links: dict[tuple[Region, Region], _Link], grid: Mapping[str, Any], folder: FilePath, regions: set[Region]
 ) -> None:
-    """Rates and round trips of the pairs that are in this sky, from tables with the columns src and dst."""
+    """Add rates and round trips of this sky's pairs, from tables with the columns src and dst."""
     columns = {"rates": [grid.get("rate_column", "received_gbps"), "gbps"], "rtts": []}
     columns["rtts"] = [grid.get("rtt_column", "rtt_ms"), "avg_rtt_ms", "min_rtt_ms"]
     try:
@@ -192,7 +192,7 @@ def _joined(
     scale: float,
     mtu_bytes: int,
 ) -> tuple[tuple[Pipe, ...], tuple[Path, ...]]:
-    """A path for every ordered pair of machines whose regions are linked, and the pipes that these share."""
+    """Return a path for every ordered pair of machines whose regions are linked, and the pipes that paths share."""
     pipes: list[Pipe] = []
     known: dict[tuple[object, object], int] = {}
     paths = []
@@ -261,7 +261,7 @@ def _known(document: Any, where: str, known: set[str] | None) -> Mapping[str, An
         raise SkyFileError(f"{where} must be an object")
     for key in document:
         if known is not None and key not in known:
-            raise SkyFileError(f"{where}: unknown entry {key!r}", hint="known are " + ", ".join(sorted(known)))
+            raise SkyFileError(f"{where}: unknown entry {key!r}", hint="known: " + ", ".join(sorted(known)))
     return document
 
 
@@ -282,7 +282,7 @@ def _whole(entry: Mapping[str, Any], key: str, low: int, high: int, default: int
 
 
 def _once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON would let the last of two entries win without a word."""
+    """Return the entries as a dict; refuse duplicates, of which JSON would silently keep the last."""
     found: dict[str, Any] = {}
     for key, value in entries:
         if key in found:

@@ -1,4 +1,4 @@
-"""Where running skies are found: one folder each in `skies` of the state folder."""
+"""Folders of running skies: one each in `skies` of the state folder."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tradewind.model.files import state_home
 
 __all__ = ["TEMPORARY", "remove_left", "skies_folder", "sky_folder"]
 
-#: How the name of a sky's folder begins that was made for it alone, where temporary files are.
+#: Prefix of temporary folders that belong to a single sky.
 TEMPORARY = "tw-sky-"
 
 
 def skies_folder(state_dir: str | None) -> Path:
-    """The folder of all skies, below the state folder, for which `state_dir` is the setting."""
+    """Return the folder of all skies in the state folder, which the setting `state_dir` names."""
     return Path(state_home(state_dir), "skies")
 
 
 def sky_folder(state_dir: str | None, file: Path) -> Path:
-    """Return the folder of the socket and log of this file's sky; the same for all spellings of the file's path."""
+    """Return the folder with the socket and log of this file's sky: the same for all spellings of the file's path."""
     from hashlib import sha256
 
     place = str(file.resolve())
@@ -26,7 +26,7 @@ def sky_folder(state_dir: str | None, file: Path) -> Path:
 
 
 def remove_left(folder: Path) -> None:
-    """Removes a folder that was made for one sky alone, by a command that was killed and could not do it itself."""
+    """Remove the temporary folder of a sky whose command was killed before it could remove it."""
     import shutil
 
     from tradewind.sky.control import SkyControl

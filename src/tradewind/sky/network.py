@@ -13,7 +13,7 @@ __all__ = ["EmulatedNetwork", "MachineSpec", "Path", "Pipe"]
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """Sends packets one after the other at `rate_bps` [bit/s on the wire], and lets `queue_bytes` of them wait."""
+    """A queue that sends packets one after another at `rate_bps` [bit/s on the wire], and holds up to `queue_bytes`."""
 
     rate_bps: int
     queue_bytes: int
@@ -21,7 +21,7 @@ class Pipe:
 
 @dataclass(frozen=True, slots=True)
 class MachineSpec:
-    """One network namespace. `egress` and `ingress` are its caps towards and from all others together."""
+    """One network namespace. `egress` and `ingress` cap its traffic to and from all others together."""
 
     name: str
     region: Region
@@ -37,7 +37,7 @@ class MachineSpec:
 class Path:
     """The path in one direction from one machine to another: indices into the machines and pipes of `EmulatedNetwork`.
 
-    Several paths may share a pipe; `delay_us` is for one direction, `loss` the share of packets lost at random.
+    Paths may share a pipe; `delay_us` is for one direction, `loss` the share of packets lost at random.
     """
 
     src: int
@@ -59,7 +59,7 @@ class EmulatedNetwork:
     scale: float
 
     def document(self) -> Mapping[str, Any]:
-        """The JSON that the emulator reads."""
+        """Return the JSON for the emulator."""
         return {
             "mtu_bytes": self.mtu_bytes,
             "seed": self.seed,

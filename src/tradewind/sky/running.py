@@ -30,20 +30,23 @@ from tradewind.sky.statistics import SkyStats
 __all__ = ["BINARY", "ENVIRONMENT", "Sky", "SkyMachine", "find_emulator"]
 
 BINARY = "tradewind-wan"
-#: Names the binary; wins over all other places.
+#: Path of the binary; takes precedence over all other places.
 ENVIRONMENT = "TRADEWIND_WAN"
-#: A sky of 200 machines is ready within so long, even on a busy machine.
+#: Timeout for the start of a sky: enough for 200 machines on a busy host.
 READY_S = 60.0
 #: The emulator is killed if it has not ended this long after the order to stop.
 STOP_S = 10.0
-#: The readiness line is no longer than this.
+#: Maximum length of the readiness line.
 READY_BYTES_MAX = 1 << 20
 #: Exit code of the emulator on a host that has no TUN device or does not let us use it.
 EXIT_UNAVAILABLE = 9
 
 
 def find_emulator() -> str:
-    """Path of `tradewind-wan`: `TRADEWIND_WAN`, else beside this Python's scripts, else on PATH. Raises SkyError."""
+    """Return the path of `tradewind-wan`: `TRADEWIND_WAN`, then beside this Python's scripts, then on PATH.
+
+    Raises SkyError.
+    """
     return find_program(BINARY, ENVIRONMENT, SkyError)
 
 
@@ -51,7 +54,7 @@ def find_emulator() -> str:
 class SkyMachine:
     """One machine of a running sky. `netns` is a path to its network namespace, valid as long as the sky is up.
 
-    `state` is what it was when asked: `running`, `frozen` or `gone`.
+    `state` is its state at the time of the query: `running`, `frozen` or `gone`.
     """
 
     name: str
@@ -64,17 +67,17 @@ class SkyMachine:
 
 
 class Sky:
-    """A sky that is up. Made by `Sky.up` (own it) or `Sky.attach` (someone else's, or one that was detached).
+    """A running sky, made by `Sky.up` (owns it) or `Sky.attach` (another process's, or a detached one).
 
-    Nothing of it has a name on the host: namespaces, devices and addresses live in the emulator's file descriptors, so
-    any number of skies run beside each other, also with the same addresses. When the emulator ends, however it ends,
-    the processes in its machines are killed and everything is gone. A sky that was not detached ends with this process.
+    It has no names on the host: namespaces, devices and addresses live in the emulator's file descriptors. Any number
+    of skies run side by side, even with the same addresses. When the emulator ends for any reason, the processes in its
+    machines are killed and nothing remains. A sky that was not detached ends with this process.
     """
 
     def __init__(self, folder: Path, ready: Mapping[str, Any], process: subprocess.Popen[bytes] | None) -> None:
         self.folder = folder
         self.pid: int = ready["pid"]
-        #: True if the emulator got real-time scheduling; without it expect lateness of half a millisecond.
+        #: True if the emulator got real-time scheduling; without it packets may be half a millisecond late.
         self.realtime: bool = ready["realtime"]
         self.control = SkyControl(str(folder / "control.sock"))
         self._machines = _machines(ready)
@@ -86,9 +89,9 @@ class Sky:
     def up(
         cls, source: str | os.PathLike[str] | EmulatedNetwork, *, folder: Path | None = None, detached: bool = False
     ) -> Sky:
-        """Starts a sky from a sky file or from a network made by hand, and returns when its machines are there.
+        """Start a sky from a sky file or a network, and return when its machines are ready.
 
-        `folder` gets the control socket and the log (a temporary one unless given). With `detached` the sky outlives
+        `folder` gets the control socket and the log; the default is a temporary one. A `detached` sky outlives
         this process. Raises SkyFileError, SkyUnavailable (no root, no TUN device), SkyError.
         """
         network = source if isinstance(source, EmulatedNetwork) else read_sky_file(source)
@@ -107,34 +110,34 @@ class Sky:
 
     @classmethod
     def attach(cls, folder: Path) -> Sky:
-        """The sky that was started with this folder. Raises SkyError if none is up."""
+        """Return the sky that was started with this folder. Raises SkyError if it is not running."""
         return cls(folder, SkyControl(str(folder / "control.sock")).ask("describe"), None)
 
     def __enter__(self) -> Sky:
-        """The sky itself."""
+        """Return the sky itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Takes it down."""
+        """Take the sky down."""
         self.down()
 
     @property
     def machines(self) -> Mapping[str, SkyMachine]:
-        """All machines by name, as they were at the start; `describe` asks for their present state."""
+        """All machines by name, as at the start; `describe` returns their present state."""
         return self._machines
 
     def machines_in(self, region: str | Region) -> tuple[SkyMachine, ...]:
-        """The machines of a region, in order. Empty if the sky has none there."""
+        """Return the machines of a region, in order; an empty tuple if the sky has none there."""
         return tuple(machine for machine in self._machines.values() if str(machine.region) == str(region))
 
     def describe(self) -> Mapping[str, SkyMachine]:
-        """All machines with their present state. Raises SkyError."""
+        """Return all machines with their present state. Raises SkyError."""
         return _machines(self.control.ask("describe"))
 
     def links(self) -> list[dict[str, Any]]:
-        """All paths as they are now: src, dst, rate_bps, queue_bytes, delay_us (one way), loss, up, pipe.
+        """Return all paths now: src, dst, rate_bps, queue_bytes, delay_us (one direction), loss, up, pipe.
 
         Paths with the same `pipe` share its rate. Raises SkyError.
         """
@@ -142,12 +145,12 @@ class Sky:
         return links
 
     def wait(self) -> None:
-        """Until the emulator ends by itself, for one that was started by this process and not detached."""
+        """Wait until the emulator ends by itself; only for one that this process started and did not detach."""
         if self._process is not None:
             self._process.wait()
 
     def command(self, machine: str, words: Sequence[str]) -> list[str]:
-        """The command line that runs `words` in a machine; it becomes that program, so pid and signals are its own.
+        """Return the command line that runs `words` in a machine. Its process becomes the program and keeps its pid.
 
         Raises SkyError for a machine that the sky does not have.
         """
@@ -156,18 +159,18 @@ class Sky:
         return [self._binary, "enter", "--netns", self._machines[machine].netns, "--", *words]
 
     def check_running(self, machine: str) -> None:
-        """Raises SkyError if the machine is frozen or gone: what is started in it then would run cut off from all."""
+        """Raise SkyError if the machine is frozen or gone: a process started in it would have no network."""
         state = self.describe()[machine].state
         if state != "running":
             ends = {"frozen": "thaw", "gone": "restore"}[state]
             raise SkyError(f"{machine} is {state}", hint=f"`tradewind sky set FILE {ends} {machine}` ends that")
 
     def popen(self, machine: str, words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        """`subprocess.Popen` in a machine: its network, but files, users and Unix sockets (by path) of the host."""
+        """Start `subprocess.Popen` in a machine: with its network, but the host's files, users and Unix sockets."""
         return subprocess.Popen(self.command(machine, words), **options)
 
     def run(self, machine: str, words: Sequence[str], **options: Any) -> subprocess.CompletedProcess[Any]:
-        """`subprocess.run` in a machine."""
+        """Start `subprocess.run` in a machine."""
         return subprocess.run(self.command(machine, words), check=options.pop("check", False), **options)
 
     def set_link(
@@ -182,10 +185,10 @@ class Sky:
         queue_bytes: int | None = None,
         up: bool | None = None,
     ) -> None:
-        """Changes all links between two ends at once; each end is a machine, a region or `*`.
+        """Change all links between two ends at once; each end is a machine, a region or `*`.
 
-        `rate_mbps` [Mbit/s on the wire] is what the emulator does, not scaled again; the queue keeps its length in time
-        unless given. `loss` is a share. `up=False` cuts the link: what is on it is lost. Both directions unless
+        `rate_mbps` [Mbit/s on the wire] is not scaled; without `queue_bytes` the queue keeps its length in time.
+        `loss` is a share. `up=False` cuts the link, and packets on it are lost. Changes both directions unless
         `one_way`. Raises SkyError.
         """
         for ends in ((src, dst),) if one_way else ((src, dst), (dst, src)):
@@ -208,7 +211,7 @@ class Sky:
         ingress_mbps: float | None = None,
         congestion_control: str | None = None,
     ) -> None:
-        """Changes the caps [Mbit/s on the wire] or, for new connections, the congestion control. Raises SkyError."""
+        """Change the caps [Mbit/s on the wire] or, for new connections, the congestion control. Raises SkyError."""
         self.control.ask(
             "machine",
             name=machine,
@@ -222,7 +225,7 @@ class Sky:
         self.control.ask("machine", name=machine, state="frozen")
 
     def thaw(self, machine: str) -> None:
-        """Ends `freeze`: the processes go on where they were."""
+        """End `freeze`: the processes continue where they stopped."""
         self.control.ask("machine", name=machine, state="running")
 
     def vanish(self, machine: str) -> None:
@@ -230,7 +233,7 @@ class Sky:
         self.control.ask("machine", name=machine, state="gone")
 
     def restore(self, machine: str) -> None:
-        """Ends `vanish`: the machine is there again, with nothing running in it."""
+        """End `vanish`: the machine is back, without processes."""
         self.control.ask("machine", name=machine, state="running")
 
     def stats(self) -> SkyStats:
@@ -238,15 +241,15 @@ class Sky:
         return SkyStats.from_document(self.control.ask("stats"))
 
     def reset_stats(self) -> None:
-        """Counts from zero, for example after a warm-up. Raises SkyError."""
+        """Reset all counts to zero, for example after a warm-up. Raises SkyError."""
         self.control.ask("reset")
 
     def check_valid(self) -> None:
-        """Raises SkyInvalid if the emulator was overloaded since the start or the last `reset_stats`."""
+        """Raise SkyInvalid if the emulator was overloaded since the start or the last `reset_stats`."""
         self.stats().check_valid()
 
     def down(self) -> None:
-        """Kills what runs in the machines and takes everything down; returns when it is gone. May be called twice."""
+        """Kill the processes in the machines and take the sky down; return when it is gone. May be called twice."""
         if self._process is not None:
             _stop(self._process)
             self._process = None
@@ -273,7 +276,7 @@ def _machines(ready: Mapping[str, Any]) -> dict[str, SkyMachine]:
 def _start(folder: Path, network: EmulatedNetwork, detached: bool) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
     control, log_file = folder / "control.sock", folder / "emulator.log"
     if SkyControl(str(control)).is_answered():
-        raise SkyError("the sky is already up", hint="`tradewind sky down FILE` ends it")
+        raise SkyError("the sky is already running", hint="`tradewind sky down FILE` ends it")
     (folder / "network.json").write_text(json.dumps(network.document()), encoding="utf-8")
     words = [find_emulator(), "run", "--network", str(folder / "network.json"), "--control", str(control)]
     with open(log_file, "wb") as log:
@@ -311,7 +314,7 @@ def _first_line(descriptor: int) -> bytes:
 
 
 def _refusal(process: subprocess.Popen[bytes], log_file: Path) -> SkyError:
-    """The error of an emulator that ended before it was ready, in its own words."""
+    """Return the error that the emulator reported before it was ready."""
     code = process.wait(STOP_S)
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
     said = {key: text for key, _, text in (line.partition(": ") for line in lines[-2:])}

@@ -10,7 +10,7 @@ from tradewind.errors import SkyInvalid
 
 __all__ = ["LATENESS_MS_MAX", "PathStats", "SkyStats"]
 
-#: Mean lateness beyond which the emulator, not the network, was the limit. Measured: this one figure separated
+#: Mean lateness above which the emulator, not the network, was the limit. In measurements, this one figure separated
 #: every good run from every overloaded one.
 LATENESS_MS_MAX = 1.0
 
@@ -19,8 +19,8 @@ LATENESS_MS_MAX = 1.0
 class PathStats:
     """One ordered pair of machines since the start or the last reset. Packets are those of the wire, of one MTU each.
 
-    `wire_bytes` and `packets` were accepted by the link; `queue_drops` found its queue, or a cap, full; `lost` were
-    lost at random; `cut` found the link or a machine dead.
+    `wire_bytes` and `packets` were accepted by the link; `queue_drops` met a full queue or cap; `lost` were
+    lost at random; `cut` met a dead link or machine.
     """
 
     src: str
@@ -34,10 +34,10 @@ class PathStats:
 
 @dataclass(frozen=True, slots=True)
 class SkyStats:
-    """All pairs that carried anything, and how late the emulator was.
+    """Statistics of all pairs with traffic, and the lateness of the emulator.
 
     Lateness is how long after its due time a packet was handed to its machine. `overflows` counts packets that were
-    dropped because the emulator itself held too many.
+    dropped because the emulator's own buffers were full.
     """
 
     elapsed_s: float
@@ -49,7 +49,7 @@ class SkyStats:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> SkyStats:
-        """From the emulator's answer to `stats`."""
+        """Return the statistics of the emulator's answer to `stats`."""
         return cls(
             elapsed_s=document["elapsed_us"] / 1e6,
             delivered=document["delivered"],
@@ -61,7 +61,7 @@ class SkyStats:
 
     @property
     def invalid(self) -> str | None:
-        """Why nothing measured over this sky in this time counts; None if it does."""
+        """Return why measurements over this period are invalid; None if they are valid."""
         if self.overflows:
             return f"the emulator held too many packets and dropped {self.overflows}"
         if self.lateness_mean_ms > LATENESS_MS_MAX:
@@ -69,7 +69,7 @@ class SkyStats:
         return None
 
     def check_valid(self) -> None:
-        """Raises SkyInvalid if the emulator was overloaded."""
+        """Raise SkyInvalid if the emulator was overloaded."""
         if self.invalid:
             raise SkyInvalid(
                 f"the measurement is invalid: {self.invalid}",

@@ -1,8 +1,8 @@
 """The database of one state folder, shared by any number of processes and threads.
 
-One process writes at a time: a transaction begins with `BEGIN IMMEDIATE`, is short, and waits BUSY_S for another one.
-A committed transaction survives a kill; a durable one also survives a power loss. A folder without anything of ours
-gets a database with the first write, never by a read.
+One process writes at a time: a transaction begins with `BEGIN IMMEDIATE`, is short, and waits up to BUSY_S for another.
+A committed transaction survives a kill; a durable one also survives a power loss. The first write creates the database
+in a folder without one; a read never does.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["BUSY_S", "DATABASE_FILE", "MIGRATE_S", "Database", "open_database"]
 
 T = TypeVar("T")
 
-#: In the state folder; SQLite keeps files beside it whose names begin with this one.
+#: Name in the state folder; SQLite adds files whose names begin with this one.
 DATABASE_FILE = "state.sqlite"
-#: A transaction waits so long for another process to end its own. These take milliseconds, unless a process is stopped
+#: Timeout of a transaction that waits for another process's. Transactions take milliseconds unless a process is stopped
 #: (SIGSTOP) in one, or the disk hangs.
 BUSY_S = 30.0
-#: A start waits so long for another process that makes the database out of older files: 1 ms for each job.
+#: Timeout at the start while another process imports older files: 1 ms for each job.
 MIGRATE_S = 300.0
-#: SQLite itself waits so long before we look again whether to give up: Ctrl-C is heard between.
+#: SQLite's own timeout; between two of them Python can handle Ctrl-C.
 STEP_S = 0.1
-#: Pause between two tries that SQLite refused without waiting.
+#: Pause between two tries if SQLite refused without waiting.
 PAUSE_S = 0.005
 
 TROUBLE = "docs/guides/troubleshooting.md#the-state-database"
@@ -51,7 +51,7 @@ class Database:
         self.path = os.path.join(state_dir, DATABASE_FILE)
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        #: Process and file of the connection: neither a fork nor a new file in its place may use it.
+        #: Process and file of the connection: it is not used after a fork, or if another file replaced this one.
         self._of: tuple[int, int, int] | None = None
         self._writable = False
         self._durable = True
@@ -64,9 +64,9 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = True, busy_s: float = BUSY_S) -> Iterator[sqlite3.Connection]:
-        """Within the block this thread alone writes; its end commits, an exception rolls back.
+        """Give this thread the only write access within the block; commit at its end, roll back on an exception.
 
-        `durable` returns when the disk has it. Raises StateError, ConfigError if the folder is another user's, OSError.
+        `durable` returns when the data is on disk. Raises StateError, ConfigError for another user.s folder, OSError.
         """
         with self._lock, self._explained():
             connection = self._opened(to_write=True)
@@ -82,7 +82,7 @@ class Database:
             return connection.execute(statement, values).rowcount
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; none if the folder has nothing of ours. Raises StateError, ConfigError."""
+        """Return the rows of a query; none if the folder has no database. Raises StateError, ConfigError."""
         with self._lock, self._explained():
             if not self._is_there():
                 return []
@@ -91,7 +91,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Within the block all `rows` of this thread are of one moment. Raises as `rows` does."""
+        """Let all `rows` of this thread within the block see one state. Raises as `rows` does."""
         with self._lock, self._explained():
             if not self._is_there():
                 yield
@@ -104,15 +104,15 @@ class Database:
                 connection.execute("ROLLBACK")
 
     def row(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
-        """Return the first row of a query, if there is one. Raises as `rows` does."""
+        """Return the first row of a query, or None. Raises as `rows` does."""
         return next(iter(self.rows(query, values)), None)
 
     def journal_mode(self) -> str:
-        """Return how SQLite keeps transactions whole: `wal`, or `delete` on a network file system."""
+        """Return SQLite's journal mode: `wal`, or `delete` on a network file system."""
         return str(self.rows("PRAGMA journal_mode")[0][0]) if os.path.exists(self.path) else "none"
 
     def _is_there(self) -> bool:
-        """Return whether there is a database, or there are files of an older version to make one of."""
+        """Return whether the folder has a database, or files of an older version to import."""
         return any(os.path.lexists(os.path.join(self.state_dir, name)) for name in (DATABASE_FILE, "jobs", "fleets"))
 
     def _opened(self, *, to_write: bool) -> sqlite3.Connection:
@@ -138,7 +138,7 @@ class Database:
         return self._connection
 
     def _leave(self) -> None:
-        """Let go of the connection; one that a fork brought along stays open, because its locks are its parent's."""
+        """Close the connection. One inherited by a fork stays open, closing it would release the parent's locks."""
         connection, of = self._connection, self._of
         self._connection, self._of, self._durable = None, None, True
         if connection is not None and of is not None and of[0] == os.getpid():
@@ -157,14 +157,14 @@ class Database:
         return os.access(self.state_dir, os.W_OK) and (not os.path.exists(self.path) or os.access(self.path, os.W_OK))
 
     def _make_file(self) -> None:
-        """Make the file, if it is missing, so that only its owner may read it."""
+        """Make the file if it is missing, readable only by its owner."""
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def _connected(self) -> sqlite3.Connection:
         if self._writable:
             return sqlite3.connect(self.path, timeout=STEP_S, isolation_level=None, check_same_thread=False)
-        # Without its log the file is all there is: nothing has to be made beside it, which could not be.
+        # Without its log the database is a single file: SQLite need not create others in a read-only folder.
         still = "" if os.path.exists(f"{self.path}-wal") else "&immutable=1"
         uri = f"file:{quote(self.path)}?mode=ro{still}"
         return sqlite3.connect(uri, uri=True, timeout=STEP_S, isolation_level=None, check_same_thread=False)
@@ -187,7 +187,7 @@ class Database:
             self._import_again(connection)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the tables up to date, in one transaction: another process sees the old version or the new one."""
+        """Bring the tables up to date in one transaction: another process sees the old version or the new one."""
         from tradewind.state.old_folders import import_all, set_aside
 
         imported: list[str] = []
@@ -212,19 +212,19 @@ class Database:
 
     def _refuse_migration(self) -> NoReturn:
         raise StateError(
-            f"{self.path} cannot be brought up to date: the state folder cannot be written",
+            f"{self.path} cannot be upgraded: the state folder is not writable",
             hint="make it writable, or set TRADEWIND_STATE_DIR to a copy of it",
         )
 
     def _refuse(self, version: int) -> NoReturn:
         raise StateError(
-            f"{self.path} is of a newer version of tradewind: format {version}, and this one reads {VERSION}",
+            f"{self.path} was written by a newer version of tradewind: format {version}; this version reads {VERSION}",
             hint="update tradewind, or set TRADEWIND_STATE_DIR to another folder",
         )
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Within the block errors of SQLite become a StateError with advice."""
+        """Turn errors of SQLite within the block into a StateError with advice."""
         try:
             yield
         except sqlite3.Error as error:
@@ -234,11 +234,11 @@ class Database:
         reason = str(error)
         if "locked" in reason or "busy" in reason:
             return StateError(
-                f"{self.path} is in use by another process that does not let go of it",
+                f"{self.path} is locked by another process",
                 hint=f"look for a stopped one with `fuser -v {self.path}`, and try again",
             )
         if "full" in reason:
-            return StateError(f"{self.path} cannot be written: no space left on its disk", hint="make room on it")
+            return StateError(f"{self.path} cannot be written: no space left on its disk", hint="free some space on it")
         if "readonly" in reason or "unable to open" in reason:
             return StateError(
                 f"{self.path} cannot be opened or written: {reason}",
@@ -249,14 +249,14 @@ class Database:
         return StateError(f"{self.path} is damaged: {reason}", hint=f"restore it from a copy, or recover it: {TROUBLE}")
 
 
-#: Connections of a parent process. To close one would release the parent's locks on the file.
+#: Connections of a parent process. Closing one would release the parent's locks on the file.
 _inherited: list[sqlite3.Connection] = []
 _databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
 _databases_lock = threading.Lock()
 
 
 def open_database(state_dir: str | os.PathLike[str]) -> Database:
-    """Return the database of a state folder, the same one as long as anybody holds it. Nothing is opened yet."""
+    """Return the database of a state folder, shared by all its holders. It is opened on first use."""
     path = os.path.abspath(state_dir)
     with _databases_lock:
         database = _databases.get(path)
@@ -267,7 +267,7 @@ def open_database(state_dir: str | os.PathLike[str]) -> Database:
 
 @contextmanager
 def _alone(connection: sqlite3.Connection, busy_s: float) -> Iterator[None]:
-    """Within the block no other process writes; its end commits, an exception rolls back. Raises sqlite3.Error."""
+    """Lock out other writers within the block; commit at its end, roll back on an exception. Raises sqlite3.Error."""
     _patiently(lambda: connection.execute("BEGIN IMMEDIATE"), busy_s)
     try:
         yield
@@ -279,7 +279,7 @@ def _alone(connection: sqlite3.Connection, busy_s: float) -> Iterator[None]:
 
 
 def _patiently(work: Callable[[], T], busy_s: float) -> T:
-    """Return the result of `work`, which another process may hold up for `busy_s`. Raises sqlite3.Error."""
+    """Return the result of `work`, retrying for up to `busy_s` while the database is busy. Raises sqlite3.Error."""
     deadline_s = time.monotonic() + busy_s
     while True:
         try:
@@ -291,7 +291,7 @@ def _patiently(work: Callable[[], T], busy_s: float) -> T:
 
 
 def _require_regular(path: str) -> None:
-    """Raise StateError for a file that is none, such as a pipe; ConfigError for one of another user; OSError."""
+    """Raise StateError for a file that is not regular, such as a pipe; ConfigError for another user's; OSError."""
     from pathlib import Path
 
     if not stat.S_ISREG(require_own(Path(path)).st_mode):

@@ -1,7 +1,7 @@
-"""Which file systems keep SQLite's write-ahead log.
+"""File systems on which SQLite's write-ahead log works.
 
-Its readers and writers share memory through a file. That works between processes of one kernel, not between hosts that
-share a network file system, so there SQLite uses a rollback journal: correct, with more waiting.
+Its readers and writers share memory through a file. It works between processes of one kernel, not between hosts on
+a network file system. There SQLite uses a rollback journal: correct, but with more waiting.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 __all__ = ["LOCAL_TYPES", "keeps_shared_memory", "type_of"]
 
-#: Types of file systems whose files only one kernel opens. Any other one may be a network's.
+#: File systems that only one kernel can use at a time. Any other may be a network file system.
 LOCAL_TYPES = frozenset(
     {
         "bcachefs",
@@ -38,7 +38,7 @@ MOUNTS = "/proc/self/mountinfo"
 def keeps_shared_memory(folder: str) -> bool:
     """Return whether the processes that open files in a folder certainly share one kernel's memory.
 
-    False where the system does not say (other systems than Linux): the rollback journal is right everywhere.
+    False if the system does not say (other systems than Linux): the rollback journal is correct everywhere.
     """
     return type_of(folder) in LOCAL_TYPES
 

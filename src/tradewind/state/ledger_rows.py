@@ -47,7 +47,7 @@ def read_ledger(database: Database, job_id: str) -> Ledger | None:
 
 
 def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) -> None:
-    """Write a ledger in the present transaction, in the place of the one before."""
+    """Write a ledger in the present transaction, replacing the previous one."""
     connection.execute(
         "INSERT OR REPLACE INTO ledgers VALUES (?, ?, ?, ?, ?, ?)",
         (
@@ -59,7 +59,7 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
             ledger.alive_s_max,
         ),
     )
-    # A machine that was ordered and refused is no longer one.
+    # A machine that was ordered but refused is no longer in the ledger.
     connection.execute("DELETE FROM ledger_machines WHERE job = ? AND number >= ?", (job_id, len(ledger.machines)))
     connection.executemany(
         "INSERT OR REPLACE INTO ledger_machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

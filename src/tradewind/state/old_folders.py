@@ -1,8 +1,8 @@
-"""Brings jobs and fleets into the database that versions before it kept as files in the state folder.
+"""Imports the jobs and fleets that earlier versions kept as files in the state folder.
 
-It happens in the transaction that makes the tables: another process finds no database, or all of it. A job that an
-older version still runs, or whose files cannot be read, is noted in `imports`; each later start tries it again, and
-until then it is reported. The files that were read are then moved to `imported` in their folder.
+The import runs in the transaction that creates the tables: another process sees no database or a complete one. A job
+that an older version still runs, or whose files are unreadable, is noted in `imports`; each later start retries it and
+reports it until it succeeds. Imported files are then moved to `imported` in their folder.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from tradewind.state.ledger_rows import write_ledger
 
 __all__ = ["IMPORTED", "checked_job", "import_again", "import_all", "set_aside"]
 
-#: In a job's or fleet's folder: the files whose content is in the database.
+#: Files in a job's or fleet's folder whose content is now in the database.
 IMPORTED = "imported"
 JOB_FILES = ("job.json", "ledger.json", "events.ndjson", "progress.json", "run.json", "paused")
 FLEET_FILES = ("fleet.json", "heartbeat")
-#: Locked by who runs a job, and by its lead.
+#: Lock files of the process that runs a job, and of its lead.
 LOCKS = ("client.lock", "lock")
-#: A longer line of `events.ndjson` is not one of ours.
+#: Maximum length of a line of `events.ndjson`; a longer line is not ours.
 LINE_BYTES_MAX = 1 << 20
-#: Jobs are created before the year 10000: later times have no date.
+#: Maximum creation time of a job, the year 10000: later times have no date.
 CREATED_UNIX_MS_MAX = 253_402_300_799_999
 ENDED = ("done", "failed", "cancelled")
 
 
 def import_all(connection: sqlite3.Connection, state_dir: str) -> list[str]:
-    """Read all jobs and fleets of a state folder; return the folders whose files are recorded with the commit."""
+    """Import all jobs and fleets of a state folder; return the folders whose import the commit records."""
     found = [*_each(state_dir, "jobs", "job.json"), *_each(state_dir, "fleets", "fleet.json")]
     return _import(connection, state_dir, found)
 
 
 def import_again(connection: sqlite3.Connection, state_dir: str) -> list[str]:
-    """Try again what could not be read before; return as `import_all` does. Forgets folders that were removed."""
+    """Retry the failed imports, forget removed folders, and return as `import_all` does."""
     noted = connection.execute("SELECT kind, id FROM imports").fetchall()
     there = [(kind, name) for kind, name in noted if os.path.isdir(os.path.join(state_dir, kind, name))]
     connection.execute("DELETE FROM imports")
@@ -51,7 +51,7 @@ def import_again(connection: sqlite3.Connection, state_dir: str) -> list[str]:
 
 
 def set_aside(folders: Iterable[str]) -> None:
-    """Move the files that were read. What cannot be moved stays, and is not read again."""
+    """Move the imported files. A file that cannot be moved stays, and is not imported again."""
     for folder in folders:
         aside = os.path.join(folder, IMPORTED)
         with suppress(OSError):
@@ -62,7 +62,7 @@ def set_aside(folders: Iterable[str]) -> None:
 
 
 def checked_job(document: Any) -> dict[str, Any]:
-    """Return the content of a `job.json` if it has what every job has. Raises ValueError."""
+    """Return the content of a `job.json` if it has the fields of every job. Raises ValueError."""
     if not isinstance(document, dict):
         raise ValueError("not a JSON object")
     kinds = {"source": str, "verb": str, "destinations": list, "created_unix_ms": int, "spec": dict}
@@ -137,7 +137,7 @@ def _import_job(connection: sqlite3.Connection, folder: str, job_id: str) -> Non
 
 
 def _import_events(connection: sqlite3.Connection, folder: str, job_id: str) -> None:
-    """The lines that are JSON objects; older versions passed over the others too."""
+    """Import the lines that are JSON objects; older versions ignored other lines too."""
     with suppress(FileNotFoundError), open(open_regular(os.path.join(folder, "events.ndjson")), "rb") as file:
         number = run = 0
         for line in file:
@@ -152,7 +152,7 @@ def _import_events(connection: sqlite3.Connection, folder: str, job_id: str) -> 
 
 
 def _import_ledger(connection: sqlite3.Connection, folder: str, job_id: str) -> None:
-    """A ledger that cannot be read stays one: a job under a ceiling is then not resumed."""
+    """Import the ledger. An unreadable one is kept as damaged, so that a job under a ceiling is not resumed."""
     if not os.path.lexists(os.path.join(folder, "ledger.json")):
         return
     try:
@@ -191,7 +191,7 @@ def _is_held(path: str) -> bool:
     try:
         return is_locked(path)
     except OSError:
-        return False  # Nobody could lock it.
+        return False  # The file is missing, so nobody has locked it.
 
 
 def _status(folder: str) -> JobStatus | None:

@@ -1,6 +1,6 @@
 """The tables of a state folder's database, version by version (docs/reference/state.md).
 
-A version is never changed once it is on main: a change is a further migration, and `PRAGMA user_version` counts them.
+A released version is never changed: a change is a new migration, and `PRAGMA user_version` counts them.
 """
 
 from __future__ import annotations
@@ -142,9 +142,9 @@ CREATE INDEX proposal_of_job ON proposals (job);
 ALTER TABLE plans ADD COLUMN document TEXT;
 """
 
-#: Each brings a database from the version before it to the next one.
+#: Each entry migrates a database by one version.
 MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS)
-#: Of the newest database that this version of the program reads.
+#: Newest database version that this program reads.
 VERSION = len(MIGRATIONS)
-#: Tables with rows of single jobs, by the column `job`.
+#: Tables with rows per job, in the column `job`.
 JOB_TABLES = ("proposals", "plans", "events", "progress", "ledgers", "ledger_machines", "ledger_runs")

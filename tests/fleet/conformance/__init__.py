@@ -1,1 +1,1 @@
-"""What every provider must do, whatever its machines are: one row per provider in `rows.py`."""
+"""Requirements on every provider, whatever its machines are. `rows.py` has one row per provider."""

@@ -18,4 +18,4 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         yield made
         ours = [found.id for found in made.provider.leftovers() if found.tags.get(OWNER_TAG) == made.owner]
         made.provider.terminate(ours)
-        made.provider.machines({})  # It learns what others have ended.
+        made.provider.machines({})  # It notices machines that other processes have ended.

@@ -1,4 +1,4 @@
-"""The providers under test. A row makes a world in a folder of its own, or says why this host cannot."""
+"""The providers under test. A row makes a world in its own folder, or returns why this host cannot."""
 
 from __future__ import annotations
 

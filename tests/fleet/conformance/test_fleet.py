@@ -1,4 +1,4 @@
-"""A whole fleet of each provider, with real gateways and clients that really die."""
+"""A whole fleet of each provider, with real gateways, and clients that are really killed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_fleet_answers_and_leaves_nothing(world: World) -> None:
     fleet.close()
 
 
-def test_reconciling_orders_what_is_missing_and_nothing_twice(world: World) -> None:
+def test_reconciling_orders_missing_machines_once(world: World) -> None:
     fleet = world.fleet()
     try:
         before = dict(fleet.machines)
@@ -72,7 +72,7 @@ def test_reconciling_orders_what_is_missing_and_nothing_twice(world: World) -> N
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stands still"])
 def test_machines_end_when_their_client(world: World, end: signal.Signals) -> None:
-    """The leases of a client that stands still expire; some providers notice sooner that a client is dead."""
+    """The leases of a suspended client expire. Some providers notice a dead client earlier."""
     with client_of(world, lease_s=2) as (client, fleet_id):
         client.send_signal(end)
         wait_until(lambda: living(world.provider, fleet_id) == [])
@@ -90,7 +90,7 @@ def test_a_living_client_renews_its_leases(world: World) -> None:
     wait_until(lambda: living(world.provider, fleet_id) == [])
 
 
-def test_a_machine_that_never_boots_is_given_up_and_the_others_ended(world: World, tmp_path: Path) -> None:
+def test_a_machine_that_never_boots_fails_the_fleet_and_the_others_are_ended(world: World, tmp_path: Path) -> None:
     binary = late_binary(tmp_path, "sink")
     late = World(world.journal, world.again(binary=binary), world.regions, binary)
     with pytest.raises(GatewayError, match=f"machine sink in {world.regions[1]} did not answer within 2 s"):
@@ -101,7 +101,7 @@ def test_a_machine_that_never_boots_is_given_up_and_the_others_ended(world: Worl
 
 @contextmanager
 def client_of(world: World, lease_s: int) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Another process that holds a fleet; it ends with the block."""
+    """Run another process that owns a fleet within the context."""
     argument = json.dumps(
         [str(world.journal.folder.parent), world.provider.document(), world.regions, lease_s, world.binary]
     )

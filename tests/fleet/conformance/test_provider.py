@@ -36,13 +36,13 @@ def answering(world: World, machines: list[Machine]) -> dict[str, GatewayAddress
     return found
 
 
-def test_its_kind_is_that_of_its_file(world: World) -> None:
+def test_its_kind_is_the_name_of_its_file(world: World) -> None:
     assert world.provider.kind in KINDS
     assert world.provider.document()["kind"] == world.provider.kind
     assert world.again().document() == world.provider.document()
 
 
-def test_offers_name_price_billing_and_zones_of_the_regions_that_it_has(world: World) -> None:
+def test_offers_state_price_billing_and_zones(world: World) -> None:
     offers = world.provider.offers(world.regions)
     assert {offer.region for offer in offers} == set(world.regions)
     for offer in offers:
@@ -57,7 +57,7 @@ def test_the_quota_is_what_can_be_launched(world: World) -> None:
     assert (None if quota is None else quota.left) == world.most
 
 
-def test_many_machines_are_launched_by_one_call_and_answer(world: World) -> None:
+def test_one_call_launches_many_machines_and_all_answer(world: World) -> None:
     began_s = time.time()
     machines = launched(world, "one", "two")
     assert len({machine.id for machine in machines}) == 2
@@ -71,7 +71,7 @@ def test_many_machines_are_launched_by_one_call_and_answer(world: World) -> None
     assert all(address.data is not None for address in addresses.values())
 
 
-def test_what_is_ordered_twice_is_there_once(world: World) -> None:
+def test_a_repeated_order_launches_one_machine(world: World) -> None:
     (first,) = launched(world, "one")
     assert launched(world, "one") == [first]
     other = world.again()
@@ -80,7 +80,7 @@ def test_what_is_ordered_twice_is_there_once(world: World) -> None:
     assert [machine.id for machine in living(other, world.fleet_id())] == [first.id]
 
 
-def test_one_refusal_leaves_the_other_orders_alone(world: World) -> None:
+def test_one_refusal_does_not_affect_other_orders(world: World) -> None:
     launched(world, "one")
     refused, accepted = world.provider.launch([world.order("one", key="another"), world.order("two")])
     assert refused.machine is None and refused.refusal is not None
@@ -89,7 +89,7 @@ def test_one_refusal_leaves_the_other_orders_alone(world: World) -> None:
     assert [machine.name for machine in world.living()] == ["one", "two"]
 
 
-def test_machines_beyond_the_quota_are_refused_as_such(world: World) -> None:
+def test_machines_beyond_the_quota_are_refused(world: World) -> None:
     if world.most is None:
         pytest.skip("it has no quota")
     orders = [world.order(f"m-{number}") for number in range(world.most + 1)]
@@ -100,7 +100,7 @@ def test_machines_beyond_the_quota_are_refused_as_such(world: World) -> None:
     assert world.regions[0] in refusals[0].reason
 
 
-def test_a_program_that_is_missing_is_a_bad_request(world: World, tmp_path: Path) -> None:
+def test_a_missing_program_is_a_bad_request(world: World, tmp_path: Path) -> None:
     provider = world.again(binary=str(tmp_path / "nothing"))
     (result,) = provider.launch([world.order("one")])
     if result.machine is None:
@@ -114,7 +114,7 @@ def test_a_program_that_is_missing_is_a_bad_request(world: World, tmp_path: Path
 
 
 def test_machines_are_found_by_their_tags_without_local_state(world: World, tmp_path: Path) -> None:
-    """Another computer of the same user: its state folder is empty."""
+    """As on another computer of the same user, the state folder is empty."""
     machines = launched(world, "one", "two")
     launched(world, "one", fleet="other")
     stranger = world.again(tmp_path / "empty")
@@ -127,7 +127,7 @@ def test_machines_are_found_by_their_tags_without_local_state(world: World, tmp_
     assert world.living() == []
 
 
-def test_names_and_fleets_do_not_meet(world: World) -> None:
+def test_machines_of_other_names_and_fleets_are_not_listed(world: World) -> None:
     of_a, of_b = launched(world, "x", "y", fleet="a"), launched(world, "x", "y", fleet="b")
     assert len({machine.id for machine in (*of_a, *of_b)}) == 4
     world.provider.terminate([machine.id for machine in of_a])
@@ -135,7 +135,7 @@ def test_names_and_fleets_do_not_meet(world: World) -> None:
     assert [machine.name for machine in world.living("b")] == ["x", "y"]
 
 
-def test_a_termination_can_be_repeated_and_takes_everything_with_it(world: World) -> None:
+def test_a_termination_can_be_repeated_and_removes_all_resources(world: World) -> None:
     machines = launched(world, "one", "two")
     ids = [machine.id for machine in machines]
     answering(world, machines)
@@ -148,7 +148,7 @@ def test_a_termination_can_be_repeated_and_takes_everything_with_it(world: World
     assert [found for found in world.provider.leftovers() if found.tags.get(FLEET_TAG) == world.fleet_id()] == []
 
 
-def test_leftovers_are_everything_of_ours_and_can_be_terminated(world: World, tmp_path: Path) -> None:
+def test_leftovers_include_everything_and_can_be_terminated(world: World, tmp_path: Path) -> None:
     launched(world, "one", "two")
     stranger = world.again(tmp_path / "empty")
     found = [left for left in stranger.leftovers() if left.tags.get(FLEET_TAG) == world.fleet_id()]
@@ -157,7 +157,7 @@ def test_leftovers_are_everything_of_ours_and_can_be_terminated(world: World, tm
     assert [left for left in stranger.leftovers() if left.tags.get(FLEET_TAG) == world.fleet_id()] == []
 
 
-def test_a_machine_ends_with_its_lease_though_nobody_ends_it(world: World) -> None:
+def test_a_machine_ends_when_its_lease_expires(world: World) -> None:
     machines = launched(world, "short", lease_s=1)
     launched(world, "long")
     wait_until(lambda: [machine.name for machine in world.living()] == ["long"])
@@ -168,11 +168,11 @@ def test_a_renewed_lease_keeps_a_machine(world: World) -> None:
     (machine,) = launched(world, "one", lease_s=3)
     control = answering(world, [machine])["one"].control
     GatewayClient(control).renew_lease(600)
-    launched(world, "two", lease_s=4)  # It ends after the first lease of the other one.
+    launched(world, "two", lease_s=4)  # It ends later than the first lease of the other one.
     wait_until(lambda: [machine.name for machine in world.living()] == ["one"])
 
 
-def test_a_host_takes_files_runs_commands_and_tells_of_its_gateway(world: World) -> None:
+def test_a_host_stores_files_runs_commands_and_describes_its_gateway(world: World) -> None:
     (machine,) = launched(world, "one")
     answering(world, [machine])
     host = world.provider.host(machine)

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tradewind_contract::Refusal;
 
-/// A request that is not answered with a success.
+/// A request that gets an error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
@@ -17,7 +17,7 @@ impl Refused {
         Self { status, refusal: Refusal { error: error.into(), hint: Some(hint.into()) } }
     }
 
-    /// The request makes sense as JSON and none as a demand.
+    /// The request is valid JSON but cannot be carried out.
     pub(crate) fn unprocessable(refusal: Refusal) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, refusal }
     }

@@ -1,5 +1,5 @@
-//! Places for control connections. Peers that may not control the gateway have few, and never those of the controllers: a
-//! stolen key of one relay must not keep the lease of another gateway from being renewed.
+//! Places for control connections. Peers that may not control the gateway have few places, and never those of
+//! controllers: a stolen key of one relay must not block the renewal of another gateway's lease.
 
 use crate::limits::{CONTROL_CONNECTIONS_MAX, CONTROL_CONNECTIONS_PER_PEER_MAX, CONTROL_PEER_CONNECTIONS_MAX};
 use std::collections::HashMap;
@@ -13,16 +13,16 @@ pub(super) struct ConnectionPlaces {
     peers: Peers,
 }
 
-/// Connections of peers that may not control the gateway, by name.
+/// Number of connections of each peer that may not control the gateway, by name.
 #[derive(Clone, Debug, Default)]
 struct Peers(Arc<Mutex<HashMap<String, usize>>>);
 
-/// A place for one connection, until it is dropped.
+/// A place for one connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) enum ConnectionPlace {
-    /// A controller.
+    /// A place for a controller.
     Controller { _permit: OwnedSemaphorePermit },
-    /// Another peer.
+    /// A place for another peer.
     Peer { _place: PeerPlace },
 }
 
@@ -34,18 +34,18 @@ pub(super) struct PeerPlace {
 }
 
 impl ConnectionPlaces {
-    /// All free.
+    /// All places, free.
     pub(super) fn new() -> Self {
         Self { controllers: Arc::new(Semaphore::new(CONTROL_CONNECTIONS_MAX)), peers: Peers::default() }
     }
 
-    /// A place for a controller, if one is free.
+    /// Takes a place for a controller, if one is free.
     pub(super) fn enter_controller(&self) -> Option<ConnectionPlace> {
         let permit = self.controllers.clone().try_acquire_owned().ok()?;
         Some(ConnectionPlace::Controller { _permit: permit })
     }
 
-    /// A place for the peer `name`, if one is free and it has not too many.
+    /// Takes a place for the peer `name`, if one is free and the peer does not have too many.
     pub(super) fn enter_peer(&self, name: &str) -> Option<ConnectionPlace> {
         let mut open = self.peers.lock();
         let (of_all, of_peer) = (open.values().sum::<usize>(), open.get(name).copied().unwrap_or(0));
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_peer_has_few_places_all_have_some_and_those_of_controllers_stay_free() {
+    fn peers_have_few_places_and_those_of_controllers_stay_free() {
         let places = ConnectionPlaces::new();
         let enter = |name: &str| std::iter::from_fn(|| places.enter_peer(name)).collect::<Vec<_>>();
         let of_relay = enter("relay");

@@ -1,5 +1,5 @@
-//! Requests to the control API whose handler is dropped at any await, as when a client goes away: no place stays taken, no
-//! program is half started or started twice, and the next request is answered.
+//! Drops the handlers of control API requests at each await, as when a client disconnects. No place may stay taken, no
+//! program may be half started or started twice, and the next request must be answered.
 
 use super::events::EventSender;
 use super::gateway::{Equipment, Gateway};
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::yield_now;
 use tradewind_contract::{Program, Refusal};
 
-/// More than any kind of place that there is, so that one that is not given back is missed.
+/// More than the places of any kind, so that a place that is not released is noticed.
 const DROPS: usize = EVENT_READERS_MAX + 1;
 /// Far more awaits than any handler has.
 const POLLS_MAX: usize = 1_000;
@@ -71,7 +71,7 @@ async fn yields() {
     }
 }
 
-/// The text in pieces that come one by one.
+/// A body that delivers the text in pieces, one at a time.
 fn slow_body(text: &str) -> Body {
     let pieces: Vec<Bytes> = text.as_bytes().chunks(400).map(Bytes::copy_from_slice).collect();
     Body::from_stream(futures::stream::iter(pieces).then(async |piece| {
@@ -86,7 +86,7 @@ fn program() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_dropped_at_any_await_gives_back_what_it_took_and_the_next_request_is_answered() {
+async fn a_handler_dropped_at_any_await_releases_its_places_and_the_next_request_is_answered() {
     let runner = SlowRunner::default();
     let data_listener = TcpListener::bind("127.0.0.1:0").unwrap();
     data_listener.set_nonblocking(true).unwrap();

@@ -1,11 +1,11 @@
-//! The job's story, from the node that tells it to whoever reads `GET /v1/events`.
+//! The events of a job, from the node that sends them to the readers of `GET /v1/events`.
 //!
-//! The teller never waits: [`EventSender::send`] only appends. What a reader gets:
+//! The sender never waits: [`EventSender::send`] only appends. Readers get this:
 //!
 //! - **Progress is lossy.** Only the newest is kept, so a slow or late reader sees the latest counts, not all of them.
-//! - **Everything else is kept** in the order of the events, and a late reader gets it from the start, up to
-//!   [`EVENT_BACKLOG_BYTES_MAX`]. Beyond that the oldest lines go, and a reader that missed them gets their number
-//!   it missed, in a `notice`. The report file of the job has them all.
+//! - **Everything else is kept** in order, and a late reader gets it from the start, up to [`EVENT_BACKLOG_BYTES_MAX`].
+//!   Beyond that the oldest lines are dropped. A reader that missed some gets a `notice` with their number. The job's
+//!   report file has them all.
 //! - **`done` is the last line** and is never dropped: nothing follows it.
 
 use crate::limits::{EVENT_BACKLOG_BYTES_MAX, EVENT_BATCH_BYTES};
@@ -15,19 +15,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tradewind_contract::{Event, Progress};
 
-/// Tells events. Cheap to clone.
+/// Sends events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EventSender {
     shared: Arc<Shared>,
 }
 
-/// Where events are read from.
+/// The log that readers subscribe to.
 #[derive(Clone, Debug)]
 pub struct EventLog {
     shared: Arc<Shared>,
 }
 
-/// One reader's place in the story.
+/// One reader's position in the log.
 #[derive(Debug)]
 pub struct EventReader {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ pub struct EventReader {
     progress_seen: u64,
 }
 
-/// An empty story, with both of its ends.
+/// Creates an empty log and returns both of its ends.
 pub fn channel() -> (EventSender, EventLog) {
     let shared = Arc::new(Shared { backlog: Mutex::default(), changes: watch::Sender::new(()) });
     (EventSender { shared: shared.clone() }, EventLog { shared })
@@ -49,7 +49,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The backlog is a plain list that each change leaves whole, so a panic elsewhere does not spoil it.
+    /// The backlog is a plain list that is consistent after each change, so a panic elsewhere does not corrupt it.
     fn backlog(&self) -> MutexGuard<'_, EventBacklog> {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,7 +57,7 @@ impl Shared {
 
 #[derive(Debug, Default)]
 struct EventBacklog {
-    /// Lossless lines, oldest first; the first has the number `first_line`.
+    /// Lossless lines, oldest first; the first one has the number `first_line`.
     lines: VecDeque<Bytes>,
     first_line: u64,
     lines_bytes: usize,
@@ -66,7 +66,7 @@ struct EventBacklog {
     ended: bool,
 }
 
-/// The newest progress: itself and its line, its serial number, and how many lossless lines came before it.
+/// The newest progress: the value and its line, its serial number, and how many lossless lines preceded it.
 #[derive(Debug)]
 struct Latest {
     progress: Progress,
@@ -99,7 +99,7 @@ impl EventBacklog {
         }
     }
 
-    /// What `reader` has not had yet, at most about [`EVENT_BATCH_BYTES`] of it; empty if it has had all.
+    /// Returns what a reader has not read yet, about [`EVENT_BATCH_BYTES`] at most; empty if it has read everything.
     fn read(&self, next_line: &mut u64, progress_seen: &mut u64) -> Bytes {
         let mut batch = BytesMut::new();
         let missed = self.first_line.saturating_sub(*next_line);
@@ -128,7 +128,8 @@ impl EventBacklog {
 
 fn json_line(event: &Event) -> Bytes {
     let mut line = BytesMut::new().writer();
-    // Writing JSON fails only for maps whose keys are no strings, and an `Event` has none; a `BytesMut` always grows.
+    // Writing JSON fails only for maps with keys that are not strings, and an `Event` has none; a `BytesMut` always
+    // grows.
     if let Err(error) = serde_json::to_writer(&mut line, event) {
         tracing::error!(%error, "an event could not be written as JSON");
         return Bytes::new();
@@ -139,7 +140,7 @@ fn json_line(event: &Event) -> Bytes {
 }
 
 impl EventSender {
-    /// Tells one event. Never waits and never fails; after `done` or the end of the node it does nothing.
+    /// Sends one event. Never waits and never fails; does nothing after `done` or after the node's end.
     pub fn send(&self, event: Event) {
         {
             let mut backlog = self.shared.backlog();
@@ -153,18 +154,19 @@ impl EventSender {
 }
 
 impl EventLog {
-    /// A reader that starts at the oldest line still kept.
+    /// Returns a reader that starts at the oldest line still kept.
     pub fn subscribe(&self) -> EventReader {
         let changes = self.shared.changes.subscribe();
         EventReader { shared: self.shared.clone(), changes, next_line: 0, progress_seen: 0 }
     }
 
-    /// The newest progress; `None` before the first, and always on a node without a lead.
+    /// Returns the newest progress; `None` before the first, and always on a node without a lead.
     pub fn progress(&self) -> Option<Progress> {
         self.shared.backlog().progress.as_ref().map(|latest| latest.progress.clone())
     }
 
-    /// Ends the story without a `done`: a node without a lead has stopped. Readers get what is left and then the end.
+    /// Ends the log without a `done`, when a node without a lead stops. Readers get the remaining lines, and then the
+    /// end.
     pub fn close(&self) {
         self.shared.backlog().ended = true;
         self.shared.changes.send_replace(());
@@ -172,7 +174,7 @@ impl EventLog {
 }
 
 impl EventReader {
-    /// The next lines (NDJSON), as soon as there are any; `None` after the last.
+    /// Waits for the next lines (NDJSON) and returns them; `None` after the last.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             self.changes.mark_unchanged();
@@ -186,7 +188,7 @@ impl EventReader {
                     return None;
                 }
             }
-            // The sender of changes lives in `shared`, which this reader holds, so this cannot fail.
+            // The sender of changes is part of `shared`, which this reader holds, so this cannot fail.
             self.changes.changed().await.ok()?;
         }
     }
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_late_reader_gets_every_notice_and_only_the_latest_progress_in_its_place() {
+    async fn a_late_reader_gets_every_notice_but_only_the_latest_progress() {
         let (sender, log) = channel();
         for event in [progress(1), notice("a"), progress(2), notice("b"), done()] {
             sender.send(event);
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_keeps_up_gets_each_line_as_it_is_told() {
+    async fn a_reader_that_keeps_up_gets_each_line_when_it_is_sent() {
         let (sender, log) = channel();
         let mut reader = log.subscribe();
         for bytes in 0..100 {
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_told_after_done() {
+    async fn nothing_is_sent_after_done() {
         let (sender, log) = channel();
         for event in [done(), notice("late"), progress(1)] {
             sender.send(event);
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_ends_the_story_of_a_node_without_lead() {
+    async fn closing_ends_the_events_of_a_node_without_lead() {
         let (sender, log) = channel();
         let waiting = tokio::spawn(read_all(log.subscribe()));
         sender.send(notice("a"));
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_spool_is_bounded_and_says_how_much_was_dropped() {
+    async fn the_backlog_is_bounded_and_reports_dropped_lines() {
         let (sender, log) = channel();
         let message = "x".repeat(1 << 20);
         let told = EVENT_BACKLOG_BYTES_MAX / (1 << 20) + 10;
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_keeps_up_loses_nothing_however_long_the_story() {
+    async fn a_reader_that_keeps_up_loses_nothing() {
         let (sender, log) = channel();
         let mut reader = log.subscribe();
         let message = "x".repeat(1 << 20);

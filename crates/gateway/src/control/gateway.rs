@@ -1,4 +1,4 @@
-//! One program's life in one gateway: none yet, running (its routes may change), drained. It never goes back.
+//! The life of one program in one gateway: none yet, running (its routes may change), drained. It never goes back.
 
 use super::answer::Refused;
 use super::events::{self, EventLog, EventSender};
@@ -23,26 +23,26 @@ use tradewind_contract::{
     Routes, StoreCredentials, Version,
 };
 
-/// What the gateway was started with.
+/// Identity, data port, stores and lease that the gateway was started with.
 #[derive(Default)]
 pub struct Equipment {
-    /// Who it is.
+    /// Its identity.
     pub identity: Option<Arc<Identity>>,
-    /// Plain hops were allowed.
+    /// True if plain hops are allowed.
     pub plain: bool,
-    /// Its data port, bound and listening, not blocking.
+    /// Its data port, bound, listening and non-blocking.
     pub data_listener: Option<TcpListener>,
     /// Its stores, if it has no credentials of its own.
     pub stores: Option<Arc<DelegatedStores>>,
-    /// Until when it lives unless somebody renews it; for ever without one.
+    /// Its lease; without one it runs until it is stopped.
     pub lease: Option<Lease>,
 }
 
 impl Equipment {
-    /// Address of the data port.
+    /// The address of the data port.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not report the address.
     pub fn data_address(&self) -> std::io::Result<Option<SocketAddr>> {
         self.data_listener.as_ref().map(TcpListener::local_addr).transpose()
     }
@@ -52,7 +52,7 @@ impl Equipment {
 pub struct Gateway {
     runner: Box<dyn Runner>,
     identity: Option<Arc<Identity>>,
-    /// Made for a renewal of the identity, and not certified yet.
+    /// A key made for a renewal of the identity and not yet certified.
     new_key: std::sync::Mutex<Option<NewKey>>,
     plain: bool,
     data_address: Option<SocketAddr>,
@@ -60,26 +60,26 @@ pub struct Gateway {
     log: EventLog,
     lease: Option<Lease>,
     stores: Option<Arc<DelegatedStores>>,
-    /// Held while the data port is used for a measurement, and while a program takes it.
+    /// Held while a measurement uses the data port, and while a program takes it over.
     measuring: Mutex<()>,
     life: Mutex<Life>,
 }
 
 enum Life {
-    /// No program yet. Holds the data port, so that peers that are earlier than the program wait in its backlog.
+    /// No program yet. Holds the data port, so that peers that connect before the program arrives wait in its backlog.
     Waiting(Option<TcpListener>),
-    /// One program, perhaps at its end already.
+    /// One program, perhaps already at its end.
     Running(Arc<Job>),
-    /// Told to stop before it got a program.
+    /// Stopped before it got a program.
     Stopped,
 }
 
 struct Job {
-    /// With the routes that it has now.
+    /// The program, with its present routes.
     program: Program,
     /// Stations of the routes that it no longer has.
     past: BTreeMap<u16, Vec<String>>,
-    /// What `PUT /v1/program` brought.
+    /// The program as `PUT /v1/program` delivered it.
     first: Program,
     node: Arc<dyn Running>,
 }
@@ -98,7 +98,7 @@ impl Gateway {
         Ok(Self { runner, identity, new_key, plain, data_address, teller, log, lease, stores, measuring, life })
     }
 
-    /// Answer of `GET /v1/version`.
+    /// The answer of `GET /v1/version`.
     pub fn version(&self) -> Version {
         Version {
             gateway: env!("CARGO_PKG_VERSION").to_owned(),
@@ -107,29 +107,29 @@ impl Gateway {
         }
     }
 
-    /// The job's story.
+    /// The job's events.
     pub fn events(&self) -> &EventLog {
         &self.log
     }
 
-    /// The lease that it was started with.
+    /// The lease that the gateway was started with.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// Who the gateway is to its peers.
+    /// The identity that the gateway shows its peers.
     pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref()
     }
 
-    /// A new key, to be certified; the one of an earlier request is forgotten.
+    /// Makes a new key to be certified; the key of an earlier request is discarded.
     pub(super) fn request_identity(&self) -> Result<KeyRequest, Refused> {
         let identity = self.identity.as_deref().ok_or_else(without_identity)?;
         let key = NewKey::generate(identity.name()).map_err(|error| {
             Refused::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("no key: {error}"),
-                "has the machine random numbers?",
+                "check that the machine has random numbers",
             )
         })?;
         let request = key.request().clone();
@@ -137,7 +137,7 @@ impl Gateway {
         Ok(request)
     }
 
-    /// Uses the certificate of the key that was last requested, for all connections from now on. Open ones go on.
+    /// Uses the certificate for the last requested key in all new connections. Open connections continue unchanged.
     pub(super) fn renew_identity(&self, grant: &IdentityGrant) -> Result<(), Refused> {
         let identity = self.identity.as_deref().ok_or_else(without_identity)?;
         let unusable = |error: String| Refused::unprocessable(Refusal { error, hint: Some(RENEWAL_HINT.to_owned()) });
@@ -146,13 +146,13 @@ impl Gateway {
         let key = key.ok_or_else(|| Refused::new(StatusCode::CONFLICT, "no key was requested", RENEWAL_HINT))?;
         let certificate = CertificateDer::from_pem_slice(grant.certificate_pem.as_bytes());
         let certificate =
-            certificate.map_err(|error| unusable(format!("certificate_pem is no certificate: {error}")))?;
+            certificate.map_err(|error| unusable(format!("certificate_pem is not a certificate: {error}")))?;
         identity.renew(certificate, key).map_err(|error| unusable(error.to_string()))?;
         *new_key = None;
         Ok(())
     }
 
-    /// Takes the credentials of its stores from the fleet's owner.
+    /// Accepts the credentials of its stores from the fleet's owner.
     pub(super) fn take_credentials(&self, credentials: StoreCredentials) -> Result<(), Refused> {
         let stores = self.stores.as_ref().ok_or_else(|| {
             let error = "this gateway has the credentials of its own machine";
@@ -161,8 +161,8 @@ impl Gateway {
         stores.replace(credentials).map_err(Refused::unprocessable)
     }
 
-    /// Checks and starts a program. The same program again is a success that changes nothing, so that a client that
-    /// missed the answer may ask again.
+    /// Checks and starts a program. Repeating the same program succeeds and changes nothing, so that a client that
+    /// missed the answer may retry.
     pub(super) async fn start(&self, program: Program) -> Result<(), Refused> {
         let _alone = self.measuring.lock().await;
         let mut life = self.life.lock().await;
@@ -178,7 +178,7 @@ impl Gateway {
             }
         };
         check_program(&program, self.setting()).map_err(Refused::unprocessable)?;
-        // A second handle on the data port: if the node does not start, the port stays ours for the next program.
+        // A second handle on the data port: if the node does not start, the port stays available for the next program.
         let lent = listener.as_ref().map(lend).transpose().map_err(|error| unusable_port(&error))?;
         let lent = lent.map(|listener| Box::new(listener) as Box<dyn DataPort>);
         let started = self.runner.start(program.clone(), self.security(), lent, self.teller.clone()).await;
@@ -189,7 +189,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Gives the running program other routes. The same routes again change nothing.
+    /// Gives the running program new routes. Repeating the same routes changes nothing.
     pub(super) async fn reroute(&self, routes: Routes) -> Result<(), Refused> {
         let mut life = self.life.lock().await;
         let Life::Running(job) = &*life else {
@@ -212,17 +212,18 @@ impl Gateway {
         }
     }
 
-    /// Measures what another gateway sends to the data port. Needs a gateway without a program, and keeps it so.
+    /// Measures what another gateway sends to the data port. Only a gateway without a program can do this, and it
+    /// accepts none until the measurement ends.
     pub(super) async fn receive_load(&self, request: ReceiveRequest) -> Result<ReceiveReport, Refused> {
         let Ok(_alone) = self.measuring.try_lock() else {
-            let error = "this gateway measures, or is being given a program";
-            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, error, "one after the other"));
+            let error = "this gateway is measuring, or is receiving a program";
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, error, "try again when that is done"));
         };
         let lent = match &*self.life.lock().await {
             Life::Waiting(Some(listener)) => lend(listener).map_err(|error| unusable_port(&error))?,
             _ => {
                 let error = "this gateway has a program, was drained, or has no data port";
-                return Err(Refused::new(StatusCode::CONFLICT, error, "measure with gateways of its own"));
+                return Err(Refused::new(StatusCode::CONFLICT, error, "measure with gateways that get no program"));
             }
         };
         load::receive(request, lent, self.identity.as_ref()).await
@@ -235,7 +236,8 @@ impl Gateway {
         }
     }
 
-    /// Checkpoints and stops the node, waits for that, and ends the story. From then on no program is taken.
+    /// Checkpoints and stops the node, waits until that is done, and ends the events. From then on no program is
+    /// accepted.
     pub async fn drain(&self) {
         let running = {
             let mut life = self.life.lock().await;
@@ -253,7 +255,7 @@ impl Gateway {
         self.log.close();
     }
 
-    /// The node's figures and its job's; none without a node.
+    /// The metrics of the node and its job; empty without a node.
     pub(super) async fn node_metrics(&self) -> MetricsSnapshot {
         let mut snapshot = match &*self.life.lock().await {
             Life::Running(job) => job.node.metrics(),
@@ -267,14 +269,14 @@ impl Gateway {
 }
 
 impl Job {
-    /// Its program with other routes, and the stations of all that it had before.
+    /// Returns the program with new routes, and the stations of all earlier routes.
     fn with(&self, routes: Routes) -> Result<(Program, BTreeMap<u16, Vec<String>>), Refusal> {
         let mut past = self.past.clone();
         past.extend(self.program.routes.iter().map(|route| (route.id, route.nodes.clone())));
         let is_other = |route: &&RouteSpec| past.get(&route.id).is_some_and(|nodes| *nodes != route.nodes);
         if let Some(route) = routes.routes.iter().find(is_other) {
             let error = format!("route {} has other stations than before", route.id);
-            return Err(Refusal { error, hint: Some("a new way needs a new id".to_owned()) });
+            return Err(Refusal { error, hint: Some("a changed route needs a new id".to_owned()) });
         }
         let lead = self.program.lead.clone().map(|job| JobSpec {
             ceiling_usd_per_gb: routes.ceiling_usd_per_gb,

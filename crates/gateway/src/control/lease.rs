@@ -1,29 +1,29 @@
-//! The lease of a gateway: it ends by itself when nobody has asked for it to live on.
+//! The lease of a gateway: the gateway ends by itself unless somebody renews the lease.
 //!
-//! A machine that is paid by the hour must not outlive those who use it, whoever died and however. The clock is the
-//! monotonic one: setting the machine's time neither ends a gateway nor keeps it alive.
+//! A machine that is paid by the hour must not outlive its users, however they ended. The clock is monotonic: setting
+//! the machine's time neither ends a gateway nor keeps it alive.
 
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Until when a gateway lives without a renewal.
+/// The time until which a gateway runs without a renewal.
 pub struct Lease {
     until: watch::Sender<Instant>,
 }
 
 impl Lease {
-    /// A lease that begins now.
+    /// Creates a lease that starts now.
     pub fn new(length: Duration) -> Self {
         Self { until: watch::Sender::new(Instant::now() + length) }
     }
 
-    /// It lasts `length` from now, however long it would have lasted.
+    /// Extends or shortens the lease: it now expires after `length`.
     pub(super) fn renew(&self, length: Duration) {
         self.until.send_replace(Instant::now() + length);
     }
 
-    /// Waits until it has lapsed.
+    /// Waits until the lease has expired.
     pub async fn lapsed(&self) {
         let mut until = self.until.subscribe();
         loop {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_lapses_after_the_last_renewal() {
+    async fn a_lease_expires_after_the_last_renewal() {
         let lease = Lease::new(Duration::from_secs(10));
         let start = Instant::now();
         let renewals = async {

@@ -1,8 +1,8 @@
-//! `POST /v1/probe/receive` and `/send`: what does the way between two gateways carry?
+//! `POST /v1/probe/receive` and `/send`: measure the throughput between two gateways.
 //!
-//! The receiving end measures: it waits until all connections are there, lets them find their rate, counts for a while,
-//! and closes, which ends the sender. Both are gateways without a program, and the bytes go through the same TLS as a
-//! hop's, so that the rate is that of data and not of packets.
+//! The receiving end measures: it waits until all connections are open, lets them reach their rate, counts for a while,
+//! and closes, which ends the sender. Both are gateways without a program. The bytes go through the same TLS as a
+//! hop's, so the result is the rate of data and not of packets.
 
 use super::answer::Refused;
 use crate::limits::{
@@ -24,7 +24,7 @@ use tradewind_contract::{ReceiveReport, ReceiveRequest, Refusal, SendReport, Sen
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Takes connections from the sender and counts what comes.
+/// Accepts the sender's connections and counts the bytes that arrive.
 pub(super) async fn receive(
     request: ReceiveRequest,
     listener: TcpListener,
@@ -38,7 +38,11 @@ pub(super) async fn receive(
     let accepted = accept_all(&request, listener, identity);
     let Ok(streams) = tokio::time::timeout(LOAD_CONNECT_TIMEOUT, accepted).await else {
         let error = format!("{} did not open its {} connections in time", request.from, request.connections);
-        return Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, error, "was it told to send, and does it reach us?"));
+        return Err(Refused::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            error,
+            "check that it got a send request and can reach this gateway",
+        ));
     };
     let arrived = Arc::new(AtomicU64::new(0));
     // Dropped at the end, which closes the connections.
@@ -53,7 +57,8 @@ pub(super) async fn receive(
     Ok(ReceiveReport { from: request.from, connections: request.connections, bytes, seconds })
 }
 
-/// All connections of the sender. Those of others, and those that do not finish their handshake, are closed.
+/// Accepts all connections of the sender. Connections of others, and those that do not finish their handshake, are
+/// closed.
 async fn accept_all(
     request: &ReceiveRequest,
     listener: TcpListener,
@@ -75,7 +80,7 @@ async fn accept_all(
 
 async fn shake(tcp: TcpStream, identity: Option<Arc<Identity>>, from: String) -> Option<Box<dyn Stream>> {
     let Some(identity) = identity else {
-        // One that only timed its handshake sends nothing.
+        // A connection that only timed its handshake sends nothing.
         return matches!(tcp.peek(&mut [0]).await, Ok(1..)).then(|| Box::new(tcp) as Box<dyn Stream>);
     };
     let (stream, name) = tls::accept(&identity, tcp).await.ok()?;
@@ -96,7 +101,7 @@ pub(super) async fn send(request: SendRequest, identity: Option<&Arc<Identity>>)
     check_time("at_most_ms", request.at_most_ms, LOAD_SEND_MS_MAX)?;
     let address = request.address.parse::<SocketAddr>();
     let address =
-        address.map_err(|_| refuse(format!("{:?} is no address", request.address), "an address is ip:port"))?;
+        address.map_err(|_| refuse(format!("{:?} is not an address", request.address), "an address is ip:port"))?;
     let before = Segments::now();
     let rtt = connect_time(address).await.map_err(|error| unreachable(&request.to, address, &error))?;
     let sent = Arc::new(AtomicU64::new(0));
@@ -124,7 +129,7 @@ pub(super) async fn send(request: SendRequest, identity: Option<&Arc<Identity>>)
     })
 }
 
-/// The least of a few handshakes, one after the other; the receiver drops these connections.
+/// Returns the shortest of a few handshakes, made one after the other; the receiver drops these connections.
 async fn connect_time(address: SocketAddr) -> Result<Duration, String> {
     let mut least = Duration::MAX;
     for _ in 0..LOAD_CONNECTS {
@@ -141,7 +146,7 @@ fn unreachable(to: &str, address: SocketAddr, error: &str) -> Refused {
     Refused::new(StatusCode::BAD_GATEWAY, format!("{to} at {address}: {error}"), hint)
 }
 
-/// The end of a connection that was open is the end of the measurement and no error.
+/// When an open connection ends, the measurement is over; this is no error.
 async fn fill(
     address: SocketAddr,
     identity: Option<Arc<Identity>>,
@@ -168,7 +173,7 @@ struct Segments {
 }
 
 impl Segments {
-    /// From Linux's table; `None` elsewhere.
+    /// Reads the counts from Linux's table; `None` elsewhere.
     fn now() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/self/net/snmp").ok()?)
     }

@@ -1,27 +1,27 @@
-//! What a gateway counts, and the Prometheus text that `GET /metrics` answers.
+//! The metrics of a gateway, and the Prometheus text that `GET /metrics` returns.
 //!
-//! The node counts in atomics of its own and hands over a [`MetricsSnapshot`] when asked; the names, the help lines and
-//! the kinds are here, so that they are written once. The process's own figures (memory, CPU, files) are read here.
+//! The node counts in its own atomics and returns a [`MetricsSnapshot`] on request. Names, help lines and kinds are
+//! defined here, so that they are written once. Metrics of the process itself (memory, CPU, files) are read here.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use tradewind_contract::Progress;
 
-/// Prometheus's two kinds that a gateway uses.
+/// The two kinds of Prometheus metrics that a gateway uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// Only increases.
     Counter,
-    /// Goes up and down.
+    /// Increases and decreases.
     Gauge,
 }
 
-/// One thing that is counted.
+/// Definition of one metric.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Name, with its unit.
     pub name: &'static str,
-    /// One line.
+    /// Help text, in one line.
     pub help: &'static str,
     /// Kind.
     pub kind: Kind,
@@ -66,25 +66,25 @@ const PROCESS_CPU_SECONDS: Metric = counter("process_cpu_seconds_total", "User a
 const PROCESS_OPEN_FDS: Metric = gauge("process_open_fds", "Open file descriptors.");
 const PROCESS_MAX_FDS: Metric = gauge("process_max_fds", "Limit of open file descriptors.");
 
-/// One figure.
+/// One measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Of what.
+    /// The metric that it belongs to.
     pub metric: &'static Metric,
     /// Label names and values.
     pub labels: Vec<(&'static str, Cow<'static, str>)>,
-    /// How much.
+    /// The value.
     pub value: f64,
 }
 
-/// All figures of one moment.
+/// All values at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricsSnapshot {
     samples: Vec<Sample>,
 }
 
 impl MetricsSnapshot {
-    /// Adds one figure.
+    /// Adds one value.
     pub fn add<const N: usize>(
         &mut self,
         metric: &'static Metric,
@@ -94,18 +94,18 @@ impl MetricsSnapshot {
         self.samples.push(Sample { metric, labels: labels.into(), value });
     }
 
-    /// The figures in the order in which they were added.
+    /// The values in the order in which they were added.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
     }
 
-    /// Without the figures that name stores.
+    /// Returns the snapshot without values that name stores.
     pub fn without_stores(mut self) -> Self {
         self.samples.retain(|sample| sample.labels.iter().all(|(label, _)| *label != "store"));
         self
     }
 
-    /// Prometheus text, version 0.0.4: the samples of one metric stand together below its help line.
+    /// Formats as Prometheus text, version 0.0.4: the samples of one metric follow its help line.
     pub fn to_prometheus(&self) -> String {
         let mut by_metric: Vec<&Sample> = self.samples.iter().collect();
         by_metric.sort_by_key(|sample| sample.metric.name);
@@ -136,7 +136,7 @@ fn label_set(labels: &[(&'static str, Cow<'static, str>)]) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
-/// Adds how far the lead's job is, as it last said.
+/// Adds the job's progress from the lead's latest event.
 pub(super) fn add_progress(snapshot: &mut MetricsSnapshot, progress: &Progress) {
     snapshot.add(&RETRIES, [], progress.retries as f64);
     snapshot.add(&JOB_OBJECTS_DONE, [], progress.objects_done as f64);
@@ -144,7 +144,7 @@ pub(super) fn add_progress(snapshot: &mut MetricsSnapshot, progress: &Progress) 
     snapshot.add(&JOB_BYTES_DONE, [], progress.bytes_done as f64);
 }
 
-/// Adds what the kernel knows about this process. Figures that it does not tell (no `/proc`) are left out.
+/// Adds what the kernel reports about this process. Values that it does not report (no `/proc`) are left out.
 pub fn add_process_figures(snapshot: &mut MetricsSnapshot) {
     if let Some(bytes) = resident_bytes() {
         snapshot.add(&PROCESS_RESIDENT_BYTES, [], bytes as f64);
@@ -168,7 +168,7 @@ fn resident_bytes() -> Option<u64> {
 
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The program's name stands in brackets and may hold anything; what follows the last bracket has fixed fields.
+    // The program's name is in brackets and may contain anything; after the last bracket the fields are fixed.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;

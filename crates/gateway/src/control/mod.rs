@@ -6,9 +6,9 @@
 //!                                              probe            validate · events · metrics
 //! ```
 //!
-//! Who may do what: over a Unix socket whoever may open it (its owner); over TCP a peer of the fleet may read the
-//! version and the metrics, and only the identities named as controllers may do the rest. A gateway takes one program in
-//! its life. `docs/reference/control-api.md` is the description for users.
+//! Access: over a Unix socket, whoever may open it (its owner) may do everything. Over TCP any peer of the fleet may
+//! read version and metrics, and only the identities named as controllers may do the rest. A gateway runs at most one
+//! program in its life. `docs/reference/control-api.md` describes the API for users.
 
 pub(crate) mod answer;
 mod connections;

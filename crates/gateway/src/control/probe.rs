@@ -1,8 +1,8 @@
-//! `POST /v1/probe`: how far is another gateway, and is it who it must be?
+//! `POST /v1/probe`: measures the distance to another gateway, and checks its identity.
 //!
-//! A TCP handshake is answered by the other kernel, so the time of `connect` is one round trip, whatever the other
-//! gateway is busy with. The mutual TLS handshake afterwards proves both names. What a hop can carry is not asked here:
-//! that takes both ends' data planes and seconds of load.
+//! The other host's kernel answers a TCP handshake, so `connect` takes one round trip, however busy the other gateway
+//! is. The mutual TLS handshake afterwards proves both names. Throughput is not measured here: that takes the data
+//! planes of both ends and seconds of load (see `load`).
 
 use super::answer::Refused;
 use crate::limits::{PROBE_CONNECTS_MAX, PROBE_TIMEOUT};
@@ -32,7 +32,7 @@ fn check(request: &ProbeRequest) -> Result<SocketAddr, Refused> {
         return Err(refuse(format!("connects is {}", request.connects), &hint));
     }
     let address = request.address.parse();
-    address.map_err(|_| refuse(format!("{:?} is no address", request.address), "an address is ip:port"))
+    address.map_err(|_| refuse(format!("{:?} is not an address", request.address), "an address is ip:port"))
 }
 
 async fn measure(
@@ -65,7 +65,7 @@ async fn measure(
     Ok(ProbeReport {
         to: request.to.clone(),
         address: request.address.clone(),
-        // `check` made sure that there is at least one.
+        // `check` ensured that there is at least one.
         rtt_ms_min: millis(round_trips[0]),
         rtt_ms_median: millis(round_trips[round_trips.len() / 2]),
         tls_handshake_ms: tls_handshake.map(millis),

@@ -27,7 +27,7 @@ use tradewind_contract::{
     SendReport, SendRequest, StoreCredentials, Version,
 };
 
-/// Who is at the other end of a connection; the server puts it beside each request.
+/// The other end of a connection; the server attaches it to each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// Whoever may open the socket: the gateway's own user, or with `--plain` a process on this machine.
@@ -37,7 +37,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// True if it may do more than read version and metrics.
+    /// Returns whether the peer may do more than read version and metrics.
     pub(super) fn may_control(&self, controllers: &[String]) -> bool {
         match self {
             Self::Local => true,
@@ -55,7 +55,7 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// What all handlers share.
+/// State that all handlers share.
 #[derive(Clone)]
 pub(super) struct Api {
     gateway: Arc<Gateway>,
@@ -93,7 +93,8 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .with_state(api)
 }
 
-/// Only browsers send `Origin`: a web page must neither read from nor steer a gateway on the user's machine.
+/// Refuses requests of browsers, which alone send `Origin`: a web page must neither read nor control a gateway on the
+/// user's machine.
 async fn refuse_web_pages(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::ORIGIN) {
         return Refused::new(StatusCode::FORBIDDEN, "no requests from web pages", API_HINT).into_response();
@@ -103,7 +104,7 @@ async fn refuse_web_pages(request: Request, next: Next) -> Response {
 
 const API_HINT: &str = "see docs/reference/control-api.md";
 
-/// A peer that may tell this gateway what to do. Handlers that change or reveal a job take it as an argument.
+/// A peer that may control this gateway. Handlers that change or reveal a job take it as an argument.
 struct Controller;
 
 impl FromRequestParts<Api> for Controller {
@@ -114,9 +115,9 @@ impl FromRequestParts<Api> for Controller {
             Some(peer) if peer.may_control(&api.controllers) => Ok(Self),
             Some(peer) => {
                 let error = format!("{peer} may not control this gateway");
-                Err(Refused::new(StatusCode::FORBIDDEN, error, "the gateway's --controller names who may"))
+                Err(Refused::new(StatusCode::FORBIDDEN, error, "name each controller with the gateway's --controller"))
             }
-            None => Err(Refused::new(StatusCode::FORBIDDEN, "nobody knows who you are", API_HINT)),
+            None => Err(Refused::new(StatusCode::FORBIDDEN, "the peer is unknown", API_HINT)),
         }
     }
 }
@@ -127,7 +128,7 @@ async fn version(State(api): State<Api>) -> Json<Version> {
 
 async fn put_program(_: Controller, State(api): State<Api>, body: Body) -> Result<Response, Refused> {
     let program: Program = read_json(body).await?;
-    // In a task of its own: a client that goes away must not leave a node half started.
+    // Runs in its own task: a client that disconnects must not leave a node half started.
     detached(async move { api.gateway.start(program).await }).await??;
     Ok(Json(serde_json::json!({})).into_response())
 }
@@ -142,7 +143,7 @@ async fn events(_: Controller, State(api): State<Api>) -> Result<Response, Refus
     let place = take_place(&api.readers, "readers of the events")?;
     let reader = api.gateway.events().subscribe();
     let lines = futures::stream::unfold((reader, place), async |(mut reader, place)| {
-        // An empty line when there is nothing to tell: a reader can tell a quiet gateway from one that is gone.
+        // Send an empty line when there are no events, so that a reader can tell a quiet gateway from a dead one.
         let batch = match tokio::time::timeout(EVENT_KEEP_ALIVE, reader.next()).await {
             Ok(batch) => batch?,
             Err(_elapsed) => Bytes::from_static(b"\n"),
@@ -184,7 +185,7 @@ async fn put_identity(_: Controller, State(api): State<Api>, body: Body) -> Resu
 }
 
 async fn put_stores(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
-    // The text of the error could repeat a secret.
+    // The error's text could repeat a secret.
     let not_understood = |refused: Refused| match refused.status {
         StatusCode::BAD_REQUEST => Refused::new(StatusCode::BAD_REQUEST, "not understood: no credentials", API_HINT),
         _ => refused,
@@ -210,7 +211,7 @@ async fn post_send(_: Controller, State(api): State<Api>, body: Body) -> Result<
     load::send(request, api.gateway.identity()).await.map(Json)
 }
 
-/// The names of stores are the controllers' alone: a relay is told of none.
+/// Returns the metrics. Only controllers see the names of stores.
 async fn metrics(controller: Result<Controller, Refused>, State(api): State<Api>) -> Response {
     let mut snapshot = api.gateway.node_metrics().await;
     if controller.is_err() {
@@ -226,7 +227,7 @@ fn take_place(places: &Arc<Semaphore>, of_what: &str) -> Result<OwnedSemaphorePe
     })
 }
 
-/// Runs `work` to its end even if the request that asked for it is given up.
+/// Runs `work` to its end even if the client drops the request.
 async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Result<T, Refused> {
     tokio::spawn(work).await.map_err(|error| {
         tracing::error!(%error, "a request's work ended without an answer");
@@ -236,7 +237,8 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'sta
 
 async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
     if body.size_hint().lower() > REQUEST_BODY_BYTES_MAX as u64 {
-        // It says so itself, so nobody waits for it; what comes all the same is forgotten behind the answer.
+        // The client announced the length, so answer at once. Whatever still arrives is read in the background and
+        // discarded.
         tokio::spawn(tokio::time::timeout(REQUEST_BODY_TIMEOUT, read_body(body)));
         return Err(too_large());
     }
@@ -251,8 +253,8 @@ async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
     })
 }
 
-/// Reads a body that fits. Of one that does not, some more is read and forgotten: a client that is still sending when
-/// the connection closes would see a broken pipe and not the refusal.
+/// Reads a body that fits. If it is too large, some more is read and discarded: a client that is still sending when the
+/// connection closes would get a broken pipe instead of the refusal.
 async fn read_body(mut body: Body) -> Result<BytesMut, Refused> {
     let mut bytes = BytesMut::new();
     let mut arrived_bytes = 0;

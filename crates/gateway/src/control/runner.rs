@@ -1,4 +1,4 @@
-//! What the control API needs from the data plane.
+//! The interface that the control API needs from the data plane.
 
 use super::events::EventSender;
 use super::metrics::MetricsSnapshot;
@@ -10,10 +10,11 @@ use tradewind_contract::{Program, Refusal};
 /// Starts nodes.
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
-    /// Starts the node of a program that has passed [`super::validate`]. Returns when it runs, not when it is done.
+    /// Starts the node of a program that has passed [`super::validate`]. Returns once the node runs, not when it is
+    /// done.
     ///
     /// # Errors
-    /// The program cannot be run here; nothing is left running, and another program may be tried.
+    /// The program cannot run here; nothing is left running, and another program may be tried.
     async fn start(
         &self,
         program: Program,
@@ -23,19 +24,19 @@ pub trait Runner: Send + Sync + 'static {
     ) -> Result<Box<dyn Running>, Refusal>;
 }
 
-/// A node that runs.
+/// A running node.
 #[async_trait]
 pub trait Running: Send + Sync {
-    /// Checkpoints and stops; returns when that is done. Every call after the first only waits for the first.
+    /// Checkpoints and stops the node; returns when that is done. Further calls only wait for the first one.
     async fn drain(&self);
 
-    /// Other routes from now on: `program` is the one it runs, with them in it, and has passed [`super::validate`]. Waits
-    /// for nothing, for nobody else can control the gateway meanwhile.
+    /// Changes the routes. `program` is the running program with the new routes, and has passed [`super::validate`].
+    /// Must not wait, because it blocks every other control request.
     ///
     /// # Errors
-    /// They cannot be taken; of the hops some may have been added.
+    /// The routes cannot be used; some of the hops may have been added.
     fn reroute(&self, program: &Program) -> Result<(), Refusal>;
 
-    /// The node's figures now.
+    /// The node's present metrics.
     fn metrics(&self) -> MetricsSnapshot;
 }

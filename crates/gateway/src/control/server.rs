@@ -1,4 +1,4 @@
-//! The sockets below the control API: who gets in, how many, and for how long.
+//! The sockets below the control API: which connections are accepted, how many, and for how long.
 
 use super::connections::{ConnectionPlace, ConnectionPlaces};
 use super::gateway::Gateway;
@@ -8,7 +8,7 @@ use crate::limits::{
     ACCEPT_RETRY_PAUSE, CONNECTIONS_AT_EXIT_TIMEOUT, CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
     CONTROL_PEER_CONNECTION_TIMEOUT, IDLE_CALLS, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
 };
-use crate::net::gate::{Gate, GateLimits, Place};
+use crate::net::gate::{Admission, Gate, GateLimits};
 use crate::tls::{self, Identity};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -40,7 +40,7 @@ pub struct Server {
     tasks: TaskTracker,
 }
 
-/// What every connection needs.
+/// State that all connections share.
 #[derive(Clone)]
 struct Shared {
     router: Router,
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl Server {
-    /// Starts to answer. `controllers` are the fleet's identities that may control the gateway.
+    /// Starts to accept connections. `controllers` are the fleet's identities that may control the gateway.
     pub fn start(listener: Listener, gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let shared = Shared {
@@ -68,7 +68,7 @@ impl Server {
         Self { stop, tasks }
     }
 
-    /// Stops to accept, lets open answers end for [`CONNECTIONS_AT_EXIT_TIMEOUT`], and closes what is then left.
+    /// Stops accepting, gives open answers [`CONNECTIONS_AT_EXIT_TIMEOUT`] to finish, and closes the rest.
     pub async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -88,7 +88,7 @@ async fn accept_all(listener: Listener, shared: Shared, tasks: TaskTracker) {
         loop {
             if let Err(error) = accept_one(&listener, &shared, &tasks).await {
                 tracing::warn!(%error, "a control connection could not be accepted");
-                // Out of files, perhaps by strangers: one of them makes room.
+                // Out of files, perhaps because of strangers: end one of their handshakes.
                 shared.gate.evict();
                 tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
             }
@@ -116,7 +116,7 @@ async fn accept_one(listener: &Listener, shared: &Shared, tasks: &TaskTracker) -
     Ok(())
 }
 
-/// Keeps [`IDLE_CALLS`] connections to the owner, and serves each that it takes.
+/// Keeps [`IDLE_CALLS`] connections to the owner open, and serves each one that the owner takes.
 async fn call_home(owner: &str, identity: &Arc<Identity>, shared: &Shared, tasks: &TaskTracker) {
     let call_one = async || loop {
         let stream = home::call(owner, identity).await;
@@ -125,13 +125,13 @@ async fn call_home(owner: &str, identity: &Arc<Identity>, shared: &Shared, tasks
     futures::future::join_all((0..IDLE_CALLS).map(|_| call_one())).await;
 }
 
-async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, place: Place, shared: Shared) {
+async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, admission: Admission, shared: Shared) {
     let from = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
-    let accepting = place.hold(tls::accept(&identity, tcp));
+    let accepting = admission.hold(tls::accept(&identity, tcp));
     match shared.stop.run_until_cancelled(accepting).await {
         Some(Ok(Ok((stream, name)))) => serve(stream, Peer::Fleet(name), shared).await,
         Some(Ok(Err(error))) => tracing::warn!(from, %error, "control connection refused"),
-        // No warning: strangers must not be able to fill the log, nor to stop us where nobody reads it.
+        // Not a warning: strangers must not be able to fill the log, or to block the gateway if nobody reads the log.
         Some(Err(evicted)) => tracing::debug!(from, %evicted, "control connection refused"),
         None => {}
     }
@@ -180,10 +180,10 @@ where
     }
 }
 
-/// Returns when a connection has lasted for as long as its peer may have one.
+/// Returns when a connection has reached the longest time that its peer may keep it.
 async fn long_enough(place: &ConnectionPlace) {
     match place {
-        // Reads events for as long as the job runs.
+        // Controllers may read events as long as the job runs.
         ConnectionPlace::Controller { .. } => std::future::pending().await,
         ConnectionPlace::Peer { .. } => tokio::time::sleep(CONTROL_PEER_CONNECTION_TIMEOUT).await,
     }
@@ -198,7 +198,7 @@ impl Shared {
     }
 }
 
-/// Answer to one connection too many, written by hand because no request is read from it.
+/// Answer to a surplus connection, written by hand because no request is read from it.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: application/json\r\n\
     content-length: 80\r\n\r\n\
     {\"error\":\"too many control connections\",\"hint\":\"close some, or try again later\"}";
@@ -223,9 +223,9 @@ mod tests {
         }
     }
 
-    /// The peer asks much and reads nothing, so hyper waits to write and reads no further request.
+    /// The peer sends many requests and reads no answers, so hyper blocks on writing and reads no further request.
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_reads_no_answer_gives_its_place_back_and_controllers_have_places_meanwhile() {
+    async fn a_peer_that_reads_no_answers_loses_its_place_and_never_blocks_controllers() {
         let shared = shared(&["lead"]);
         let relay = || Peer::Fleet("relay".to_owned());
         let mut clients = Vec::new();

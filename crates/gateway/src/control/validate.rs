@@ -1,6 +1,6 @@
-//! Whether a program makes sense, before anything is started: one clear line and a hint for the first fault found.
+//! Checks a program before anything is started, and describes the first fault in one clear line with a hint.
 //!
-//! What only the stores can know (does the bucket exist, may we write there) is not asked here.
+//! Facts that only the stores know (does the bucket exist, is writing allowed) are not checked here.
 
 use crate::limits::{
     CHUNK_BYTES, HOP_CONNECTIONS_MAX, JOB_ID_CHARS_MAX, MEMBERS_MAX, MEMORY_BYTES, PROGRAM_TIMEOUT_S_MAX, ROUTES_MAX,
@@ -11,18 +11,18 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
 use tradewind_contract::{CONTRACT_VERSION, DialSpec, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
 
-/// What the gateway itself brings, against which a program is held.
+/// The gateway's own properties, which a program must fit.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     /// Name in its certificate, if it has an identity.
     pub identity: Option<&'a str>,
-    /// Plain hops were allowed by flag.
+    /// Plain hops are allowed by a flag.
     pub plain: bool,
     /// It has a data port.
     pub data_port: bool,
 }
 
-/// The parts that a gateway plays in a program.
+/// The roles of a gateway in a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     /// First station of some route.
@@ -41,7 +41,7 @@ fn refuse<T>(error: impl Into<String>, hint: impl Into<String>) -> Result<T, Ref
     Err(Refusal { error: error.into(), hint: Some(hint.into()) })
 }
 
-/// The parts that `node` plays on `routes`.
+/// Returns the roles of `node` on `routes`.
 pub fn roles(node: &str, routes: &[RouteSpec]) -> Roles {
     let mut roles = Roles::default();
     for route in routes {
@@ -58,14 +58,14 @@ pub fn roles(node: &str, routes: &[RouteSpec]) -> Roles {
     roles
 }
 
-/// Checks all of a program.
+/// Checks a whole program.
 ///
 /// # Errors
 /// The first fault, in the order contract version, names, routes, hops, roles, job, limits.
 pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
     if program.contract != CONTRACT_VERSION {
         return refuse(
-            format!("this gateway speaks contract {CONTRACT_VERSION}, the program is of contract {}", program.contract),
+            format!("this gateway speaks contract {CONTRACT_VERSION}, the program uses contract {}", program.contract),
             "use client and gateways of one version",
         );
     }
@@ -89,7 +89,7 @@ pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
 
 fn check_names(program: &Program, setting: Setting<'_>) -> Checked {
     if !is_label(&program.job_id, JOB_ID_CHARS_MAX) {
-        return refuse(format!("{:?} is no job id", program.job_id), "a job id is 1 to 64 of a-z, 0-9 and -");
+        return refuse(format!("{:?} is not a job id", program.job_id), "a job id is 1 to 64 of a-z, 0-9 and -");
     }
     let named = program.routes.iter().flat_map(|route| &route.nodes).chain(program.hops.iter().map(|hop| &hop.to));
     let named = named.chain(program.dials.iter().map(|dial| &dial.upstream));
@@ -198,7 +198,7 @@ fn check_hops(program: &Program, setting: Setting<'_>) -> Checked {
     Ok(())
 }
 
-/// Returns the gateways whose hops this one opens.
+/// Returns the upstream gateways whose hops this one opens.
 fn check_dials<'a>(program: &'a Program, above: &BTreeSet<&String>) -> Result<BTreeSet<&'a String>, Refusal> {
     let node = &program.node;
     let mut dialled = BTreeSet::new();
@@ -265,12 +265,12 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
         return refuse(format!("{node} is neither source nor sink and must not have the seal key"), "leave it out");
     }
     if key.len() != 64 || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return refuse("seal_key_hex is no key", "a seal key is 64 hexadecimal digits");
+        return refuse("seal_key_hex is not a key", "a seal key is 64 hexadecimal digits");
     }
     Ok(())
 }
 
-/// Only the lead knows the job, so the other programs state its keys.
+/// Checks the keys that a program allows. Only the lead knows the job, so the other programs must state its keys.
 fn check_scopes(program: &Program, roles: Roles) -> Checked {
     let (node, is_lead) = (&program.node, program.lead.is_some());
     if program.reads.is_some() && (is_lead || !roles.source) {
@@ -308,7 +308,7 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
     if let Selection::Prefix { prefix, .. } | Selection::List { prefix, .. } = &job.selection
         && !(prefix.is_empty() || prefix.ends_with('/'))
     {
-        return refuse(format!("{prefix:?} is no prefix"), "a prefix is empty or ends in /");
+        return refuse(format!("{prefix:?} is not a prefix"), "a prefix is empty or ends in /");
     }
     if let Selection::Several { members, .. } = &job.selection {
         check_members(job, members)?;
@@ -321,12 +321,12 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
     }
     for (name, ceiling) in [("ceiling_usd_per_gb", job.ceiling_usd_per_gb), ("ceiling_usd", job.ceiling_usd)] {
         if ceiling.is_some_and(|usd| !(usd.is_finite() && usd >= 0.0)) {
-            return refuse(format!("{name} is no price"), "a price is 0 or more");
+            return refuse(format!("{name} is not a price"), "a price is 0 or more");
         }
     }
     if job.rate_limit_bytes_per_s == Some(0) || !(1..=PROGRAM_TIMEOUT_S_MAX).contains(&job.stall_s) {
         return refuse(
-            "a job cannot move with rate_limit_bytes_per_s or stall_s of 0",
+            "rate_limit_bytes_per_s and stall_s must not be 0",
             format!("leave the rate out for no limit; stall_s is 1 to {PROGRAM_TIMEOUT_S_MAX}"),
         );
     }
@@ -343,7 +343,7 @@ fn check_members(job: &JobSpec, members: &[Member]) -> Checked {
     let mut names = HashSet::with_capacity(members.len());
     for Member { name, .. } in members {
         if name.is_empty() || name.ends_with('/') || !names.insert(name) {
-            return refuse(format!("{name:?} is no name of its own"), "each source needs another name");
+            return refuse(format!("{name:?} is not a unique name"), "each source needs another name");
         }
     }
     Ok(())

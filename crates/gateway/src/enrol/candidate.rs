@@ -15,13 +15,13 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use tradewind_contract::{CONTRACT_VERSION, Join, OWNER_NAME};
 
-/// Why a join document cannot be used.
+/// Why a join document is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// It says something that cannot be.
+    /// It holds an invalid value.
     #[error("join document: {0}")]
     Document(String),
-    /// Its token's time is over, whatever the clocks.
+    /// Its token has expired, even if the clocks differ.
     #[error("the join token has expired")]
     Expired,
     /// No key or no TLS configuration could be made.
@@ -64,7 +64,7 @@ impl Candidate {
             return wrong("token_hex is 64 hexadecimal digits");
         };
         let Ok(ca) = CertificateDer::from_pem_slice(join.ca_pem.as_bytes()) else {
-            return wrong("ca_pem is no certificate");
+            return wrong("ca_pem is not a certificate");
         };
         let now = clock.current_time().map_or(0, |now| now.as_secs());
         let last = join.expires_unix_s.saturating_add(IDENTITY_CLOCK_SKEW.as_secs());
@@ -79,15 +79,15 @@ impl Candidate {
         Ok(Self { fleet: join.fleet.clone(), name: join.name.clone(), token, ca, key, patience, clock, server, client })
     }
 
-    /// How long it is worth trying.
+    /// How long to keep trying.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Enrols over a connection that somebody opened to us, if that is the owner. Then call [`confirm`].
+    /// Enrols over a connection that a peer opened to this gateway, if the peer is the owner. Then call [`confirm`].
     ///
     /// # Errors
-    /// The peer did not prove that it is the owner, and was told nothing; or it granted nothing usable.
+    /// The peer did not prove that it is the owner, and learnt nothing; or it granted no usable identity.
     pub async fn answer<S>(&self, stream: S) -> Result<(Identity, server::TlsStream<S>), EnrolError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -105,10 +105,10 @@ impl Candidate {
         .await
     }
 
-    /// Enrols over a connection that we opened to the owner. Then call [`confirm`].
+    /// Enrols over a connection that this gateway opened to the owner. Then call [`confirm`].
     ///
     /// # Errors
-    /// The peer is not the fleet's owner, does not know the token, or refused us.
+    /// The peer is not the fleet's owner, does not know the token, or refused this gateway.
     pub async fn call<S>(&self, stream: S) -> Result<(Identity, client::TlsStream<S>), EnrolError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -147,7 +147,7 @@ impl Candidate {
             return Err(Refused::Proof.into());
         }
         let certificate = CertificateDer::from_pem_slice(grant.certificate_pem.as_bytes())
-            .map_err(|error| EnrolError::Message(format!("the certificate is none: {error}")))?;
+            .map_err(|error| EnrolError::Message(format!("the certificate is invalid: {error}")))?;
         let (ca, key) = (self.ca.clone(), self.key.key_der());
         let identity = Identity::with(ca, certificate, key, Strangers::Refused, self.clock.clone())?;
         if identity.name() != self.name {
@@ -161,8 +161,8 @@ impl Candidate {
     }
 }
 
-/// Tells the owner that the identity is installed, and ends the connection. The gateway has enrolled even if this fails;
-/// the owner then finds out when it opens the next connection.
+/// Reports to the owner that the identity is installed, and ends the connection. The gateway has enrolled even if this
+/// fails; then the owner finds out with its next connection.
 pub async fn confirm<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<(), EnrolError> {
     in_time(async {
         send(&mut stream, &Done {}).await?;

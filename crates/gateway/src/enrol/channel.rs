@@ -13,7 +13,7 @@ use tokio_rustls::{client, server};
 
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-tradewind-enrolment-1";
 
-/// The side of a gateway that is dialled: a certificate by itself, which proves nothing.
+/// TLS of a gateway that is dialled: its certificate is self-signed and proves nothing.
 pub(super) fn self_signed_server(key: &KeyPair, name: &str, clock: &Clock) -> Result<ServerConfig, TlsError> {
     let unusable = |error: IdentityError| TlsError::Identity(error.to_string());
     let params = CertificateParams::new(vec![name.to_owned()]).map_err(|error| unusable(error.into()))?;
@@ -27,7 +27,7 @@ pub(super) fn self_signed_server(key: &KeyPair, name: &str, clock: &Clock) -> Re
     Ok(config)
 }
 
-/// The side of an owner that dials: any certificate will do, for the proofs decide.
+/// TLS of an owner that dials: it accepts any certificate, because the proofs decide.
 pub(super) fn client_of_anybody(clock: &Clock) -> Result<ClientConfig, TlsError> {
     let provider = provider();
     let verifier = Arc::new(AnyCertificate(provider.signature_verification_algorithms));
@@ -41,7 +41,7 @@ pub(super) fn client_of_anybody(clock: &Clock) -> Result<ClientConfig, TlsError>
     Ok(config)
 }
 
-/// The side of a gateway that calls home: the owner must have a certificate of the fleet.
+/// TLS of a gateway that calls home: the owner must have a certificate of the fleet.
 pub(super) fn client_of_the_fleet(ca: &CertificateDer<'static>, clock: &Clock) -> Result<ClientConfig, TlsError> {
     let mut config = ClientConfig::builder_with_details(Arc::new(provider()), clock.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -52,7 +52,7 @@ pub(super) fn client_of_the_fleet(ca: &CertificateDer<'static>, clock: &Clock) -
     Ok(config)
 }
 
-/// A connection whose exporter can be read.
+/// A connection whose TLS exporter can be read.
 pub(super) trait Exports {
     fn exporter(&self) -> Result<Exporter, TlsError>;
 }
@@ -71,7 +71,7 @@ impl<S> Exports for server::TlsStream<S> {
     }
 }
 
-/// Accepts every certificate; the signature of the handshake is checked as ever.
+/// Accepts every certificate; the signature of the handshake is still checked.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

@@ -1,11 +1,11 @@
 //! Bytes as hexadecimal digits.
 
-/// In lower case.
+/// Encodes bytes in lower case.
 pub(super) fn encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `None` for an odd number of digits, or anything else than digits.
+/// Decodes digits; `None` for an odd number of them, or for any other character.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {

@@ -1,4 +1,4 @@
-//! A gateway's new key, and the request to have it certified.
+//! A gateway's new key, and the request to certify it.
 
 use super::hex;
 use super::roll::Refused;
@@ -17,7 +17,7 @@ pub struct NewKey {
 }
 
 impl NewKey {
-    /// A new key for the gateway `name`.
+    /// Makes a new key for the gateway `name`.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -33,12 +33,12 @@ impl NewKey {
         Ok(Self { key, request })
     }
 
-    /// What the owner is asked to certify.
+    /// The request to certify this key.
     pub fn request(&self) -> &KeyRequest {
         &self.request
     }
 
-    /// The key as TLS wants it.
+    /// The key in the form that TLS needs.
     pub fn key_der(&self) -> PrivateKeyDer<'static> {
         PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()))
     }
@@ -48,7 +48,7 @@ impl NewKey {
     }
 }
 
-/// A public key whose holder has shown that it has the private one.
+/// A public key whose holder has proved possession of the private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldKey([u8; POINT_BYTES]);
 

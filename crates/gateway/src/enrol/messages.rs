@@ -1,4 +1,4 @@
-//! The messages of an enrolment: one line of JSON each, bounded, one at a time.
+//! The messages of an enrolment: one line of JSON each, of limited length, one at a time.
 
 use super::EnrolError;
 use crate::limits::ENROL_LINE_BYTES_MAX;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tradewind_contract::KeyRequest;
 
-/// The owner's first words when it dials.
+/// The owner's first message when it dials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Opening {
     /// Id of the fleet.
     pub fleet: String,
-    /// The gateway that it wants.
+    /// Name of the gateway that it wants.
     pub name: String,
     /// Proof that it knows the gateway's token.
     pub proof_hex: String,
 }
 
-/// A gateway asks for its identity.
+/// A gateway's request for its identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Id of the fleet.
     pub fleet: String,
-    /// Proof that it knows its token.
+    /// Proof that the gateway knows its token.
     pub proof_hex: String,
     /// Its name and its new key.
     pub key: KeyRequest,
@@ -37,11 +37,11 @@ pub struct Claim {
 pub struct Grant {
     /// Proof that the owner knows the token, over the certificate.
     pub proof_hex: String,
-    /// The identity.
+    /// Certificate of the identity.
     pub certificate_pem: String,
 }
 
-/// The gateway has installed its identity, and requires one of its peers from now on.
+/// The gateway has installed its identity, and from now on requires one of its peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Done {}
@@ -54,7 +54,7 @@ pub(super) async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &impl S
     Ok(stream.flush().await?)
 }
 
-/// Waits for one message. The caller bounds the time.
+/// Waits for one message. The caller must limit the time.
 pub(super) async fn receive<S: AsyncRead + Unpin, M: DeserializeOwned>(stream: &mut S) -> Result<M, EnrolError> {
     let mut line = Vec::new();
     let mut piece = [0; 1024];
@@ -74,7 +74,7 @@ pub(super) async fn receive<S: AsyncRead + Unpin, M: DeserializeOwned>(stream: &
     parse(&line)
 }
 
-/// Parses one line. Nobody sends a second message before the first is answered, so a line break within is an error, too.
+/// Parses one line. Nobody sends a second message before the first is answered, so a line break inside is an error too.
 ///
 /// # Errors
 /// [`EnrolError::Message`].
@@ -83,7 +83,7 @@ pub fn parse<M: DeserializeOwned>(line: &[u8]) -> Result<M, EnrolError> {
     if text.contains(&b'\n') {
         return Err(EnrolError::Message("more than one line".to_owned()));
     }
-    // The text of the error could repeat what the peer sent.
+    // The error's text could repeat what the peer sent.
     serde_json::from_slice(text)
         .map_err(|error| EnrolError::Message(format!("{:?} error in the JSON", error.classify())))
 }

@@ -1,7 +1,7 @@
-//! Enrolment: how a gateway that has nothing but a join document gets an identity of its fleet.
+//! Enrolment: how a gateway that has only a join document gets an identity of its fleet.
 //!
-//! Participants: the [`Candidate`] is a gateway without an identity. The [`Registrar`] is the owner's side: it holds the
-//! fleet's CA and a [`Roll`] of tokens. They meet on one TLS 1.3 connection, which either of them opens:
+//! The [`Candidate`] is a gateway without an identity. The [`Registrar`] is the owner's side: it holds the fleet's CA
+//! and a [`Roll`] of tokens. They meet on one TLS 1.3 connection, which either of them opens:
 //!
 //! ```text
 //!  the owner dials                                  the gateway calls home
@@ -11,15 +11,15 @@
 //!        ◀─ done ─────────────────────
 //! ```
 //!
-//! A proof is an HMAC with the token over what only the two ends of this connection know ([`token`]). So it cannot be
-//! used on another connection, and somebody between the two, with a certificate of his own, has nothing to pass on. The
+//! A proof is an HMAC, keyed with the token, over values that only the two ends of this connection know ([`token`]). So
+//! it is useless on another connection, and a man in the middle with his own certificate has nothing to pass on. The
 //! side that opened the connection proves first; a peer that has not proved the token gets no answer.
 //!
-//! The gateway's key never leaves it. It asks for a name and a key and for nothing else ([`key`]), so the owner has
-//! nothing to look for in the request; the certificate says what all identities of the fleet say.
+//! The gateway's key never leaves it. The request holds only a name and a key ([`key`]), so the owner has nothing else
+//! to check. The certificate has the same contents as all identities of the fleet.
 //!
-//! Not guaranteed: that a token which leaked is not used by the thief before the gateway. The gateway then fails to
-//! enrol, and the owner logs the refusal.
+//! Not prevented: a thief may use a leaked token before the gateway does. The gateway then fails to enrol, and the
+//! owner logs the refusal.
 
 mod candidate;
 mod channel;
@@ -52,24 +52,24 @@ pub enum EnrolError {
     /// The connection broke.
     #[error("connection: {0}")]
     Io(#[from] io::Error),
-    /// The peer closed the connection instead of an answer: it tells nobody why.
+    /// The peer closed the connection instead of answering: it gives nobody a reason.
     #[error("the peer closed the connection")]
     Closed,
     /// The peer took too long.
     #[error("not finished within {} s", ENROL_TIMEOUT.as_secs())]
     TooSlow,
-    /// The peer sent something else than the message that is due.
+    /// The peer sent something other than the expected message.
     #[error("not an enrolment: {0}")]
     Message(String),
-    /// The peer did not prove what it must.
+    /// The peer failed to prove the token, name or key.
     #[error("refused: {0}")]
     Refused(#[from] Refused),
-    /// The certificate library refused.
+    /// The certificate library failed.
     #[error(transparent)]
     Certificate(#[from] crate::identity::IdentityError),
 }
 
-/// Bounds a whole enrolment after its TLS handshake.
+/// Limits the time of a whole enrolment after its TLS handshake.
 async fn in_time<T>(work: impl Future<Output = Result<T, EnrolError>>) -> Result<T, EnrolError> {
     tokio::time::timeout(ENROL_TIMEOUT, work).await.unwrap_or(Err(EnrolError::TooSlow))
 }

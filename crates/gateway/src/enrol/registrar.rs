@@ -23,19 +23,19 @@ pub struct Registrar {
     client: TlsConnector,
 }
 
-/// An identity that was signed.
+/// A signed identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Whose.
+    /// Name of the gateway.
     pub name: String,
-    /// When it ends.
+    /// When the identity expires.
     pub expires_unix_s: u64,
     /// The certificate.
     pub certificate_pem: String,
 }
 
 impl Registrar {
-    /// For one fleet. Identities live for `life`.
+    /// Creates a registrar for one fleet. Its identities are valid for `life`.
     ///
     /// # Errors
     /// No TLS configuration could be made.
@@ -49,15 +49,15 @@ impl Registrar {
         self.roll.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Seconds since 1970, by the owner's clock.
+    /// Seconds since the Unix epoch, by the owner's clock.
     pub fn now_unix_s(&self) -> u64 {
         self.clock.current_time().map_or(0, |now| now.as_secs())
     }
 
-    /// Enrols the gateway `name` over a connection that we opened to it.
+    /// Enrols the gateway `name` over a connection that this owner opened to it.
     ///
     /// # Errors
-    /// It did not prove who it is, or broke off. With [`Refused::Unknown`] there is no token for it.
+    /// The gateway did not prove its identity, or the connection ended. With [`Refused::Unknown`] it has no token.
     pub async fn enrol_dialled<S>(&self, name: &str, stream: S) -> Result<Granted, EnrolError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -79,11 +79,11 @@ impl Registrar {
         .await
     }
 
-    /// Enrols the gateway at the other end of a connection that it opened to us without a certificate. `granted` hears of
-    /// the identity before the gateway gets it, so that the gateway's next call finds the owner ready.
+    /// Enrols the gateway that opened this connection without a certificate. `granted` is called before the gateway
+    /// gets its identity, so that the owner is ready for the gateway's next call.
     ///
     /// # Errors
-    /// It did not prove who it is, or broke off.
+    /// The gateway did not prove its identity, or the connection ended.
     pub async fn enrol_caller<S>(
         &self,
         stream: &mut server::TlsStream<S>,
@@ -104,10 +104,10 @@ impl Registrar {
         .await
     }
 
-    /// Signs a new key for a gateway that has an identity, and asked over a connection that proved it.
+    /// Signs a new key for a gateway that has an identity and asked over a connection that proved it.
     ///
     /// # Errors
-    /// The request is for another name, or not signed by its key.
+    /// The request is for another name, or its own key did not sign it.
     pub fn renew(&self, name: &str, request: &KeyRequest) -> Result<Granted, EnrolError> {
         if request.name != name {
             return Err(Refused::Name { wanted: name.to_owned() }.into());
@@ -129,8 +129,10 @@ impl Registrar {
     fn certify(&self, name: &str, key: &HeldKey) -> Result<Granted, EnrolError> {
         let now_unix_s = self.now_unix_s();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now_unix_s);
-        let certificate_pem = self.ca.certify(name, key, now, self.life)?.pem();
-        Ok(Granted { name: name.to_owned(), expires_unix_s: now_unix_s + self.life.as_secs(), certificate_pem })
+        let certificate = self.ca.certify(name, key, now, self.life)?;
+        let expires_unix_s = now_unix_s + self.life.as_secs();
+        self.roll().signed(name, certificate.der(), expires_unix_s, now_unix_s);
+        Ok(Granted { name: name.to_owned(), expires_unix_s, certificate_pem: certificate.pem() })
     }
 
     fn message(&self, granted: &Granted, step: Step, exporter: &Exporter) -> Result<Grant, Refused> {

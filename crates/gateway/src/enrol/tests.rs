@@ -3,7 +3,7 @@ use super::messages::{Claim, Done, Grant, Opening, receive, send};
 use super::token::{Statement, Step};
 use super::*;
 use crate::identity::FleetCa;
-use crate::limits::{ENROL_LINE_BYTES_MAX, FLEET_CA_LIFE, IDENTITY_LIFE};
+use crate::limits::{CERTIFICATES_PER_GATEWAY_MAX, ENROL_LINE_BYTES_MAX, FLEET_CA_LIFE, IDENTITY_LIFE};
 use crate::tls::{self, Clock, Identity, Strangers, machine_clock};
 use rustls::time_provider::TimeProvider;
 use rustls_pki_types::pem::PemObject;
@@ -16,7 +16,7 @@ use tradewind_contract::{CONTRACT_VERSION, Join, JoinControl, OWNER_NAME};
 
 const HOUR_S: i64 = 3600;
 
-/// The machine's clock, set wrong by so many seconds.
+/// The machine's clock, wrong by this many seconds.
 #[derive(Debug)]
 struct Shifted(i64);
 
@@ -35,7 +35,7 @@ fn now_unix_s() -> u64 {
     UnixTime::now().as_secs()
 }
 
-/// An owner with its own identity, for the calls of gateways.
+/// An owner with its own identity, for gateways that call.
 struct Owner {
     registrar: Registrar,
     identity: Identity,
@@ -59,7 +59,7 @@ impl Owner {
         Self { registrar, identity: identity.unwrap(), ca_pem }
     }
 
-    /// Adds a gateway whose token is `digit` 64 times, and gives its join document.
+    /// Adds a gateway whose token is `digit` 64 times, and returns its join document.
     fn add(&self, name: &str, digit: char) -> Join {
         let document = self.document(name, digit);
         let token = JoinToken::from_hex(&document.token_hex).unwrap();
@@ -80,7 +80,7 @@ impl Owner {
         }
     }
 
-    /// Takes one call of a gateway.
+    /// Answers one call of a gateway.
     async fn take_call(&self, stream: DuplexStream) -> Result<(), EnrolError> {
         let (mut stream, name) = tls::accept_any(&self.identity, stream).await?;
         assert_eq!(name, None);
@@ -96,7 +96,7 @@ fn pipe() -> (DuplexStream, DuplexStream) {
     tokio::io::duplex(64 << 10)
 }
 
-/// What both sides came to: the gateway's identity, and what the owner granted.
+/// The results of both sides: the gateway's identity, and the owner's grant.
 type Met = (Result<Identity, EnrolError>, Result<(), EnrolError>);
 
 /// The owner dials the gateway, wanting `name`.
@@ -142,7 +142,7 @@ async fn meet(client: &Identity, server: &Identity) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn a_gateway_enrols_in_either_direction_and_its_identity_is_of_the_fleet() {
+async fn a_gateway_gets_an_identity_of_the_fleet_in_either_direction() {
     let owner = Owner::new("fleet-1");
     let mut identities = Vec::new();
     for (calls, name) in [(false, "dialled"), (true, "calling")] {
@@ -162,13 +162,13 @@ async fn a_token_works_for_one_key_only() {
         let document = owner.add("relay", 'a');
         let first = candidate(&document);
         in_direction(calls, &owner, "relay", &first).await.1.unwrap();
-        // A machine that boots again, or whoever stole the token.
+        // A machine that boots again, or a thief with the token.
         let (identity, granted) = in_direction(calls, &owner, "relay", &candidate(&document)).await;
         assert_eq!(reason(granted), Some(Refused::Used), "calls: {calls}");
         assert!(matches!(identity.unwrap_err(), EnrolError::Closed), "it was told something");
         // The same process, whose answer was lost.
         in_direction(calls, &owner, "relay", &first).await.1.unwrap();
-        // A new token under the name lets another machine in.
+        // A new token for the name lets another machine in.
         in_direction(calls, &owner, "relay", &candidate(&owner.add("relay", 'b'))).await.1.unwrap();
     }
 }
@@ -192,7 +192,7 @@ async fn expired_tokens_unknown_and_removed_gateways_and_wrong_fleets_are_refuse
         owner.registrar.roll().add("relay", token, document.expires_unix_s);
         let elsewhere = Join { fleet: "fleet-2".to_owned(), ..document };
         let (identity, granted) = in_direction(calls, &owner, "relay", &candidate(&elsewhere)).await;
-        // The side that is called first sees the other's fleet.
+        // The side that is called sees the other's fleet first.
         if calls {
             assert_eq!(reason(granted), Some(Refused::Fleet));
         } else {
@@ -202,16 +202,45 @@ async fn expired_tokens_unknown_and_removed_gateways_and_wrong_fleets_are_refuse
     }
 }
 
+#[test]
+fn certificates_are_current_from_their_signature_to_the_removal_of_their_gateway() {
+    let owner = Owner::new("fleet");
+    let certificate = || {
+        let granted = owner.registrar.renew("relay", NewKey::generate("relay").unwrap().request()).unwrap();
+        CertificateDer::from_pem_slice(granted.certificate_pem.as_bytes()).unwrap()
+    };
+    let is_current = |certificate: &_| owner.registrar.roll().is_current("relay", certificate);
+    let stranger = certificate();
+    owner.add("relay", '1');
+    let (first, second) = (certificate(), certificate());
+    // During a renewal both are in use.
+    assert!(is_current(&first) && is_current(&second) && !is_current(&stranger));
+    owner.add("relay", '1');
+    assert!(is_current(&first));
+    owner.registrar.roll().remove("relay");
+    owner.add("relay", '2');
+    assert!(!is_current(&first) && !is_current(&second));
+    // A certificate signed by an earlier owner is unknown until its gateway has another one.
+    owner.registrar.roll().remove("relay");
+    owner.registrar.roll().add_enrolled("relay");
+    let third = certificate();
+    assert!(is_current(&stranger) && is_current(&third));
+    owner.registrar.roll().was_renewed("relay");
+    assert!(!is_current(&stranger) && is_current(&third));
+    let later: Vec<_> = (0..CERTIFICATES_PER_GATEWAY_MAX).map(|_| certificate()).collect();
+    assert!(!is_current(&third) && later.iter().all(is_current));
+}
+
 #[tokio::test]
 async fn a_gateway_with_another_name_or_token_is_refused() {
     let owner = Owner::new("fleet-1");
     let source = candidate(&owner.add("source", 'a'));
     owner.add("sink", 'b');
-    // The owner dials one and reaches the other: the gateway refuses to be somebody else.
+    // The owner dials one and reaches the other, which refuses the wrong name.
     let (identity, granted) = dialled(&owner, "sink", &source).await;
     assert_eq!(reason(identity.map(drop)), Some(Refused::Name { wanted: "source".to_owned() }));
     assert!(matches!(granted.unwrap_err(), EnrolError::Closed));
-    // The token of one under the name of the other.
+    // The token of one gateway with the name of the other.
     let liar = candidate(&owner.document("sink", 'a'));
     assert_eq!(reason(called(&owner, &liar).await.1), Some(Refused::Proof));
     let (identity, granted) = dialled(&owner, "sink", &liar).await;
@@ -219,7 +248,7 @@ async fn a_gateway_with_another_name_or_token_is_refused() {
     assert!(matches!(granted.unwrap_err(), EnrolError::Closed), "it was told something");
 }
 
-/// A gateway that proves its token and claims another name than the owner dialled.
+/// A gateway proves its token but claims a different name from the one that the owner dialled.
 #[tokio::test]
 async fn the_owner_compares_the_name_in_the_request_with_the_one_that_it_dialled() {
     let owner = Owner::new("fleet-1");
@@ -247,7 +276,7 @@ async fn the_owner_compares_the_name_in_the_request_with_the_one_that_it_dialled
     assert!(!owner.registrar.roll().is_used("source"));
 }
 
-/// Somebody between the two, with a certificate of his own, who passes every message on.
+/// A man in the middle, with his own certificate, passes every message on.
 #[tokio::test]
 async fn a_man_in_the_middle_gets_nothing_in_either_direction() {
     let owner = Owner::new("fleet-1");
@@ -272,14 +301,14 @@ async fn a_man_in_the_middle_gets_nothing_in_either_direction() {
     assert!(granted.is_err());
     assert!(!owner.registrar.roll().is_used("relay"));
 
-    // A gateway that calls home does not even begin: his certificate is not of the fleet.
+    // A gateway that calls home does not even begin: the man in the middle has no certificate of the fleet.
     let (to_middle, of_middle) = pipe();
     let acceptor = TlsAcceptor::from(Arc::new(self_signed_server(&key, OWNER_NAME, &machine_clock()).unwrap()));
     let (called, _) = tokio::join!(gateway.call(to_middle), acceptor.accept(of_middle));
     assert_eq!(called.map(drop).unwrap_err().to_string(), "the peer's certificate is not of this fleet");
 }
 
-/// A thief has recorded a whole enrolment in clear text, proofs included.
+/// A thief has recorded a whole enrolment in clear text, including its proofs.
 #[tokio::test]
 async fn messages_of_another_connection_prove_nothing() {
     let owner = Owner::new("fleet-1");
@@ -357,7 +386,7 @@ async fn clocks_may_differ_by_an_hour() {
         assert_eq!(meet(&there, &here).await.as_deref(), Ok("there"));
         assert_eq!(meet(&owner.identity, &there).await.as_deref(), Ok(OWNER_NAME));
     }
-    // Beyond that the identity is not valid yet, or the document's time is over.
+    // Beyond that the identity is not valid yet, or the document has expired.
     let owner = Owner::new("fleet-1");
     let document = owner.add("there", 'a');
     let behind = Candidate::new(&document, shifted(-HOUR_S - 60)).unwrap();
@@ -383,7 +412,7 @@ async fn silent_and_talkative_peers_are_cut_off() {
         answered.err().unwrap()
     };
     assert!(matches!(waiting.await, EnrolError::TooSlow));
-    // Much more than a message; and two at once.
+    // Much more than one message; and two messages at once.
     let many = vec![b'x'; 2 * ENROL_LINE_BYTES_MAX];
     let opening = Opening { fleet: "fleet-1".to_owned(), name: "relay".to_owned(), proof_hex: String::new() };
     let two = [serde_json::to_vec(&opening).unwrap(), serde_json::to_vec(&opening).unwrap(), Vec::new()].join(&b'\n');
@@ -393,7 +422,7 @@ async fn silent_and_talkative_peers_are_cut_off() {
         let (ours, theirs) = pipe();
         let talking = async {
             let mut stream = connector().connect(tls::server_name("relay").unwrap(), ours).await.unwrap();
-            // It may be cut off while it talks.
+            // The connection may be closed while it writes.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.flush().await;
             stream
@@ -426,7 +455,7 @@ async fn a_key_request_for_another_name_or_key_is_refused() {
     }
 }
 
-/// A hop that is open while both ends get new identities goes on, and new ones use the new identities.
+/// A hop that is open while both ends get new identities stays open; new connections use the new identities.
 #[tokio::test]
 async fn a_renewal_leaves_open_connections_alone() {
     use tokio::io::AsyncReadExt;
@@ -473,7 +502,7 @@ fn documents_that_cannot_be_used_say_why() {
         (Join { name: "a.b".to_owned(), ..good.clone() }, "not a gateway name"),
         (Join { name: OWNER_NAME.to_owned(), ..good.clone() }, "belongs to the owner"),
         (Join { token_hex: "aa".to_owned(), ..good.clone() }, "64 hexadecimal digits"),
-        (Join { ca_pem: "none".to_owned(), ..good.clone() }, "no certificate"),
+        (Join { ca_pem: "none".to_owned(), ..good.clone() }, "not a certificate"),
     ];
     for (document, error) in wrong {
         let said = Candidate::new(&document, machine_clock()).err().unwrap().to_string();

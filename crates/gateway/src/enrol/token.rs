@@ -1,8 +1,8 @@
-//! The join token, and how its knowledge is proved without showing it.
+//! The join token, and how a peer proves that it knows the token without revealing it.
 //!
 //! A proof is `HMAC-SHA256(token, step ‖ fleet ‖ name ‖ exporter ‖ payload)`, each part preceded by its length. The
-//! exporter is TLS's (RFC 8446, section 7.5): both ends of a connection compute the same 32 bytes, and nobody else. Each
-//! step of each direction has a label of its own, so no proof can be sent back.
+//! exporter is that of TLS (RFC 8446, section 7.5): only the two ends of a connection can compute its 32 bytes. Each
+//! step of each direction has its own label, so a proof cannot be sent back to its author.
 
 use super::hex;
 use aws_lc_rs::hmac;
@@ -22,7 +22,7 @@ impl fmt::Debug for JoinToken {
 }
 
 impl JoinToken {
-    /// From 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         hex::decode(text)?.try_into().ok().map(Self)
     }
@@ -60,31 +60,31 @@ impl Step {
     }
 }
 
-/// What TLS exports of one connection, the same at both ends.
+/// The TLS exporter of one connection, the same at both ends.
 pub type Exporter = [u8; 32];
 
-/// What a proof is about.
+/// The statement that a proof is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a> {
-    /// Where in the enrolment.
+    /// The step of the enrolment.
     pub step: Step,
     /// Id of the fleet.
     pub fleet: &'a str,
     /// Name of the gateway.
     pub name: &'a str,
-    /// Of this connection.
+    /// Exporter of this connection.
     pub exporter: &'a Exporter,
-    /// What the message brings.
+    /// Contents of the message.
     pub payload: &'a [u8],
 }
 
 impl Statement<'_> {
-    /// The proof that whoever says this knows the token, in hexadecimal.
+    /// Returns the proof that the author of this statement knows the token, in hexadecimal.
     pub fn prove(&self, token: &JoinToken) -> String {
         hex::encode(hmac::sign(&key(token), &self.bytes()).as_ref())
     }
 
-    /// Returns whether `proof_hex` proves this; compares in constant time.
+    /// Returns whether `proof_hex` proves this statement; compares in constant time.
     pub fn is_proved_by(&self, proof_hex: &str, token: &JoinToken) -> bool {
         let proof = hex::decode(proof_hex);
         proof.is_some_and(|proof| hmac::verify(&key(token), &self.bytes(), &proof).is_ok())

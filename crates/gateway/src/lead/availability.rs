@@ -1,47 +1,47 @@
-//! Tells that a store cannot be reached, or answers nothing but errors, while it is tried again, and when it is time to
-//! give up.
+//! Reports stores that cannot be reached, or that answer with nothing but errors, while they are retried, and decides
+//! when to give up.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tradewind_store::{Store, Unreachable};
 
-/// A store that was tried in vain for so long is told of.
+/// A store that has failed for this long is reported.
 pub const UNREACHABLE_TOLD_AFTER: Duration = Duration::from_secs(5);
-/// What failed before, and has not been tried for so long since, is not known any more.
+/// A failure no longer counts if the store has not been tried for this long.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
-/// How often the stores are looked at.
+/// How often the stores are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// A store that was tried in vain for as long as a job may stall.
+/// A store that has failed for as long as a job may stall.
 #[derive(Debug)]
 pub struct Lost {
     /// The store's URL.
     pub url: String,
     /// How long a job may stall.
     pub patience: Duration,
-    /// What the tries came to.
+    /// The failed attempts.
     pub how: Unreachable,
 }
 
-/// What `store` has come to, if it was tried in vain for `patience`.
+/// Returns the failure of `store` if it has lasted for `patience`.
 pub fn lost(store: &dyn Store, patience: Duration) -> Option<Lost> {
     let how = store.unreachable().filter(|failing| failing.lasted() >= patience)?;
     Some(Lost { url: store.url().to_owned(), patience, how })
 }
 
-/// Some stores, and which of them were told to be out of reach.
+/// Some stores, each with whether it has been reported as unreachable.
 pub struct Availability {
     stores: Vec<(Arc<dyn Store>, bool)>,
 }
 
 impl Availability {
-    /// Nothing told yet.
+    /// Watches `stores`, none of them reported yet.
     pub fn of(stores: impl IntoIterator<Item = Arc<dyn Store>>) -> Self {
         Self { stores: stores.into_iter().map(|store| (store, false)).collect() }
     }
 
-    /// What there is to say now: of stores that are out of reach since a while, and of those that are back.
-    /// `retrying`: what is done about it, and how long.
+    /// Returns what to report now: stores that have been unreachable for a while, and stores that answer again.
+    /// `retrying` says how they are retried, and for how long.
     pub fn news(&mut self, retrying: &str) -> Vec<String> {
         let mut news = Vec::new();
         for (store, told) in &mut self.stores {
@@ -61,14 +61,14 @@ impl Availability {
         news
     }
 
-    /// The stores' common trouble, if every one was tried in vain for `patience`.
+    /// Returns the failure of one store if every store has failed for `patience`.
     fn lost(&self, patience: Duration) -> Option<Lost> {
         let lost = |(store, _): &(Arc<dyn Store>, bool)| lost(store.as_ref(), patience);
         self.stores.iter().map(lost).collect::<Option<Vec<_>>>()?.pop()
     }
 }
 
-/// What is wrong with a store that cannot be reached, or answers nothing but errors.
+/// Describes a store that cannot be reached, or that answers with nothing but errors.
 fn trouble(store: &dyn Store, failing: &Unreachable) -> String {
     match failing.is_connected {
         true => format!("{} answers nothing but errors: {}", store.url(), failing.why),
@@ -81,7 +81,7 @@ fn is_worth_telling(failing: &Unreachable) -> bool {
     now.duration_since(failing.since) >= UNREACHABLE_TOLD_AFTER && now.duration_since(failing.latest) < KNOWN_FOR
 }
 
-/// Says what there is to say until the source, or every destination, was tried in vain for `patience`.
+/// Reports news of the stores until the source, or every destination, has failed for `patience`.
 pub async fn until_lost(
     source: Arc<dyn Store>,
     targets: Vec<Arc<dyn Store>>,
@@ -102,7 +102,7 @@ pub async fn until_lost(
     }
 }
 
-/// Says what there is to say, for ever.
+/// Reports news of the stores and never returns.
 pub async fn tell(opened: impl Fn() -> Vec<Arc<dyn Store>>, say: impl Fn(String)) {
     let mut availability = Availability::of([]);
     let mut ticks = tokio::time::interval(LOOK_EVERY);

@@ -1,6 +1,6 @@
 //! Work that a job must do at its end, in a temporary file: any number of entries fits, and none uses memory.
 //!
-//! The file is made with the first thing, so that an ordinary job has none, and has no name, so that none is left behind.
+//! The file is created with the first entry, so that an ordinary job has none. It has no name, so none is left behind.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-/// Things put down, to be read once in the order in which they came.
+/// Entries to be read once, in the order in which they were added.
 #[derive(Debug)]
 pub struct Backlog<T> {
     dir: Option<PathBuf>,
@@ -17,7 +17,7 @@ pub struct Backlog<T> {
     kind: PhantomData<fn() -> T>,
 }
 
-/// The things of a [`Backlog`].
+/// The entries of a [`Backlog`].
 #[derive(Debug)]
 pub struct Reading<T> {
     lines: Option<BufReader<File>>,
@@ -25,12 +25,12 @@ pub struct Reading<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Backlog<T> {
-    /// An empty one. Its file will lie in `dir`, or where the system keeps temporary files.
+    /// Returns an empty backlog. Its file will lie in `dir`, or where the system keeps temporary files.
     pub fn new(dir: Option<&Path>) -> Self {
         Self { dir: dir.map(Path::to_owned), file: None, kind: PhantomData }
     }
 
-    /// Puts one thing down. Blocks for a disk write now and then.
+    /// Adds one entry. Blocks for a disk write now and then.
     ///
     /// # Errors
     /// The error of the file system; the backlog must not be read after it.
@@ -49,7 +49,7 @@ impl<T: Serialize + DeserializeOwned> Backlog<T> {
         file.write_all(b"\n")
     }
 
-    /// Takes everything, and is empty then.
+    /// Takes all entries and leaves the backlog empty.
     ///
     /// # Errors
     /// The error of the file system.

@@ -1,4 +1,5 @@
-//! Whether a destination has an object already. Reads no object: sizes, times and the checksums that stores state.
+//! Decides whether a destination already has an object, from sizes, times and the checksums that stores state. Reads no
+//! object data.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,39 +7,39 @@ use std::sync::{Mutex, PoisonError};
 use tradewind_contract::Comparison;
 use tradewind_store::{Checksums, ObjectInfo, Store, may_be_md5};
 
-/// ETags of one store that are remembered at once.
+/// Maximum number of ETags remembered per store.
 const TAGS_MAX: usize = 1024;
 
 const MILLISECOND_NS: i64 = 1_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// What two descriptions of an object say.
+/// The result of comparing two descriptions of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are the same.
+    /// The objects are the same.
     Same,
-    /// They are not.
+    /// The objects differ.
     Differs(Difference),
-    /// The descriptions have no checksum in common and the rule demands one, their ETags differ and may be MD5s, or their
-    /// times are too close to tell: ask for each object (`HEAD`), then [`decide_headed`].
+    /// The descriptions have no checksum in common and the rule demands one, or their ETags differ and may be MD5s, or
+    /// their times are too close to decide: get each object's attributes (`HEAD`), then call [`decide_headed`].
     NeedsChecksums,
 }
 
-/// Whether the ETags of one store say anything of the bytes. A server that states the same one for objects of different
-/// lengths states no MD5.
+/// Detects whether the ETags of one store depend on the bytes. A server that states the same ETag for objects of
+/// different lengths does not use MD5s.
 #[derive(Debug, Default)]
 pub struct Tags {
-    /// ETags and the lengths of their objects. Each has one place, so that a constant is always found again.
+    /// ETags and the lengths of their objects. An ETag always has the same slot, so that a constant one is found again.
     seen: Mutex<Vec<(u128, u64)>>,
     are_worthless: AtomicBool,
 }
 
 impl Tags {
-    /// Takes note of what a listing says of an object. To be called before it is compared.
+    /// Records the listed ETag of an object. Call it before the object is compared.
     pub fn see(&self, object: &ObjectInfo) {
         let Some(tag) = md5_tag(object) else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        // 0 is no tag.
+        // 0 marks an empty slot.
         seen.resize(TAGS_MAX, (0, 0));
         let place = (tag % TAGS_MAX as u128) as usize;
         let (earlier, size_bytes) = std::mem::replace(&mut seen[place], (tag, object.size_bytes));
@@ -47,7 +48,7 @@ impl Tags {
         }
     }
 
-    /// The object, without what its ETag says if that is worth nothing.
+    /// Returns the object, without its ETag and MD5 if this store's ETags are worthless.
     pub fn trusted<'a>(&self, object: &'a ObjectInfo) -> Cow<'a, ObjectInfo> {
         if !self.are_worthless.load(Ordering::Relaxed) {
             return Cow::Borrowed(object);
@@ -57,27 +58,29 @@ impl Tags {
     }
 }
 
-/// What the modification times of two stores have to do with each other.
+/// How the modification times of two stores relate to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
-    /// Both are file systems, and a copy keeps its source's time: another time is another state, older or newer.
+    /// Both are file systems, and a copy keeps its source's time: a different time, older or newer, means a different
+    /// state.
     Kept {
-        /// How finely the coarser of the two keeps times, as far as is known.
+        /// Time resolution of the coarser file system, in nanoseconds, as far as is known.
         grain_ns: u64,
     },
-    /// The destination's time is that of the writing, so a copy is never older than its source.
+    /// The destination's time is the time of the write, so a copy is never older than its source.
     OfWriting {
-        /// How far the source's clock is ahead of the destination's: is added to the destination's times.
+        /// How far the source's clock is ahead of the destination's, in milliseconds. It is added to the destination's
+        /// times.
         shift_ms: i64,
     },
 }
 
 impl Times {
-    /// Of copies from `source` to `destination`.
+    /// The relation for copies from `source` to `destination`.
     pub fn between(source: &dyn Store, destination: &dyn Store) -> Self {
         let both_files = [source, destination].iter().all(|store| store.url().starts_with("file:"));
         if !both_files {
-            // By the `Date` of their answers. Files bear times of this machine's clock.
+            // Clock differences come from the `Date` of the stores' answers. Files carry times of this machine's clock.
             let shift_s = destination.clock_ahead_s().saturating_sub(source.clock_ahead_s());
             return Self::OfWriting { shift_ms: shift_s.saturating_mul(1000) };
         }
@@ -85,25 +88,26 @@ impl Times {
     }
 }
 
-/// In what two objects differ.
+/// How two objects differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// Their lengths.
     Size,
     /// A checksum that both stores state.
     Checksum,
-    /// The destination is older than the source, or between file systems of another time.
+    /// The destination is older than the source; between file systems, its time differs.
     Time,
-    /// Nothing: neither store states a checksum that the other states too, so they are not known to be the same.
+    /// No known difference: the stores state no checksum in common, so the objects are not known to be the same.
     Unproven,
 }
 
-/// Decides by what listings say.
+/// Decides from the descriptions in listings.
 pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
-    // No bytes are the same bytes. That of a folder is its marker, whose time moves with what the folder holds.
+    // Empty objects have the same bytes. An empty folder object is its marker, whose time changes with the folder's
+    // contents.
     if source.size_bytes == 0 && (rule != Comparison::Time || source.key.ends_with('/')) {
         return Verdict::Same;
     }
@@ -113,7 +117,7 @@ pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: 
         Comparison::Auto => match (by_checksum(source, destination), by_tag(source, destination)) {
             (Some(verdict), _) => verdict,
             (None, Some(true)) => Verdict::Same,
-            // Two MD5s that differ, unless an encryption made them what they are: a listing does not tell.
+            // The ETags may be MD5s that differ, or encryption may have changed them: a listing does not tell which.
             (None, Some(false)) => Verdict::NeedsChecksums,
             (None, None) if may_be_of_one_second(times, source, destination) => Verdict::NeedsChecksums,
             (None, None) => by_time(times, source, destination),
@@ -123,7 +127,7 @@ pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: 
     }
 }
 
-/// Decides when both objects have been asked for.
+/// Decides when the attributes (`HEAD`) of both objects are known.
 pub fn decide_headed(rule: Comparison, times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
@@ -134,7 +138,7 @@ pub fn decide_headed(rule: Comparison, times: Times, source: &ObjectInfo, destin
     })
 }
 
-/// What two ETags that look like an MD5 of the whole say. Equal ones are equal bytes.
+/// Compares two ETags that look like MD5s of the whole object. Equal ones mean equal bytes.
 fn by_tag(source: &ObjectInfo, destination: &ObjectInfo) -> Option<bool> {
     Some(md5_tag(source)? == md5_tag(destination)?)
 }
@@ -151,15 +155,16 @@ fn by_checksum(source: &ObjectInfo, destination: &ObjectInfo) -> Option<Verdict>
     Some(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
 }
 
-/// The destination keeps whole seconds and was written within the second of the source: which came first is not known.
+/// Returns whether the destination keeps whole seconds and was written within the second of the source, so that their
+/// order is unknown.
 fn may_be_of_one_second(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> bool {
     let Times::OfWriting { shift_ms } = times else { return false };
     let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms.saturating_add(shift_ms));
     theirs % 1000 == 0 && ours > theirs && ours.div_euclid(1000) == theirs.div_euclid(1000)
 }
 
-/// No tolerance for stores that keep whole seconds: it would call two objects the same when the source was written
-/// again within the second of its copy. Without it the worst case is one copy too many.
+/// Compares by time. There is no tolerance for stores that keep whole seconds: it would call two objects the same if
+/// the source was written again within the second of its copy. Without it the worst case is one unnecessary copy.
 fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
     let (ours, theirs) = (source.modified_unix_ms, destination.modified_unix_ms);
     let same = match times {
@@ -170,12 +175,12 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
 }
 
-/// Returns whether a copy of `ours` would bear the time of `theirs`. Copies are given whole milliseconds, so a file
-/// that bears those is compared to the millisecond, and any other time to the nanosecond.
+/// Returns whether a copy of `ours` would have the time of `theirs`. Copies are given whole milliseconds, so if one
+/// file has whole milliseconds, both are compared to the millisecond, otherwise to the nanosecond.
 ///
-/// File systems that are known to round, as FAT does to even seconds, have their rounding. Of others that keep whole
-/// seconds (ext3, HFS+, some that lie behind FUSE) the time of the last change tells, which no program sets: it is of a
-/// whole second too, as good as never by chance.
+/// `grain_ns` holds the rounding of file systems that are known to round, such as FAT, which keeps even seconds. Other
+/// file systems that keep whole seconds (ext3, HFS+, some behind FUSE) are recognized by the time of the last change.
+/// No program can set it, and it is a whole second by chance almost never.
 fn is_kept(grain_ns: u64, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
     let (one, other) = (modified_unix_ns(ours), modified_unix_ns(theirs));
     let keeps_seconds = |object: &ObjectInfo| {
@@ -189,7 +194,8 @@ fn is_kept(grain_ns: u64, ours: &ObjectInfo, theirs: &ObjectInfo) -> bool {
         || one.abs_diff(other) < grain_ns.max(seconds_ns)
 }
 
-/// The nearest there is of a time beyond the years 1677 to 2262.
+/// Returns the modification time in nanoseconds. Times outside the years 1677 to 2262 become the nearest representable
+/// time.
 fn modified_unix_ns(object: &ObjectInfo) -> i64 {
     object.file.map_or(object.modified_unix_ms.saturating_mul(MILLISECOND_NS), |file| file.modified_unix_ns)
 }

@@ -1,8 +1,9 @@
-//! A look at the copies of an object right before its source is deleted.
+//! Checks the copies of an object right before its source is deleted.
 //!
-//! The answer to a write says that a copy was there once. By the time that `mv` deletes the source, maybe in another run,
-//! the copy may have been removed or replaced; and a store may have answered without storing anything. So every copy is
-//! asked for, and its source is deleted only if the copy is the object that was written, or has its bytes.
+//! The answer to a write says that a copy was there once. Before `mv` deletes the source, perhaps in another run, the
+//! copy may have been removed or replaced; and a store may have confirmed a write without storing anything. So every
+//! copy is checked with `HEAD`, and its source is deleted only if the copy is the object that was written, or has the
+//! same bytes.
 
 use crate::failure::object_url;
 use crate::node::work::Failure;
@@ -10,12 +11,12 @@ use crate::retry::RetryPolicy;
 use serde::{Deserialize, Serialize};
 use tradewind_store::{Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Store, Written};
 
-/// One copy of an object, as it was when it was proven.
+/// One copy of an object, in the state in which it was proven.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProvenCopy {
     /// Index of the destination.
     pub target: u16,
-    /// Key there.
+    /// Key at the destination.
     pub key: String,
     /// Its length.
     pub size_bytes: u64,
@@ -23,20 +24,20 @@ pub struct ProvenCopy {
     pub written: Written,
 }
 
-/// Why a source whose copy was looked at must stay.
+/// Why a source must stay after a check of its copy.
 #[derive(Clone, Debug)]
 pub enum NotThere {
     /// The copy was removed or replaced, or was never stored.
     Lost(Failure),
-    /// The store does not tell.
+    /// The store does not answer the check.
     Unknown(Error),
 }
 
 impl ProvenCopy {
-    /// Asks `store`, which must be the destination, for the copy, and returns what it says of it.
+    /// Checks the copy at `store`, which must be the destination, and returns the store's description of it.
     ///
     /// # Errors
-    /// The copy cannot be found there as it was written.
+    /// The copy is missing, has changed, or cannot be checked.
     pub async fn look(&self, store: &dyn Store, policy: RetryPolicy) -> Result<ObjectInfo, NotThere> {
         let url = || object_url(store, &self.key);
         match policy.run("head", store.url(), || store.head(&self.key)).await {
@@ -50,7 +51,7 @@ impl ProvenCopy {
         }
     }
 
-    /// Another writer, or a store whose ETags are not stable.
+    /// Returns whether only the ETag differs: another program replaced the copy, or the store's ETags are not stable.
     fn differs_in_etag_alone(&self, now: &ObjectInfo) -> bool {
         let state = Precondition { etag: None, ..Precondition::written(&self.written) };
         now.size_bytes == self.size_bytes
@@ -61,19 +62,21 @@ impl ProvenCopy {
 
 /// The failure of an object whose copy at `url` may be the object itself.
 pub fn not_told_apart(url: &str) -> Failure {
-    lost(url, "may be the source under another name: both have one ETag and version, and were written in one second")
+    lost(
+        url,
+        "may be the source under another name: both have the same ETag and version, and were written in the same second",
+    )
 }
 
-/// By another writer, or by this job under a name that the store takes for the same one.
+/// The failure of a copy replaced by another program, or by this job under a name that the store treats as the same.
 fn replaced(url: &str) -> Failure {
     let hint =
-        "resume the job to copy it again; if the destination takes two names for one, copy it under another name";
+        "resume the job to copy it again; if the destination treats two names as one, copy it under another name";
     Failure { hint: Some(hint.to_owned()), ..lost(url, "has been replaced") }
 }
 
 fn of_another_etag(url: &str) -> Failure {
-    let why =
-        "has another ETag than the store stated when it was written, and no checksum tells whether it was replaced";
+    let why = "has a different ETag than when it was written, and no checksum shows whether it was replaced";
     let hint = "resume the job to copy it again; where the store's ETags are not stable, move with --verify read";
     Failure { hint: Some(hint.to_owned()), ..lost(url, why) }
 }
@@ -85,8 +88,8 @@ fn lost(url: &str, why: &str) -> Failure {
     Failure { hint: Some(hint.to_owned()), ..failure }
 }
 
-/// Returns whether `now` is the object of `size_bytes` that was `written`, or another one of the same bytes: a request
-/// that was made twice may be carried out twice, and a new version of the same bytes is as good.
+/// Returns whether `now` is the object of `size_bytes` that was `written`, or another one with the same bytes. A store
+/// may carry out a repeated request twice, and a new version with the same bytes is as good.
 pub fn is_as_written(size_bytes: u64, written: &Written, now: &ObjectInfo) -> bool {
     let stated = (written.checksums.plausible(size_bytes), now.checksums.plausible(size_bytes));
     let same_bytes = stated.0.agrees_with(&stated.1) == Some(true);

@@ -1,8 +1,9 @@
-//! Deletes at the end of a job: what the source does not have (`--delete`), or sources that have been moved (`mv`).
+//! Deletes objects at the end of a job: extraneous objects at the destinations (`--delete`), or sources that have been
+//! moved (`mv`).
 //!
-//! The keys wait in a temporary file, so any number fits. Nothing is deleted unless all else went well:
-//! [`refusal`] says when not. An object that is no longer in the state in which it was seen stays, and so does a source
-//! one of whose [copies](crate::lead::copies) is not there when the batch that it belongs to is about to be deleted.
+//! The keys wait in a temporary file, so memory does not limit their number. Nothing is deleted unless everything else
+//! succeeded; [`refusal`] gives the reason. An object is deleted only if its state has not changed since it was seen. A
+//! source is also kept if one of its [copies](crate::lead::copies) is missing just before its batch is deleted.
 
 use crate::failure::{counted, failed_object, kind_name, object_url};
 use crate::lead::copies::{NotThere, ProvenCopy, not_told_apart};
@@ -21,17 +22,17 @@ use tradewind_store::{
     ErrorKind, Identity, ListRequest, ObjectDeletion, ObjectInfo, Precondition, Result, Store, stays,
 };
 
-/// Delete requests in flight to all stores together.
+/// Maximum delete requests in flight, over all stores.
 pub const BATCHES_AT_ONCE_MAX: usize = 4;
-/// Keys of one request at most, whatever the store allows.
+/// Maximum keys in one delete request, whatever the store allows.
 pub const BATCH_KEYS_MAX: usize = 1000;
-/// Keys of one request whose objects must be in a known state. Few, because some stores look at each object before the
-/// request, and what is written between the look and the request is lost.
+/// Maximum keys in one request whose objects must be in a known state. It is small because some stores check each
+/// object before the request, and a write between the check and the request is lost.
 pub const CONDITIONAL_KEYS_MAX: usize = 100;
-/// Copies of one batch's objects that are asked for at once, so 128 in all.
+/// Copies of one batch's objects that are checked at once. With [`BATCHES_AT_ONCE_MAX`] batches that is 128 in all.
 pub const LOOKS_AT_ONCE_MAX: usize = 32;
 
-/// Keys to delete, in a temporary file that vanishes with this.
+/// Keys to delete, in a temporary file that is removed when this is dropped.
 #[derive(Debug)]
 pub struct DeletionBacklog {
     writing: Mutex<Writing>,
@@ -46,15 +47,15 @@ struct Writing {
     totals: Vec<Totals>,
 }
 
-/// What was put down of one store.
+/// Totals of the keys queued for one store.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     keys: ToDelete,
-    /// Of these keys, those of empty folders.
+    /// How many of these keys are empty folders.
     folders: u64,
 }
 
-/// One key, with the state the object had when it was put down.
+/// One key, with the state of the object when it was queued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     store: u16,
@@ -66,25 +67,26 @@ struct Entry {
     /// See [`DeletionBacklog::doubting_since`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_be_ours: bool,
-    /// All of them must be there when the object is deleted.
+    /// Copies that must all exist when the object is deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     copies: Vec<ProvenCopy>,
 }
 
-/// How much of its description an object must still fit to be deleted.
+/// How closely an object must still match its description to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It is not wanted any more: a listing's ETag or version is enough, which clouds check without another request.
-    /// Where it is looked at, it must not be later than listed either.
+    /// The object is no longer wanted. The listed ETag or version is enough, which clouds check without another
+    /// request. A store that checks the object itself also requires that it is not newer than listed.
     Listed,
-    /// It was copied: all that is known must fit, so that nothing goes that was not copied. These copies must be there.
+    /// The object was copied. Every known attribute must match, so that nothing uncopied is deleted, and these copies
+    /// must exist.
     Copied(Vec<ProvenCopy>),
 }
 
-/// What became of one key.
+/// The outcome for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is gone, or would be (dry run).
+    /// The object is deleted, or would be (dry run).
     Gone {
         /// Index of the store.
         store: u16,
@@ -93,41 +95,42 @@ pub enum Deleted {
         /// URL of the object.
         url: String,
     },
-    /// It is still there. `source` is empty.
+    /// The object could not be deleted. `source` is empty.
     Failed(FailedObject),
-    /// It was not deleted, because copies of it are not there. `source` is empty.
+    /// The object was not deleted because copies of it are missing. `source` is empty.
     Kept {
         /// The object, and the reason.
         failed: FailedObject,
-        /// Destination and key of each copy that is gone.
+        /// Destination and key of each missing copy.
         lost: Vec<(u16, String)>,
     },
 }
 
-/// A run over a [`DeletionBacklog`].
+/// A pass over a [`DeletionBacklog`].
 #[derive(Debug)]
 pub struct DeletionRun {
-    /// The stores that the indices of the backlog mean.
+    /// The stores, at the indices that the backlog uses.
     pub stores: Vec<Arc<dyn Store>>,
     /// The destinations that hold the copies.
     pub targets: Vec<Arc<dyn Store>>,
-    /// Of each destination, whether its name proves that it is not the source.
+    /// For each destination, whether its name proves that it is not the source.
     pub proven_apart: Vec<bool>,
-    /// How often a request is tried.
+    /// How often a request is retried.
     pub policy: RetryPolicy,
-    /// Say what would be deleted, delete nothing.
+    /// Report what would be deleted, and delete nothing.
     pub dry_run: bool,
-    /// This run has written something, which may have come to lie under a key that is to be deleted.
+    /// Whether this run has written anything, possibly to a key that is to be deleted.
     pub has_written: bool,
-    /// A wish to stop. No request begins after it; one in flight is waited for as [`drained`](crate::drain) says.
+    /// Cancelled when the job should stop. No request begins after that; [`drained`](crate::drain) limits the wait for
+    /// those in flight.
     pub stop: CancellationToken,
 }
 
 impl DeletionBacklog {
-    /// An empty backlog. Its file lies in `dir`, or where the system keeps temporary files, and has no name.
+    /// An empty backlog. Its unnamed file is in `dir`, or in the system's temporary directory.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn create(dir: Option<&Path>) -> io::Result<Self> {
         let file = match dir {
             Some(dir) => tempfile::tempfile_in(dir)?,
@@ -137,9 +140,9 @@ impl DeletionBacklog {
         Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new() })
     }
 
-    /// Of objects of some stores, listed as modified at these times or later, it must be certain that the job did not
-    /// write them itself under another name: times are compared in whole seconds, and the job may have written in that
-    /// very second. They are listed again right before they are deleted.
+    /// Sets, for each store, the time from which an object may be this job's own work under another name: times are
+    /// compared in whole seconds, and the job may have written in that very second. Objects listed as modified at that
+    /// time or later are listed again right before they are deleted.
     pub fn doubting_since(self, doubted_since_unix_ms: Vec<Option<i64>>) -> Self {
         Self { doubted_since_unix_ms, ..self }
     }
@@ -149,22 +152,22 @@ impl DeletionBacklog {
         since.is_some_and(|since| object.modified_unix_ms >= since)
     }
 
-    /// Puts an object of the store with index `store` down for deletion, as it is described. Blocks for a disk write now
-    /// and then.
+    /// Queues an object of the store with index `store` for deletion, in its described state. Blocks on a disk write
+    /// now and then.
     ///
     /// # Errors
-    /// What the file system says; the backlog must not be run after it.
+    /// The file system's error; the backlog must not be run after it.
     pub fn push(&self, store: u16, object: &ObjectInfo, seen: Seen) -> io::Result<()> {
         let exact = Precondition::exact(object);
-        // A server that keeps objects as files may take `a//b` for `a/b`: what the job wrote under the one name would be
-        // deleted under the other, where both have the same bytes.
+        // A server that keeps objects as files may treat `a//b` as `a/b`. Without the time, an object that the job
+        // wrote under one name would be deleted under the other if both have the same bytes.
         let (condition, not_after_unix_ms, copies) = match seen {
             Seen::Listed => (Precondition::listed(object), exact.modified_unix_ms, Vec::new()),
             Seen::Copied(copies) => (exact, None, copies),
         };
         let may_be_ours = self.is_doubtful(store, object);
         let entry = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, may_be_ours, copies };
-        // After a panic half a line may lie in the file; `Reading::next` refuses it.
+        // After a panic the file may end in half a line; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         serde_json::to_writer(&mut writing.file, &entry).map_err(io::Error::from)?;
         writing.file.write_all(b"\n")?;
@@ -179,12 +182,12 @@ impl DeletionBacklog {
         Ok(())
     }
 
-    /// Keys put down so far.
+    /// Keys queued so far.
     pub fn keys(&self) -> u64 {
         self.totals().objects
     }
 
-    /// Objects put down so far, and their lengths together.
+    /// Number and total length of the objects queued so far.
     pub fn totals(&self) -> ToDelete {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         writing.totals.iter().fold(ToDelete::default(), |sum, one| ToDelete {
@@ -193,7 +196,7 @@ impl DeletionBacklog {
         })
     }
 
-    /// Objects other than empty folders put down so far at the store with index `store`.
+    /// Objects queued so far at the store with index `store`, without empty folders.
     fn objects_at(&self, store: usize) -> u64 {
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         writing.totals.get(store).map_or(0, |totals| totals.keys.objects - totals.folders)
@@ -207,14 +210,14 @@ impl DeletionBacklog {
     }
 }
 
-/// Why nothing is deleted although `--delete` is set, and what to do about it.
+/// Why nothing is deleted although `--delete` is set, and how to proceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What follows "nothing is deleted: ".
+    /// The text after "nothing is deleted: ".
     pub why: String,
     /// One line of advice.
     pub hint: &'static str,
-    /// The options that allow it, if any do: a dry run then shows what would be deleted.
+    /// The options that allow the deletion, if any do: a dry run then lists what would be deleted.
     pub allowed_by: Option<&'static str>,
 }
 
@@ -228,18 +231,17 @@ impl Refusal {
     }
 }
 
-/// Advice where the source has nothing.
+/// Advice for an empty source.
 pub const EMPTY_SOURCE_HINT: &str =
     "--delete never empties a destination: check the name of the source, or delete with `tradewind rm -r`";
 const CONSENT: &str = "-y or a higher --max-delete allows it";
 const CONSENT_HINT: &str = "list them with --dry-run; -y or a higher --max-delete allows it";
 const HIGHER_LIMIT: &str = "a higher --max-delete allows it";
 const MAX_DELETE_HINT: &str = "list them with --dry-run; a higher --max-delete allows it";
-const ALL_COPIED_HINT: &str =
-    "--delete deletes only after every object was listed and copied; mend that and sync again";
+const ALL_COPIED_HINT: &str = "--delete deletes only after every object was listed and copied; fix that and sync again";
 
-/// Why nothing is deleted at the destinations although `--delete` is set; `None` when deleting is safe. `failed` counts
-/// objects × destinations that could not be moved; `url` names a destination by its index.
+/// Returns why nothing is deleted at the destinations although `--delete` is set, or `None` if deleting is safe.
+/// `failed` counts the object copies that failed, over all destinations; `url` names a destination by its index.
 pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let keys = end.extraneous.as_ref().map_or(0, DeletionBacklog::keys);
     if keys == 0 {
@@ -267,12 +269,12 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
     }
 }
 
-/// Whether the object stands for a folder, which holds nothing that could be lost.
+/// Returns whether the object is the marker of a folder. Deleting it loses no data.
 pub fn is_folder(object: &ObjectInfo) -> bool {
     object.key.ends_with('/') && object.size_bytes == 0
 }
 
-/// A destination that would lose more than half of its objects: more often the wrong source than a wish.
+/// Refuses to delete more than half of a destination's objects: more often a wrong source than an intention.
 fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let backlog = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
     end.target_objects.iter().enumerate().find_map(|(index, held)| {
@@ -285,11 +287,11 @@ fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -
 }
 
 impl DeletionRun {
-    /// Deletes all that was put down and says of each key what became of it. Returns how many are gone (or would be).
-    /// After a stop nothing is said of the keys that were not tried, and of those whose answer did not arrive.
+    /// Deletes all queued objects and reports the outcome for each key. Returns how many are deleted (or would be).
+    /// After a stop it reports nothing for keys that were not tried or whose answer did not arrive.
     ///
     /// # Errors
-    /// The backlog cannot be read. What a store refuses is a [`Deleted::Failed`].
+    /// The backlog cannot be read. An object that a store refuses to delete is a [`Deleted::Failed`].
     pub async fn run(self, backlog: DeletionBacklog, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
         let reading = backlog.read()?;
         let key_limits: Vec<usize> =
@@ -326,13 +328,14 @@ impl DeletionRun {
                 }
                 Err(error) => Deleted::Failed(failed_object(String::new(), url, &error)),
             };
-            // Nobody listening does not undo a deletion.
+            // If nobody receives the outcome, the object is still deleted.
             out.send(deleted).await.ok();
         }
         gone
     }
 
-    /// Looks at the copies right before the deletion, and says of each object that must stay why. Returns the others.
+    /// Checks the copies right before the deletion, and reports each object that must stay with the reason. Returns the
+    /// others.
     async fn keep_what_lost_its_copies(
         &self,
         store: &dyn Store,
@@ -353,7 +356,7 @@ impl DeletionRun {
                 Missing { first: None, .. } => whole.push(entry),
                 Missing { first: Some(first), lost } => {
                     let failed = kept(object_url(store, &entry.key), first);
-                    // Nobody listening does not bring the copy back.
+                    // If nobody receives the outcome, the copy is still missing.
                     out.send(Deleted::Kept { failed, lost }).await.ok();
                 }
             }
@@ -361,7 +364,8 @@ impl DeletionRun {
         whole
     }
 
-    /// Lists again what may have been written by this job, and says of each object that must stay why. Returns the others.
+    /// Lists again the objects that this job may have written, and reports each that must stay with the reason. Returns
+    /// the others.
     async fn keep_what_may_be_ours(
         &self,
         store: &dyn Store,
@@ -382,7 +386,7 @@ impl DeletionRun {
                 Ok(()) => certain.push(entry),
                 Err(error) => {
                     let failed = failed_object(String::new(), object_url(store, &entry.key), &error);
-                    // Nobody listening makes the object no safer to delete.
+                    // If nobody receives the outcome, the object is still unsafe to delete.
                     out.send(Deleted::Failed(failed)).await.ok();
                 }
             }
@@ -390,7 +394,8 @@ impl DeletionRun {
         certain
     }
 
-    /// A listing states milliseconds where a `HEAD` has seconds.
+    /// Lists an object that may be ours again, because a listing has milliseconds where `HEAD` has seconds. Returns an
+    /// error if the object must stay.
     async fn list_again(&self, store: &dyn Store, entry: &Entry) -> Result<()> {
         let Some(modified_unix_ms) = self.listed_unix_ms(store, &entry.key).await? else { return Ok(()) };
         let why = match entry.not_after_unix_ms {
@@ -423,13 +428,13 @@ impl DeletionRun {
         missing
     }
 
-    /// Returns whether a copy, of which its store says `now`, may be the source under another name. Two writes of the same
-    /// bytes in one second differ in nothing but the milliseconds that listings state.
+    /// Returns whether a copy, which its store describes as `now`, may be the source under another name. Two writes of
+    /// the same bytes in one second differ only in the milliseconds of listings.
     async fn may_be_source(&self, source: &dyn Store, entry: &Entry, copy: &ProvenCopy, now: &ObjectInfo) -> bool {
         let target = self.targets[usize::from(copy.target)].as_ref();
         let is_proven = self.proven_apart.get(usize::from(copy.target)).copied().unwrap_or(false);
         let is_bucket = |store: &dyn Store| matches!(store.identity(), Identity::Bucket(_));
-        // A copy that is a file has another identity than a file that was the source.
+        // If the source were a file and the copy that same file, the file's identity would show it.
         if is_proven || !is_bucket(source) || !is_bucket(target) || entry.condition.difference(now).is_some() {
             return false;
         }
@@ -437,7 +442,7 @@ impl DeletionRun {
         !matches!(times, (Ok(Some(ours)), Ok(Some(theirs))) if ours != theirs)
     }
 
-    /// When the object was modified according to a listing, milliseconds since the Unix epoch.
+    /// Returns the object's modification time according to a listing, in milliseconds since the Unix epoch.
     async fn listed_unix_ms(&self, store: &dyn Store, key: &str) -> Result<Option<i64>> {
         let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
         let page = self.policy.run("list", store.url(), || store.list(&request)).await?;
@@ -456,13 +461,13 @@ impl DeletionRun {
     }
 }
 
-/// The result of a check of the copies of one object.
+/// The result of checking the copies of one object.
 struct Missing {
     first: Option<NotThere>,
     lost: Vec<(u16, String)>,
 }
 
-/// The record of an object at `url` that stays because of its copies.
+/// The record of an object at `url` that is kept because of its copies.
 fn kept(url: String, why: NotThere) -> FailedObject {
     let (kind, message, hint) = match why {
         NotThere::Lost(failure) => (failure.kind, failure.message, failure.hint),
@@ -475,14 +480,14 @@ fn kept(url: String, why: NotThere) -> FailedObject {
     FailedObject { source: String::new(), message: format!("delete {url}: {message}"), destination: url, kind, hint }
 }
 
-/// Deletes the keys (at most the store's `delete_keys_max`), whatever they name now. Every key is in the answer once, in
-/// no particular order.
+/// Deletes the keys (at most the store's `delete_keys_max`), whatever objects they name now. The answer has every key
+/// once, in no particular order.
 pub async fn delete_keys(store: &dyn Store, keys: Vec<String>, policy: RetryPolicy) -> Vec<(String, Result<()>)> {
     delete_objects(store, keys.into_iter().map(ObjectDeletion::any).collect(), policy).await
 }
 
-/// Deletes the objects (at most the store's `delete_keys_max`) that are in the state of their condition, retrying those
-/// that may yet go. Every key is in the answer once, in no particular order.
+/// Deletes the objects (at most the store's `delete_keys_max`) whose state meets their condition, and retries transient
+/// failures. The answer has every key once, in no particular order.
 pub async fn delete_objects(
     store: &dyn Store,
     objects: Vec<ObjectDeletion>,
@@ -491,8 +496,8 @@ pub async fn delete_objects(
     delete_until_stopped(&CancellationToken::new(), store, objects, policy).await
 }
 
-/// As [`delete_objects`], as long as nobody wishes to stop. Keys that were not tried until then, and those whose answer
-/// did not arrive, are not in the answer.
+/// As [`delete_objects`], until `stop` is cancelled. The answer lacks keys that were not tried by then, and those whose
+/// answer did not arrive.
 pub async fn delete_until_stopped(
     stop: &CancellationToken,
     store: &dyn Store,
@@ -507,7 +512,7 @@ pub async fn delete_until_stopped(
         let answers = match ended {
             None => break,
             Some(Ok(answers)) => answers,
-            // Tried as often as it may be.
+            // The retries are used up.
             Some(Err(error)) => {
                 verdicts.extend(objects.into_iter().map(|entry| (entry.key, Err(error.clone()))));
                 break;
@@ -538,7 +543,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Keys of one store that stand together, as many as its limit allows; `None` at the end.
+    /// Returns the next consecutive keys of one store, up to its limit; `None` at the end.
     fn next_batch(&mut self, key_limits: &[usize]) -> io::Result<Option<Vec<Entry>>> {
         let first = match self.ahead.take() {
             Some(first) => first,

@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use tradewind_store::{Error, ErrorKind, ObjectInfo};
 
-/// Which listing.
+/// One of the listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The source's.
+    /// The source's listing.
     Source,
-    /// That of the destination with this index.
+    /// The listing of the destination with this index.
     Target(usize),
 }
 
@@ -34,11 +34,11 @@ pub enum Joined {
         /// As the destination lists it.
         object: ObjectInfo,
     },
-    /// An entry exists and cannot be transferred.
+    /// An entry that exists and cannot be transferred.
     Refused {
-        /// Whose.
+        /// The listing that has it.
         side: Side,
-        /// What and why.
+        /// The entry, and why it cannot be transferred.
         error: Error,
     },
 }
@@ -46,9 +46,9 @@ pub enum Joined {
 /// A listing that ended early.
 #[derive(Clone, Debug)]
 pub struct JoinError {
-    /// Whose.
+    /// The listing.
     pub side: Side,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
@@ -65,16 +65,16 @@ struct Cursor {
     pages: Option<Pages>,
     objects: VecDeque<ObjectInfo>,
     url: String,
-    /// Last key of the page before; `None` where nothing is compared and any order will do.
+    /// Last key of the previous page; `None` where nothing is compared and any order will do.
     last: Option<String>,
     prefix_len: usize,
-    /// A root that nobody has made yet holds nothing; the first write makes it. For a destination only.
+    /// Whether a root that does not exist yet counts as empty; the first write creates it. For a destination only.
     is_missing_empty: bool,
 }
 
 impl Join {
     /// Begins the walk over `range` of all listings.
-    /// A destination without a listing has nothing.
+    /// A destination without a listing counts as empty.
     pub fn new(source: &Listing, targets: &[Option<Listing>], range: &NameRange) -> Self {
         let is_compared = targets.iter().any(Option::is_some);
         Self {
@@ -84,10 +84,10 @@ impl Join {
         }
     }
 
-    /// The next step; `None` when all listings of the range have been read to their ends.
+    /// Returns the next step; `None` when all listings of the range have been read to their ends.
     ///
     /// # Errors
-    /// A page that could not be read. The walk must not go on after it.
+    /// A page that could not be read. The walk must not continue after it.
     pub async fn next(&mut self) -> Result<Option<Joined>, JoinError> {
         self.source.fill(Side::Source, &mut self.refused).await?;
         for (target, cursor) in self.targets.iter_mut().enumerate() {
@@ -144,7 +144,7 @@ impl Cursor {
         self.objects.front().map(|object| object.key.as_bytes().get(self.prefix_len..).unwrap_or_default())
     }
 
-    /// Reads pages until there is an object to look at or the listing ends.
+    /// Reads pages until the listing has an object to return or ends.
     async fn fill(&mut self, side: Side, refused: &mut VecDeque<(Side, Error)>) -> Result<(), JoinError> {
         while self.objects.is_empty() {
             let Some(pages) = &mut self.pages else { return Ok(()) };
@@ -164,7 +164,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// One key out of its place, and all that follows would seem to be missing on one side and to spare on the other.
+    /// After one key out of order, every later name would seem to be missing on one side and extra on the other.
     fn check_order(&mut self, objects: &[ObjectInfo]) -> Result<(), Error> {
         let Some(last) = &mut self.last else { return Ok(()) };
         for object in objects {

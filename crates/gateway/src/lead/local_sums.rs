@@ -1,4 +1,4 @@
-//! Checksums of files, which no file system states: read where the other side of a comparison states one.
+//! Checksums of files. File systems store none, so a file is read if the other side of the comparison has a checksum.
 
 use crate::lead::compare::{self, Times, Verdict};
 use crate::reading::{Summing, windows};
@@ -11,8 +11,8 @@ use tradewind_store::{Checksums, Error, ObjectInfo, Store};
 /// Pieces of one file that are read ahead.
 const WINDOWS_MAX: usize = 2;
 
-/// Decides of two objects that have been asked for, reading the one that is a file if only the other side states a
-/// checksum.
+/// Compares two objects whose attributes (`HEAD`) are known. If one is a file and only the other side has a checksum,
+/// reads the file.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,14 +1,15 @@
-//! The lead: what is to be moved, what has been, and what is to be deleted in the end. No object byte passes here.
+//! The lead: decides what is moved, records what is done, and deletes at the end. Object bytes never pass through it.
 //!
-//! - [`select`] decides by name, size and time which objects are taken;
-//! - [`pages`] lists a store by key ranges, [`join`] walks source and destination listings side by side, [`compare`]
-//!   says whether two objects are the same, and [`survey`] makes work of all three; [`probe`] asks the destinations first, and
-//!   [`places`] refuses those that overlap with the source, and [`names`] finds names that a destination may take for one;
-//! - [`state_dir`] is the job's folder: [`journal`] remembers what is done, [`status`] tells others how far it is;
-//! - [`backlog`] keeps on disk what must be looked at when all else is done;
-//! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven, and
-//!   [`copies`] looks at them once more before their sources go; [`sweep`] clears uploads
-//!   that nobody will finish.
+//! - [`select`] filters objects by name, size and time;
+//! - [`pages`] lists a store by key ranges, [`join`] merges the listings of source and destination, [`compare`] decides
+//!   whether two objects are the same, and [`survey`] turns the results into work; before that, [`probe`] checks the
+//!   destinations and [`places`] refuses those that overlap with the source; [`names`] finds names that a destination
+//!   may treat as one;
+//! - [`state_dir`] is the job's folder: [`journal`] remembers what is done, [`status`] shows the progress to other
+//!   processes;
+//! - [`backlog`] keeps on disk the objects that must wait until all others are done;
+//! - [`report`] writes a verdict per object; [`deletion`] deletes after all copies are proven, and [`copies`] checks
+//!   them once more before their sources are deleted; [`sweep`] aborts abandoned uploads.
 
 pub mod availability;
 pub mod backlog;

@@ -1,31 +1,31 @@
-//! Names that a destination may take for one.
+//! Detects different names that a destination may treat as one.
 //!
-//! A server that keeps objects as files may take `a//b`, `a/./b` or `A/B` for `a/b`
-//! ([`name_form`](tradewind_store::name_form)). Of two such names of one job the one that is found later is a twin: it waits
-//! until everything else is written, and is written only if it does not lead to an object that goes by another name.
+//! A server that keeps objects as files may treat `a//b`, `a/./b` or `A/B` as `a/b`
+//! ([`name_form`](tradewind_store::name_form)). The later of two such names of one job is a twin. It waits until
+//! everything else is written, and is written only if it does not lead to an object with another name.
 //!
-//! The names are kept as bits of their hashes, so that any number of them fits into [`FILTER_BYTES`]. None is overlooked;
-//! a name that is taken for a twin of another by chance costs a look at the destination.
+//! The names are kept as bits of their hashes (a Bloom filter), so that any number of them fits into [`FILTER_BYTES`].
+//! No twin is missed; a false positive costs one check at the destination.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Memory for all names of a job. Of 10 million names it takes less than one in 50 for a twin by chance.
+/// Memory for all names of a job. With 10 million names, fewer than one in 50 is a false positive.
 pub const FILTER_BYTES: usize = 16 << 20;
-/// The bits of one name lie within so many, so that a job of few names touches little of the memory.
+/// All bits of one name lie within one block of this size, so that a job with few names touches little of the memory.
 const BLOCK_BITS: usize = 512;
 const WORD_BITS: usize = 64;
 const BLOCKS: usize = FILTER_BYTES * 8 / BLOCK_BITS;
 const BITS_OF_A_NAME: usize = 5;
 
-/// The names that were seen.
+/// The names seen so far.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Empty until the first name.
+    /// Empty until the first name is added.
     words: Mutex<Vec<u64>>,
 }
 
 impl Names {
-    /// Adds the form of a name at the destination with index `target`. Returns whether it may have been there already.
+    /// Adds the form of a name at the destination with index `target`. Returns whether it may have been added before.
     pub fn has_twin(&self, target: u16, form: &str) -> bool {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&target.to_le_bytes()).update(form.as_bytes());
@@ -35,7 +35,7 @@ impl Names {
         let block = number(0) % BLOCKS * (BLOCK_BITS / WORD_BITS);
         let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         if words.is_empty() {
-            // Not filled: the system gives memory of zeros, and none for what is never touched.
+            // `vec![0; n]` gets zeroed pages from the system, which take no memory until they are touched.
             *words = vec![0; FILTER_BYTES / size_of::<u64>()];
         }
         let mut was_there = true;
@@ -48,7 +48,7 @@ impl Names {
         was_there
     }
 
-    /// Forgets all names.
+    /// Removes all names.
     pub fn clear(&self) {
         *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }

@@ -1,8 +1,9 @@
-//! Lists what lies below a prefix: page after page, fetched a little ahead, each page tried again as the policy allows.
+//! Lists the keys below a prefix, page by page. Pages are fetched a little ahead, and each is retried as the policy
+//! allows.
 //!
-//! A listing can be shared out by key ranges, so that several pages are fetched at once. Memory is bounded by
-//! ranges listed at once × ([`PAGES_AHEAD_MAX`] + 2) pages, in the order of keys ×
-//! ([`PAGES_AHEAD_IN_ORDER_MAX`] + 2).
+//! A listing can be divided into key ranges, so that several pages are fetched at once. Memory is bounded by (ranges
+//! listed at once) × ([`PAGES_AHEAD_MAX`] + 2) pages, or ([`PAGES_AHEAD_IN_ORDER_MAX`] + 2) if the pages come in key
+//! order.
 
 use crate::retry::RetryPolicy;
 use futures::{Stream, StreamExt};
@@ -14,20 +15,21 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use tradewind_store::{Error, ErrorKind, KeyRange, ListPage, ListRequest, Result, Store};
 
-/// Pages fetched before anybody asks for them; at the limit the fetching waits.
+/// Pages fetched ahead of their use; at the limit the fetching task waits.
 pub const PAGES_AHEAD_MAX: usize = 2;
 
 /// Key ranges of one prefix that are listed at once.
 pub const RANGES_AT_ONCE_MAX: usize = 8;
 
-/// The same where pages must be handed on in the order of keys: ranges listed at once wait for those before them, and
-/// a page of a thousand keys takes about 250 KB.
+/// [`PAGES_AHEAD_MAX`] where pages must come in key order: there, ranges listed at once wait for those before them. A
+/// page of a thousand keys takes about 250 KB.
 pub const PAGES_AHEAD_IN_ORDER_MAX: usize = 32;
 
-/// Ranges a prefix is cut into: more than are listed at once, because some will hold far more keys than others.
+/// Number of ranges a prefix is divided into: more than are listed at once, because some hold far more keys than
+/// others.
 pub const RANGES_MAX: usize = 32;
 
-/// Keys of a range, as far as can be told: two pages, or it is not worth requests of its own.
+/// Estimated minimum of keys in a range: two pages. A smaller range is not worth its own requests.
 pub const RANGE_KEYS_MIN: usize = 2000;
 
 /// All keys of one store below one prefix.
@@ -37,7 +39,7 @@ pub struct Listing {
     pub store: Arc<dyn Store>,
     /// Only keys that begin with this.
     pub prefix: String,
-    /// How often a page is tried.
+    /// How often a page is retried.
     pub policy: RetryPolicy,
 }
 
@@ -45,20 +47,20 @@ pub struct Listing {
 #[derive(Debug)]
 pub struct Pages {
     receiver: mpsc::Receiver<Fetched>,
-    /// The last page, or an error, has come.
+    /// Whether the last page, or an error, has been received.
     ended: bool,
     url: String,
     _fetching: AbortOnDropHandle<()>,
 }
 
-/// A message of the fetching task. A closed channel is not the end of a listing: the task may have panicked.
+/// A message from the fetching task. A closed channel does not mean the end of the listing: the task may have panicked.
 #[derive(Debug)]
 struct Fetched {
     page: Result<ListPage>,
     is_last: bool,
 }
 
-/// A range of names relative to a prefix, so that it fits listings below several prefixes.
+/// A range of names relative to a prefix, so that it applies to listings below several prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameRange {
     after: Option<String>,
@@ -66,8 +68,8 @@ pub struct NameRange {
 }
 
 impl NameRange {
-    /// The same range with `prefix` cut off its bounds. A bound that lies outside the prefix is an open end, for all
-    /// names begin with the prefix.
+    /// The same range with `prefix` removed from its bounds. A bound outside the prefix becomes an open end, because
+    /// all names begin with the prefix.
     pub fn below(prefix: &str, range: &KeyRange) -> Self {
         let cut = |bound: &Option<String>| bound.as_deref().and_then(|key| key.strip_prefix(prefix)).map(str::to_owned);
         Self { after: cut(&range.after), until: cut(&range.until) }
@@ -80,10 +82,10 @@ impl NameRange {
 }
 
 impl Listing {
-    /// Cuts the prefix into ranges that together hold every key once.
+    /// Divides the prefix into ranges that together hold every key once.
     ///
     /// # Errors
-    /// What the store says when it cannot be listed at all.
+    /// The store cannot be listed.
     pub async fn ranges(&self) -> Result<Vec<NameRange>> {
         let ranges = self
             .policy
@@ -94,17 +96,17 @@ impl Listing {
         Ok(ranges.iter().map(|range| NameRange::below(&self.prefix, range)).collect())
     }
 
-    /// Begins to fetch the pages of `range`.
+    /// Starts to fetch the pages of `range`.
     pub fn pages(&self, range: &NameRange) -> Pages {
         self.fetch(range, false, PAGES_AHEAD_MAX)
     }
 
-    /// Begins to fetch one level: keys with another `/` behind the prefix are folded into prefixes.
+    /// Starts to fetch one level: keys with another `/` after the prefix are folded into prefixes.
     pub fn level(&self) -> Pages {
         self.fetch(&NameRange::default(), true, PAGES_AHEAD_MAX)
     }
 
-    /// All pages, [`RANGES_AT_ONCE_MAX`] ranges at once, as they come.
+    /// All pages in the order of their arrival, from [`RANGES_AT_ONCE_MAX`] ranges at once.
     ///
     /// # Errors
     /// As [`Listing::ranges`].
@@ -114,8 +116,8 @@ impl Listing {
         Ok(pages.flatten_unordered(RANGES_AT_ONCE_MAX))
     }
 
-    /// All pages in the order of their keys, [`RANGES_AT_ONCE_MAX`] ranges at once, each up to
-    /// [`PAGES_AHEAD_IN_ORDER_MAX`] pages ahead.
+    /// All pages in key order, from [`RANGES_AT_ONCE_MAX`] ranges at once, each up to [`PAGES_AHEAD_IN_ORDER_MAX`]
+    /// pages ahead.
     ///
     /// # Errors
     /// As [`Listing::ranges`].
@@ -151,7 +153,7 @@ impl Listing {
 }
 
 impl Pages {
-    /// The next page; `None` after the last. After an error there are no more.
+    /// Returns the next page; `None` after the last page or after an error.
     pub async fn next(&mut self) -> Option<Result<ListPage>> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -161,7 +163,12 @@ impl Pages {
             return Poll::Ready(None);
         }
         let broke_off = || Fetched {
-            page: Err(Error::new(ErrorKind::Protocol, "list", &self.url, "the listing broke off inside the gateway")),
+            page: Err(Error::new(
+                ErrorKind::Protocol,
+                "list",
+                &self.url,
+                "the listing ended unexpectedly inside the gateway",
+            )),
             is_last: true,
         };
         let Fetched { page, is_last } = std::task::ready!(self.receiver.poll_recv(context)).unwrap_or_else(broke_off);

@@ -1,4 +1,4 @@
-//! Refuses a job whose source and destination, or two of whose destinations, are one place or overlap.
+//! Refuses a job whose source and destination, or two of whose destinations, are the same place or overlap.
 //!
 //! Such a job would copy its own output, overwrite its own source, or delete the only copy. Places are compared by
 //! identity ([`tradewind_store::kinship`]). Where names do not decide, `mv` (and a tree that may lie within the other)
@@ -26,11 +26,11 @@ const SAMPLE_CANDIDATES_MAX: usize = 64;
 pub struct Places<'a> {
     /// The job.
     pub job: &'a JobSpec,
-    /// The store to read.
+    /// The store of the source.
     pub source: &'a Arc<dyn Store>,
     /// The destinations, in the order of [`JobSpec::targets`].
     pub targets: &'a [Arc<dyn Store>],
-    /// How requests are retried.
+    /// The retry policy for requests.
     pub policy: RetryPolicy,
 }
 
@@ -44,13 +44,13 @@ struct Place<'a> {
 /// An object of the source that may be looked up at a destination.
 struct Candidate {
     key: String,
-    /// After the destination's own key.
+    /// The part of the key after the destination's own key.
     name: String,
     /// It was there a moment ago; others are only named by the user.
     is_listed: bool,
 }
 
-/// A part of the selection: an object, or all below a prefix.
+/// A part of the selection: an object, or all objects below a prefix.
 struct Part<'a> {
     key: &'a str,
     /// The part after the destination's own key.
@@ -90,9 +90,8 @@ impl Places<'_> {
         Ok(proven_apart)
     }
 
-    /// Lets no symbolic link below the source lead to a place that is written, nor, where sources are deleted, to any
-    /// directory. A link that is itself the source is compared
-    /// by [`compared`].
+    /// Refuses a symbolic link below the source that leads to a place the job writes or, where sources are deleted, to
+    /// any directory. A link that is itself the source is compared by [`compared`].
     fn bar_links(&self, parts: &[Part<'_>], target: Place<'_>) {
         let is_one_object = matches!(self.job.selection, Selection::Object { .. });
         if self.job.delete_source && !is_one_object {
@@ -124,7 +123,7 @@ impl Places<'_> {
         }
     }
 
-    /// Compares each part with where it would go. The answer is the closest relation that is not proven.
+    /// Compares each part with the place it would be written to. Returns the closest relation that is not proven.
     async fn relate_parts(&self, parts: &[Part<'_>], target: Place<'_>) -> Result<Option<Relation>, SurveyError> {
         let mut unproven = None;
         for part in parts {
@@ -205,14 +204,14 @@ impl Places<'_> {
         let source_url = object_url(self.source.as_ref(), parts.first().map_or("", |part| part.key));
         let destination = object_url(target.store.as_ref(), target.key);
         match alike {
-            // That none of them is there is said where they are looked for to be copied.
+            // Their absence is reported where they are looked up to be copied.
             0 if nothing_to_move => Ok(()),
             0 => Err(SurveyError::Undecided { source_url, destination }),
             _ => Err(SurveyError::NotApart { source_url, destination }),
         }
     }
 
-    /// Some objects of the source.
+    /// Returns a sample of the source's objects.
     async fn sample(&self, parts: &[Part<'_>]) -> Result<Vec<Candidate>, SurveyError> {
         if let Selection::List { prefix, list_file, .. } = &self.job.selection {
             return sample_of_list(prefix, list_file).await;

@@ -1,17 +1,17 @@
-//! Asks the destinations once before the first object, so that a bucket that is not there, or does not know us, is found
-//! once and not once per object.
+//! Probes the destinations before the first object, so that a missing bucket or rejected credentials are reported once
+//! and not once per object.
 
 use std::sync::Arc;
 use std::time::Duration;
 use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::{Error, ErrorKind, ListRequest, Store};
 
-/// A destination that does not answer within so long is left to the first object.
+/// A destination that does not answer within this time is left to the first object.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
-/// Per destination, why nothing at all can be written there; `None` where that is not known. A store that forbids
-/// listing may take writes all the same, so only what holds for every request counts. One object needs no probe, it is
-/// one itself; nor does a dry run, which writes nothing.
+/// Returns, for each destination, why nothing can be written there; `None` if no reason is known. A store that forbids
+/// listing may still accept writes, so only errors that apply to every request count. A single object needs no probe,
+/// since it is one itself; a dry run writes nothing and needs none either.
 pub async fn shut_targets(job: &JobSpec, targets: &[Arc<dyn Store>]) -> Vec<Option<Error>> {
     if job.dry_run || matches!(job.selection, Selection::Object { .. }) {
         return vec![None; targets.len()];

@@ -16,19 +16,19 @@ use tradewind_contract::FailedObject;
 /// Verdicts that wait to be written; at the limit [`Report::add`] waits for the disk.
 pub const REPORT_QUEUE_MAX: usize = 4096;
 
-/// Bytes gathered for one write.
+/// Bytes buffered for one write.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A longer line is none of ours.
+/// A longer line was not written by us.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// How each line begins.
+/// The beginning of each line.
 const LINE_START: &[u8] = br#"{"source":""#;
 
 /// Lines remembered, 8 bytes each. Objects of earlier runs whose lines lie behind them may be listed a second time.
 const LISTED_MAX: usize = 1 << 26;
 
-/// What became of one object at one destination.
+/// The result for one object at one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectVerdict {
     /// Source URL.
@@ -37,9 +37,9 @@ pub struct ObjectVerdict {
     pub destination: String,
     /// Length.
     pub size_bytes: u64,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What stands behind a copy.
+    /// The proofs of the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<ProofRecord>,
     /// Orders given again for it.
@@ -53,29 +53,29 @@ pub struct ObjectVerdict {
     pub message: Option<String>,
 }
 
-/// What became of an object.
+/// The verdict on an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Moved and proven.
+    /// Transferred and proven.
     #[default]
     Copied,
-    /// The destination had it.
+    /// The destination already had it.
     Skipped,
     /// Deleted at the destination (`--delete`), or at the source (`mv`).
     Deleted,
-    /// Not moved.
+    /// Not transferred.
     Failed,
 }
 
-/// Which proofs a copy has, in the words of `docs/concepts/integrity.md`.
+/// The proofs of a copy, in the words of `docs/concepts/integrity.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofRecord {
-    /// Against what the source store states.
+    /// Compared with what the source store states.
     pub source: String,
-    /// On the way.
+    /// Compared in transit.
     pub hop: String,
-    /// Against what the destination store states.
+    /// Compared with what the destination store states.
     pub destination: String,
 }
 
@@ -113,7 +113,7 @@ impl Report {
     /// Opens the file: empties it, or appends to it when the job is `resumed`, after the last whole line of earlier runs.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub fn open(path: &Path, resumed: bool) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).read(resumed).open(path)?;
         let lines = if resumed { Lines::after_earlier(file)? } else { Lines::of_empty(file)? };
@@ -134,7 +134,7 @@ impl Report {
     /// run reported as copied.
     ///
     /// # Errors
-    /// What the file system says. [`Report::finish`] says why nothing more can be written.
+    /// The file system's error. [`Report::finish`] says why nothing more can be written.
     pub async fn listed(&self) -> io::Result<Listed> {
         let (sender, written) = oneshot::channel();
         let ended = || io::Error::other("nothing more can be written");
@@ -147,7 +147,7 @@ impl Report {
         read.await.map_err(io::Error::other)?.map_err(|error| named(&self.path, &error))
     }
 
-    /// Writes all that was added.
+    /// Writes all verdicts that were added.
     ///
     /// # Errors
     /// The first write that failed, with the file's name.
@@ -204,7 +204,7 @@ impl Listed {
             if read == 0 {
                 break;
             }
-            // A line that does not parse is none of ours.
+            // A line that does not parse was not written by us.
             if let Ok(found) = serde_json::from_slice::<DestinationVerdict>(&line)
                 && (at >= begins_at || found.verdict == Verdict::Copied)
             {

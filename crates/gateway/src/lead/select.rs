@@ -1,4 +1,4 @@
-//! Which objects of a prefix are taken: `--include`, `--exclude`, sizes and times, compiled once.
+//! Selects objects of a prefix by `--include`, `--exclude`, size and time. The rules are compiled once.
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use std::fmt;
@@ -10,43 +10,43 @@ use tradewind_store::{Error, ErrorKind};
 pub struct Selector {
     rules: Vec<FilterRule>,
     globs: Vec<Glob>,
-    /// All globs at once, which is quicker.
+    /// All globs combined, which matches faster.
     set: GlobSet,
     filter: ObjectFilter,
 }
 
-/// A rule that is no glob.
+/// A rule that is not a valid glob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule {position} is not a glob: {message}")]
 pub struct BadRule {
-    /// Counts from 1.
+    /// Position of the rule, from 1.
     pub position: usize,
-    /// What the glob parser says.
+    /// The glob parser's message.
     pub message: String,
 }
 
 impl BadRule {
     /// One line of advice.
     pub fn hint(&self) -> &'static str {
-        "a literal `[`, `{`, `*` or `?` is written with a backslash before it"
+        "put a backslash before a literal `[`, `{`, `*` or `?`"
     }
 }
 
-/// Why an object is taken or left, with the rule that decided.
+/// Why an object is selected or not, with the rule that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// True if it is taken.
+    /// True if the object is selected.
     pub taken: bool,
-    /// What decided.
+    /// The deciding rule or limit.
     pub because: Because,
 }
 
-/// What decided about an object.
+/// The rule or limit that decided about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
     /// The last rule that matches its name; `position` counts from 1.
     Rule {
-        /// Where the rule stands.
+        /// Position of the rule, from 1.
         position: usize,
         /// The rule.
         rule: FilterRule,
@@ -55,9 +55,9 @@ pub enum Because {
     NoRuleMatches,
     /// No rule matches and the first rule is an include.
     NotIncluded,
-    /// Shorter than the least size.
+    /// Smaller than the minimum size.
     TooSmall,
-    /// Longer than the greatest size.
+    /// Larger than the maximum size.
     TooLarge,
     /// Not modified since `--newer`.
     TooOld,
@@ -66,24 +66,24 @@ pub enum Because {
 }
 
 impl Selector {
-    /// Compiles the rules, which are read as `.gitignore` reads them: `*` and `?` stay within a folder and `**` crosses
-    /// folders, wherever it stands. A glob without `/` is matched against the last part of a name, in every folder; one
-    /// with `/` against the whole name, and a first `/` does no more than say so. A glob that matches a folder matches
-    /// all below it; with a last `/` it matches folders only. A backslash takes the next character as it is. Unlike
-    /// there, a later rule may match again what lies below a folder.
+    /// Compiles the rules, which have the meaning of `.gitignore` patterns. `*` and `?` stay within a folder; `**`
+    /// crosses folders, wherever it stands. A glob without `/` is matched against the last part of a name, in every
+    /// folder. A glob with `/` is matched against the whole name; a leading `/` has no other effect. A glob that
+    /// matches a folder also matches everything below it; a trailing `/` makes it match folders only. A backslash makes
+    /// the next character literal. Unlike in `.gitignore`, a later rule can again match names below an excluded folder.
     ///
     /// # Errors
-    /// The first rule that is no glob.
+    /// The first rule that is not a valid glob.
     pub fn new(filter: &ObjectFilter) -> Result<Self, BadRule> {
         let mut globs = Vec::with_capacity(filter.rules.len());
         let mut set = GlobSetBuilder::new();
         for (index, rule) in filter.rules.iter().enumerate() {
-            // An unset shell variable: it must neither take everything nor leave nothing out.
+            // Probably an unset shell variable: it must neither select everything nor exclude nothing.
             if glob_of(rule).trim().trim_matches('/').is_empty() {
                 return Err(BadRule { position: index + 1, message: "it is empty".to_owned() });
             }
             let bad = |error: globset::Error| {
-                // Not the error's own text, which quotes the glob as it was put for whole names.
+                // The error's own text would quote the glob in its expanded form.
                 BadRule { position: index + 1, message: format!("{}: {}", glob_of(rule), error.kind()) }
             };
             let glob = build_glob(glob_of(rule)).map_err(bad)?;
@@ -94,30 +94,30 @@ impl Selector {
         Ok(Self { rules: filter.rules.clone(), globs, set, filter: filter.clone() })
     }
 
-    /// Returns whether an object of this relative name, size and modification time is taken.
+    /// Returns whether an object with this relative name, size and modification time is selected.
     pub fn takes(&self, name: &str, size_bytes: u64, modified_unix_ms: i64) -> bool {
         self.takes_name(name) && self.refusal_by_measure(Some(size_bytes), Some(modified_unix_ms)).is_none()
     }
 
-    /// Returns whether sizes or times decide too, so that an object that changes may not be taken any more.
+    /// Returns whether sizes or times count too. If so, an object that changes may no longer be selected.
     pub fn has_measures(&self) -> bool {
         ObjectFilter { rules: Vec::new(), ..self.filter.clone() } != ObjectFilter::default()
     }
 
-    /// Returns whether the rules take this relative name, whatever its size and time.
+    /// Returns whether the rules select this relative name, whatever its size and time.
     pub fn takes_name(&self, name: &str) -> bool {
         self.rules.is_empty() || self.verdict_of_rules(name).0
     }
 
-    /// Returns whether an entry that cannot be listed is of no concern, because the rules leave it out. A name that is
-    /// empty or ends in `/` is that of a folder, below which nobody knows the names: it counts only if the rules leave
-    /// out whatever may be there. Where that is not certain the answer is no.
+    /// Returns whether the rules exclude an entry that cannot be listed, so that its failure does not matter. An empty
+    /// name, or one that ends in `/`, is a folder. The names below it are unknown, so the answer is true only if the
+    /// rules exclude every possible one. When in doubt, returns false.
     pub fn leaves_out(&self, name: &str) -> bool {
         if !name.is_empty() && !name.ends_with('/') {
             return !self.takes_name(name);
         }
         for (rule, glob) in self.rules.iter().zip(&self.globs).rev() {
-            // Which names fit a glob with an empty segment is not worked out here: nothing is certain.
+            // This does not determine which names match a glob with an empty segment, so such a glob decides nothing.
             let is_plain = !glob.glob().contains("//");
             match rule {
                 FilterRule::Include(_) if !is_plain || may_match_below(glob.glob(), name) => return false,
@@ -128,14 +128,14 @@ impl Selector {
         matches!(self.rules.first(), Some(FilterRule::Include(_)))
     }
 
-    /// Whether the entry `name` that a listing refused with `error` is of no concern: as [`Selector::leaves_out`]. A link
-    /// that leads nowhere may have led to a file or to a folder, so the rules must leave out both.
+    /// Returns whether the rules exclude the entry `name` that a listing refused with `error`, as
+    /// [`Selector::leaves_out`]. A broken link may have led to a file or to a folder, so the rules must exclude both.
     pub fn leaves_out_refused(&self, name: &str, error: &Error) -> bool {
         let may_be_folder = error.kind == ErrorKind::BrokenLink && !name.ends_with('/');
         self.leaves_out(name) && (!may_be_folder || self.leaves_out(&format!("{name}/")))
     }
 
-    /// As [`Selector::takes`], with the reason. A size or time that is not known refuses nothing.
+    /// As [`Selector::takes`], with the reason. An unknown size or time excludes nothing.
     pub fn explain(&self, name: &str, size_bytes: Option<u64>, modified_unix_ms: Option<i64>) -> Explanation {
         let (taken, because) = self.verdict_of_rules(name);
         if !taken {
@@ -158,13 +158,13 @@ impl Selector {
         }
     }
 
-    /// Index of the last rule that matches the name or a folder above it.
+    /// Index of the last rule that matches the name or one of its parent folders.
     fn last_match(&self, name: &str) -> Option<usize> {
         name_and_folders(name).filter_map(|path| self.last_match_of(path)).max()
     }
 
-    /// Index of the last rule that matches exactly this. The set takes names for paths: to it a last segment `..` is no
-    /// file name, so its shortcuts by file name pass over a key like `a/..`. Such keys, which are rare, are matched
+    /// Index of the last rule that matches exactly this name. The set treats names as paths, where a last segment `..`
+    /// is not a file name, so its shortcuts by file name miss a key like `a/..`. Such keys are rare and are matched
     /// against each glob.
     fn last_match_of(&self, name: &str) -> Option<usize> {
         if name.rsplit('/').next() == Some("..") {
@@ -193,7 +193,7 @@ impl Selector {
     }
 }
 
-/// A name, and the folders above it, without their last `/`.
+/// A name and its parent folders, without their trailing `/`.
 fn name_and_folders(name: &str) -> impl Iterator<Item = &str> {
     let folders = name.match_indices('/').filter(|(end, _)| *end > 0).map(|(end, _)| &name[..end]);
     std::iter::once(name).chain(folders)
@@ -213,13 +213,15 @@ fn build_whole(glob: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
 }
 
-/// False only if this glob for whole names matches no name that begins with `folder`, nor a folder above one.
+/// Returns false only if this glob for whole names matches no name that begins with `folder`, and no parent folder of
+/// one.
 fn may_match_below(glob: &str, folder: &str) -> bool {
     let literal = &glob[..glob.find(['*', '?', '[', '{', '\\']).unwrap_or(glob.len())];
     literal.starts_with(folder) || folder.starts_with(literal)
 }
 
-/// True only if this glob for whole names matches every name that begins with `folder`, or a folder above it.
+/// Returns true only if this glob for whole names matches every name that begins with `folder`, or a parent folder of
+/// it.
 fn matches_all_below(glob: &str, folder: &str) -> bool {
     if ["**", "**/*", "**/**"].contains(&glob) {
         return true;
@@ -232,7 +234,7 @@ fn matches_all_below(glob: &str, folder: &str) -> bool {
     )
 }
 
-/// The glob that says for whole names what `glob` says to users; see [`Selector::new`].
+/// Rewrites a user's `glob` so that it can be matched against whole names; see [`Selector::new`].
 fn whole_name_glob(glob: &str) -> String {
     let anchored = glob.strip_prefix('/');
     let body = anchored.unwrap_or(glob);
@@ -241,7 +243,7 @@ fn whole_name_glob(glob: &str) -> String {
         _ => (body, false),
     };
     let anywhere = if anchored.is_none() && !body.contains('/') { "**/" } else { "" };
-    // Two stars stand for any number of folders, none too; a last `/` asks for one.
+    // Two stars match any number of folders, also none; a trailing `/` requires one.
     let is_any_depth = body.rsplit('/').next().is_some_and(|last| last.len() > 1 && last.bytes().all(|c| c == b'*'));
     let below = match (is_folder, is_any_depth) {
         (false, _) => "",
@@ -251,15 +253,15 @@ fn whole_name_glob(glob: &str) -> String {
     format!("{anywhere}{}{below}", cross_folders(body))
 }
 
-/// `globset` lets `**` cross folders only where it is a whole part of the glob; within a part, as in `a**.log`, it is
-/// either no more than `*`, or there are folders in between.
+/// Expands `**` within a part, as in `a**.log`. `globset` lets `**` cross folders only where it is a whole part of the
+/// glob; elsewhere the expansion matches either as `*` does, or with folders in between.
 fn cross_folders(glob: &str) -> String {
     let mut out = String::with_capacity(glob.len() + 8);
     let mut rest = glob;
     while let Some(c) = rest.chars().next() {
         let taken = match c {
             '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
-            // A bracket right behind the opening one, or behind its `!`, is a member of the class.
+            // A bracket right after the opening one, or after its `!`, is a member of the class.
             '[' => match rest.char_indices().skip(2).find(|(at, c)| *c == ']' && !rest[1..*at].ends_with(['!', '^'])) {
                 Some((end, _)) => end + 1,
                 None => 1,
@@ -289,9 +291,9 @@ impl fmt::Display for Because {
             Self::Rule { position, rule: FilterRule::Exclude(glob) } => {
                 write!(f, "rule {position}, --exclude '{glob}', is the last that matches")
             }
-            Self::NoRuleMatches => f.write_str("no rule matches, and what no rule matches is taken"),
+            Self::NoRuleMatches => f.write_str("no rule matches, so it is taken by default"),
             Self::NotIncluded => {
-                f.write_str("no rule matches, and the first rule is an --include, so only what is included is taken")
+                f.write_str("no rule matches, and the first rule is an --include, so only included objects are taken")
             }
             Self::TooSmall => f.write_str("it is smaller than --min-size"),
             Self::TooLarge => f.write_str("it is larger than --max-size"),
@@ -536,10 +538,10 @@ mod tests {
     }
 
     proptest! {
-        // Cheap, and what it found first took about 300 cases.
+        // The cases are cheap, and the first bug found this way needed about 300.
         #![proptest_config(ProptestConfig::with_cases(4096))]
 
-        /// The set of globs, with its shortcuts, decides as the rules one by one do.
+        /// The combined set of globs, with its shortcuts, decides as the single rules do.
         #[test]
         fn decides_as_the_rules_one_by_one(rules in prop::collection::vec(any_rule(), 0..6), name in any_name()) {
             let mut expected = !matches!(rules.first(), Some(FilterRule::Include(_)));

@@ -22,27 +22,27 @@ pub struct StateDir {
     _lock: File,
 }
 
-/// Why a job's folder cannot be worked in.
+/// Why a job's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
     /// Another lead holds the lock.
     #[error("another process works on this job (it holds the lock in {})", .0.display())]
     Busy(PathBuf),
-    /// The folder is not there.
+    /// The folder does not exist.
     #[error("there is no job in {}", .0.display())]
     Missing(PathBuf),
-    /// The system refuses.
+    /// The system refuses access.
     #[error("the job's folder {} cannot be used: {error}", .path.display())]
     Io {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
 }
 
 impl StateDirError {
-    /// One line of advice.
+    /// Returns one line of advice.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Busy(_) => "wait for it, or stop it with Ctrl-C or `tradewind jobs cancel`",
@@ -53,20 +53,20 @@ impl StateDirError {
 }
 
 impl StateDir {
-    /// Makes the folder (readable by its owner only) where it is missing, and locks it.
+    /// Creates the folder (readable by its owner only) if it is missing, and locks it.
     ///
     /// # Errors
-    /// [`StateDirError::Busy`] while another lead lives, otherwise what the system says.
+    /// [`StateDirError::Busy`] while another lead lives, otherwise the system's error.
     pub fn create(path: &Path) -> Result<Self, StateDirError> {
         let failed = |error| StateDirError::Io { path: path.to_owned(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         Self::lock(path)
     }
 
-    /// Locks a folder that is there.
+    /// Locks an existing folder.
     ///
     /// # Errors
-    /// [`StateDirError::Missing`] when it is not, [`StateDirError::Busy`] while another lead lives.
+    /// [`StateDirError::Missing`] if it does not exist, [`StateDirError::Busy`] while another lead lives.
     pub fn open_existing(path: &Path) -> Result<Self, StateDirError> {
         if path.is_dir() { Self::lock(path) } else { Err(StateDirError::Missing(path.to_owned())) }
     }
@@ -93,7 +93,7 @@ impl StateDir {
         self.background
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,5 @@
-//! `status.json`: how far the job is, for `jobs list` and `jobs show`. Written by rename, so a reader sees a whole one.
+//! `status.json`: the progress of the job, for `jobs list` and `jobs show`. It is replaced by a rename, so a reader
+//! never sees a partial file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,27 +16,27 @@ pub fn now_unix_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Status of a job that runs.
+/// The status of a running job.
 pub fn running(progress: Progress) -> JobStatus {
     JobStatus { state: JobState::Running, progress, summary: None, updated_unix_ms: now_unix_ms() }
 }
 
-/// Status of a job that ended.
+/// The status of a job that has ended.
 pub fn ended(summary: Summary) -> JobStatus {
     let state = match summary.outcome {
         Outcome::Done => JobState::Done,
-        // The objects are fine: a resumed job continues where this one stopped.
+        // Nothing is wrong with the objects: a resumed job continues where this one stopped.
         Outcome::Interrupted | Outcome::Unavailable | Outcome::Ceiling => JobState::Interrupted,
         _ => JobState::Failed,
     };
     JobStatus { state, progress: summary.progress.clone(), summary: Some(summary), updated_unix_ms: now_unix_ms() }
 }
 
-/// Puts `status` in the place of the one before. Small and quick, but a blocking call. The last status of a run is synced;
-/// a power loss may leave an earlier one empty.
+/// Replaces the status file. The call blocks, but the file is small. The last status of a run is synced; a power loss
+/// may leave an earlier one empty.
 ///
 /// # Errors
-/// What the file system says; the status before stays.
+/// The file system's error; the previous status stays.
 pub fn write(dir: &Path, status: &JobStatus) -> io::Result<()> {
     let json = serde_json::to_vec(status).map_err(io::Error::other)?;
     let fresh = dir.join("status.json.new");
@@ -47,10 +48,10 @@ pub fn write(dir: &Path, status: &JobStatus) -> io::Result<()> {
     fs::rename(fresh, dir.join(STATUS_FILE))
 }
 
-/// Reads the latest status; `None` when none was written yet.
+/// Reads the latest status; `None` if none has been written yet.
 ///
 /// # Errors
-/// What the file system or the JSON parser says.
+/// The file system's or the JSON parser's error.
 pub fn read(dir: &Path) -> io::Result<Option<JobStatus>> {
     match fs::read(dir.join(STATUS_FILE)) {
         Ok(json) => serde_json::from_slice(&json).map(Some).map_err(io::Error::other),

@@ -1,4 +1,4 @@
-//! Clears away uploads that nobody will finish.
+//! Aborts uploads that no run will finish.
 
 use crate::lead::journal::{Entry, Intent, Journal, JournalError, UnfinishedUpload};
 use crate::retry::RetryPolicy;
@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tradewind_store::{Error, ErrorKind, PendingUpload, Store, UploadId};
 
-/// Uploads that are looked for or aborted at once.
+/// Searches for uploads, and aborts, in flight at once.
 pub const ABORTS_AT_ONCE_MAX: usize = 8;
 
-/// An upload that was opened so long before its intent, by the store's clock, may still be ours. That clock is known to the
-/// second or two by the store's answers, and the machines of a store may differ a little.
+/// An upload that the store dates up to this long before its intent may still be ours. The store's answers give its
+/// clock to within a second or two, and the machines of a store may differ a little.
 const CLOCK_DIFFERENCE_MS_MAX: i64 = 60 * 1000;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepEnd {
     /// Uploads aborted.

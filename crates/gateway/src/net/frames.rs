@@ -1,4 +1,4 @@
-//! Whole frames over a connection.
+//! Reads and writes whole frames over a connection.
 
 use super::handshake::ConnectionError;
 use super::stream::{ReadSide, WriteSide};
@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Kind};
 use tradewind_wire::intake::{Intake, Step};
 
-/// What a connection brought.
+/// What a connection received.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request begins. Its `wire_bytes` follow as [`Incoming::Piece`]s.
@@ -15,10 +15,10 @@ pub enum Incoming {
     Piece {
         /// The bytes.
         bytes: Bytes,
-        /// True if the body is whole now.
+        /// True if this completes the body.
         last: bool,
     },
-    /// The request begun last will not be finished.
+    /// The request that began last will not be finished.
     GiveUp,
     /// Anything else.
     Frame(Frame),
@@ -29,7 +29,7 @@ pub struct FrameReader {
     side: ReadSide,
     plain: BytesMut,
     intake: Intake,
-    /// Bytes left of the `Data` frame being read, and whether the body ends with it.
+    /// Bytes left of the current `Data` frame, and whether the body ends with it.
     data: Option<(usize, bool)>,
 }
 
@@ -38,10 +38,10 @@ impl FrameReader {
         Self { side, plain: BytesMut::new(), intake, data: None }
     }
 
-    /// The next thing on the connection. Cancel-safe.
+    /// Returns what the connection receives next. Cancel-safe.
     ///
     /// # Errors
-    /// `Closed` at the end of the stream, `Protocol` for what a peer of ours would never send, `Io` otherwise.
+    /// `Closed` at the end of the stream, `Protocol` for data that no correct peer would send, `Io` otherwise.
     pub async fn next(&mut self) -> Result<Incoming, ConnectionError> {
         loop {
             if let Some(incoming) = self.parse()? {
@@ -88,7 +88,7 @@ impl FrameReader {
     }
 }
 
-/// Writes frames. Not cancel-safe: drop the connection when a write was dropped.
+/// Writes frames. Not cancel-safe: if a write was dropped, drop the connection.
 pub struct FrameWriter {
     side: WriteSide,
     scratch: Vec<u8>,
@@ -99,7 +99,7 @@ impl FrameWriter {
         Self { side, scratch: Vec::new() }
     }
 
-    /// Returns whether to begin no further request on this connection.
+    /// Returns whether this connection should carry no further request.
     pub fn is_worn(&self) -> bool {
         self.side.is_worn()
     }
@@ -111,7 +111,7 @@ impl FrameWriter {
         Ok(self.side.write_all(&self.scratch, &[]).await?)
     }
 
-    /// Writes bytes of the body begun last, as `Data` frames.
+    /// Writes bytes of the body that began last, as `Data` frames.
     pub async fn data(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
         for piece in bytes.chunks(DATA_BYTES_MAX) {
             let header = Header { kind: Kind::Data, route: tradewind_wire::RouteId(0), length: piece.len() };

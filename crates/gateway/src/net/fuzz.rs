@@ -1,4 +1,4 @@
-//! The readers of what a peer sends, for fuzzing (`fuzz/entries`). Not part of the interface.
+//! The parsers of a peer's data, for fuzzing (`fuzz/entries`). Not part of the public interface.
 
 use super::link::Link;
 use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, Sealer};
@@ -14,13 +14,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{BODY_BYTES_MAX, Hello, HopEnd};
 
-/// Plaintext of a record is a multiple of this, so that one byte of input tells its length.
+/// Unit of a record's plaintext length, so that one byte of input determines the length.
 const PLAIN_UNIT_BYTES: usize = RECORD_PLAIN_BYTES_MAX / 128;
 
-/// Opens `data` as TLS records of the data port, and as a script by which good records are damaged on their way.
+/// Opens `data` as TLS records of the data port, and also uses it as a script that damages good records in transit.
 ///
 /// # Panics
-/// A byte came out that was not sealed, or not in its place.
+/// If a byte comes out that was not sealed, or comes out in the wrong place.
 pub fn records(data: &[u8]) {
     opens_nothing_that_was_not_sealed(data);
     opens_what_was_sealed_up_to_the_first_damage(data);
@@ -44,7 +44,7 @@ fn opens_nothing_that_was_not_sealed(data: &[u8]) {
     assert_eq!(&plain[..], b"before");
 }
 
-/// Each pair of bytes of `script` is a step: a good record, or damage to what is sent from there on.
+/// Each pair of bytes in `script` is a step: it sends a good record, or damages what is sent from there on.
 fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
     let Some((&first, script)) = script.split_first() else { return };
     let secrets = secrets(first % 2 == 1);
@@ -68,13 +68,13 @@ fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
         }
         damaged = true;
         match kind {
-            // Again.
+            // Repeated.
             4 => wire.extend_from_slice(&last),
-            // Left out.
+            // Omitted.
             5 => {
                 sealer.seal(&[1; 10], &mut vec![0; Sealer::wire_bytes(10)]).expect("a record can be sealed");
             }
-            // Changed.
+            // Altered.
             6 => {
                 let mut changed = vec![0; Sealer::wire_bytes(10)];
                 sealer.seal(&[1; 10], &mut changed).expect("a record can be sealed");
@@ -82,7 +82,7 @@ fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
                 changed[at] ^= 1 << (amount % 8);
                 wire.extend_from_slice(&changed);
             }
-            // Cut short.
+            // Truncated.
             _ => {
                 let mut cut = vec![0; Sealer::wire_bytes(10)];
                 sealer.seal(&[1; 10], &mut cut).expect("a record can be sealed");
@@ -94,7 +94,7 @@ fn opens_what_was_sealed_up_to_the_first_damage(script: &[u8]) {
     assert!(opened_in_fragments(&mut opener, &wire, fragment) == good, "more or less came out than was good");
 }
 
-/// The plaintext of `wire`, which arrives in pieces, up to the first error.
+/// Returns the plaintext of `wire`, which arrives in pieces, up to the first error.
 fn opened_in_fragments(opener: &mut Opener, wire: &[u8], fragment: usize) -> Vec<u8> {
     let (mut waiting, mut plain) = (Vec::new(), BytesMut::new());
     for piece in wire.chunks(fragment) {
@@ -107,11 +107,11 @@ fn opened_in_fragments(opener: &mut Opener, wire: &[u8], fragment: usize) -> Vec
     plain.to_vec()
 }
 
-/// Reads all but the first byte of `data` as what a peer sends on a plain connection, hello first. The first byte is the
-/// length of the pieces in which it arrives.
+/// Reads all but the first byte of `data` as a peer's data on a plain connection, hello first. The first byte is the
+/// length of the pieces in which the data arrives.
 ///
 /// # Panics
-/// If the result depends on the pieces, or a body has another length than its head announced.
+/// If the result depends on the pieces, or a body is not as long as its head announced.
 pub fn connection(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let whole = read_all(data, usize::MAX);
@@ -133,7 +133,7 @@ fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
     };
     let (mut story, mut body, mut announced) = (vec![connection.peer.clone()], Vec::new(), 0);
     loop {
-        // Polled once and dropped: nothing may be lost by that.
+        // Polling once and dropping the future must lose nothing.
         let Some(incoming) = connection.reader.next().now_or_never() else { continue };
         match incoming {
             Ok(Incoming::Begin(head)) => {
@@ -160,7 +160,7 @@ fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
     }
 }
 
-/// Gives its data in pieces, and has none every other time.
+/// Returns its data in pieces, and nothing at every other poll.
 struct Fragments {
     data: Bytes,
     fragment: usize,

@@ -1,8 +1,8 @@
-//! Limits handshakes, so that strangers that open silent connections cannot keep the fleet out.
+//! Limits handshakes, so that strangers with silent connections cannot keep the fleet out.
 //!
-//! A new connection is always let in. Where that makes too many, the longest-waiting handshake of the address that has
-//! most of them ends in its place, so a crowd from one address costs that address its own places. Addresses from which
-//! a handshake has succeeded lately are known, and give way last.
+//! A new connection is always admitted. If there are then too many, the gate ends the oldest handshake of the address
+//! that has most of them. So a crowd from one address only takes places of that address. Addresses with a recent
+//! successful handshake are known; their handshakes are ended last.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,19 +10,20 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// Addresses that are remembered because a handshake from them succeeded; the longest-unheard one is forgotten.
+/// Most addresses that are remembered because a handshake from them succeeded; the one with the oldest success is
+/// forgotten.
 const KNOWN_ADDRESSES_MAX: usize = 256;
 
-/// How many handshakes one port holds at once.
+/// Limits of concurrent handshakes on one port.
 #[derive(Clone, Copy, Debug)]
 pub struct GateLimits {
-    /// In all.
+    /// Most handshakes in total.
     pub handshakes_max: usize,
-    /// From one address.
+    /// Most handshakes from one address.
     pub per_address_max: usize,
 }
 
-/// See the module's head. One per port; cheap to clone.
+/// The gate of one port (see the module's documentation). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
     limits: GateLimits,
@@ -34,7 +35,7 @@ struct State {
     next: u64,
     /// By age.
     waiting: BTreeMap<u64, Waiting>,
-    /// The one heard last stands last.
+    /// Known addresses, ordered by their last success, the latest at the back.
     known: VecDeque<IpAddr>,
 }
 
@@ -44,29 +45,29 @@ struct Waiting {
     evicted: CancellationToken,
 }
 
-/// A place for one handshake, until it is dropped.
+/// Room for one handshake. Dropping it frees the room.
 #[derive(Debug)]
-pub struct Place {
+pub struct Admission {
     gate: Gate,
     number: u64,
     address: IpAddr,
     evicted: CancellationToken,
 }
 
-/// Another handshake has taken the place.
+/// Another handshake was admitted instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handshake was dropped: too many from {0} were unfinished")]
 pub struct Evicted(pub IpAddr);
 
 impl Gate {
-    /// An empty one.
+    /// Creates an empty gate.
     pub fn new(limits: GateLimits) -> Self {
         Self { limits, state: Arc::default() }
     }
 
-    /// A place for a handshake with `address`, at another's cost if need be.
-    pub fn enter(&self, address: IpAddr) -> Place {
-        // A dual-stack socket writes IPv4 addresses in another form.
+    /// Admits a handshake with `address`. If there is no room, evicts another handshake.
+    pub fn enter(&self, address: IpAddr) -> Admission {
+        // A dual-stack socket reports IPv4 addresses in mapped form.
         let address = address.to_canonical();
         let mut state = self.state();
         let of_address = state.waiting.values().filter(|waiting| waiting.address == address).count();
@@ -79,10 +80,10 @@ impl Gate {
         state.next += 1;
         state.waiting.insert(number, Waiting { address, evicted: evicted.clone() });
         drop(state);
-        Place { gate: self.clone(), number, address, evicted }
+        Admission { gate: self.clone(), number, address, evicted }
     }
 
-    /// Ends one handshake, because the system has no room for a new connection. Returns whether there was any.
+    /// Ends one handshake, because the system has no room for a new connection. Returns whether there was one.
     pub fn evict(&self) -> bool {
         self.state().evict_one()
     }
@@ -100,23 +101,23 @@ impl State {
         }
     }
 
-    /// The oldest of the address with most handshakes; known addresses only where there are no others.
+    /// Ends the oldest handshake of the address with most of them; chooses known addresses only if there are no others.
     fn evict_one(&mut self) -> bool {
         let mut counts: BTreeMap<IpAddr, (usize, Reverse<u64>)> = BTreeMap::new();
         for (number, waiting) in &self.waiting {
             counts.entry(waiting.address).or_insert((0, Reverse(*number))).0 += 1;
         }
-        // Of several that have as many, the one that waits for longest.
+        // Among addresses with equal counts, the one that has waited longest.
         let busiest = counts.into_iter().max_by_key(|(address, count)| (!self.known.contains(address), *count));
         busiest.inspect(|(address, _)| self.evict_oldest_of(*address)).is_some()
     }
 }
 
-impl Place {
-    /// Runs the handshake in its place, and remembers the address if it succeeds.
+impl Admission {
+    /// Runs the handshake, and remembers the address if it succeeds.
     ///
     /// # Errors
-    /// Another handshake has taken the place.
+    /// Another handshake was admitted instead.
     pub async fn hold<T, E>(self, handshake: impl Future<Output = Result<T, E>>) -> Result<Result<T, E>, Evicted> {
         let done = self.evicted.run_until_cancelled(handshake).await.ok_or(Evicted(self.address))?;
         if done.is_ok() {
@@ -131,7 +132,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.gate.state().waiting.remove(&self.number);
     }
@@ -150,28 +151,28 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_from_one_address_costs_that_address_its_own_places() {
+    fn a_crowd_from_one_address_only_takes_places_of_that_address() {
         let gate = gate();
         let other = gate.enter(address(9));
-        let crowd: Vec<Place> = (0..20).map(|_| gate.enter(address(1))).collect();
+        let crowd: Vec<Admission> = (0..20).map(|_| gate.enter(address(1))).collect();
         assert!(!other.evicted.is_cancelled());
-        let left = crowd.iter().filter(|place| !place.evicted.is_cancelled()).count();
+        let left = crowd.iter().filter(|admission| !admission.evicted.is_cancelled()).count();
         assert_eq!((left, gate.state().waiting.len()), (4, 5));
         drop(crowd);
         assert_eq!(gate.state().waiting.len(), 1);
     }
 
     #[tokio::test]
-    async fn known_addresses_give_way_last() {
+    async fn handshakes_of_known_addresses_are_ended_last() {
         let gate = gate();
         let shaken: Result<Result<(), ()>, Evicted> = gate.enter(address(1)).hold(async { Ok(()) }).await;
         assert_eq!(shaken, Ok(Ok(())));
-        let known: Vec<Place> = (0..3).map(|_| gate.enter(address(1))).collect();
-        let strangers: Vec<Place> = (0..50).map(|last| gate.enter(address(100 + last))).collect();
-        assert!(known.iter().all(|place| !place.evicted.is_cancelled()));
+        let known: Vec<Admission> = (0..3).map(|_| gate.enter(address(1))).collect();
+        let strangers: Vec<Admission> = (0..50).map(|last| gate.enter(address(100 + last))).collect();
+        assert!(known.iter().all(|admission| !admission.evicted.is_cancelled()));
         assert_eq!(gate.state().waiting.len(), 8);
         assert!(gate.evict());
-        assert_eq!(strangers.iter().filter(|place| !place.evicted.is_cancelled()).count(), 4);
+        assert_eq!(strangers.iter().filter(|admission| !admission.evicted.is_cancelled()).count(), 4);
         let evicted: Result<Result<(), ()>, Evicted> =
             strangers.into_iter().next().expect("many").hold(std::future::pending()).await;
         assert_eq!(evicted, Err(Evicted(address(100))));

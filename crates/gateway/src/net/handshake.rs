@@ -1,10 +1,10 @@
-//! From a byte stream to a connection: TLS, Hello both ways, then the record layer takes over.
+//! Turns a byte stream into a connection: TLS, Hello both ways, then the record layer takes over.
 //!
-//! Who connects speaks first: Hello, then waits for the other's Hello, then sends a ping at once. Who accepts sends
-//! nothing between its Hello and that first ping. So neither side's TLS library has read a byte too many when its keys
-//! pass to our record layer.
+//! The connecting side sends its Hello first, waits for the other Hello, and then sends a ping at once. The accepting
+//! side sends nothing between its Hello and that first ping. So neither side's TLS library has read a byte too many
+//! when its keys pass to our record layer.
 //!
-//! Either end of a hop may connect; the Hello says which end the speaker is.
+//! Either end of a hop may connect; the Hello says which end its sender is.
 
 use super::frames::{FrameReader, FrameWriter, Incoming};
 use super::link::Link;
@@ -21,22 +21,22 @@ use tradewind_wire::intake::Intake;
 
 pub use crate::tls::Security;
 
-/// A peer that has not finished TLS and Hello by then is dropped.
+/// Time limit for TLS and Hello; then the peer is dropped.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a connection ended or was never made.
+/// Why a connection ended or could not be made.
 #[derive(Debug, Error)]
 pub enum ConnectionError {
     /// End of the stream.
     #[error("closed by the peer")]
     Closed,
-    /// Nothing came for too long.
+    /// No data for too long.
     #[error("silent for {0} s")]
     Silent(u64),
     /// The peer broke the protocol.
     #[error(transparent)]
     Protocol(#[from] FrameError),
-    /// The peer is not who it must be.
+    /// The other side is not the wanted peer.
     #[error("{0}")]
     Peer(String),
     /// The socket failed.
@@ -51,7 +51,7 @@ pub enum ConnectionError {
 pub struct Connection {
     /// The other gateway's name; with TLS the one in its certificate.
     pub peer: String,
-    /// The peer's end of the hop.
+    /// The end of the hop that the peer is.
     pub peer_end: HopEnd,
     /// Reads frames.
     pub reader: FrameReader,
@@ -60,7 +60,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Greets the gateway `peer` on a stream that we opened.
+    /// Sends a Hello to the gateway `peer` on a stream that this gateway opened.
     pub async fn open(
         link: Link,
         security: &Security,
@@ -89,7 +89,7 @@ impl Connection {
         .await
     }
 
-    /// Waits for the Hello of a gateway that connected to us, and answers as the opposite end if it is of our job.
+    /// Waits for the Hello of a gateway that connected. If the Hello belongs to this job, answers as the opposite end.
     pub async fn accept(link: Link, security: &Security, hello: Hello) -> Result<Connection, ConnectionError> {
         in_time(async {
             let mut connection = match security {
@@ -107,7 +107,7 @@ impl Connection {
                 }
             };
             if connection.peer_end == HopEnd::Downstream {
-                // We speak next, and may not before the peer's first ping.
+                // This side sends next, but must not do so before the peer's first ping.
                 connection.wait_for_ping().await?;
             }
             Ok(connection)
@@ -179,7 +179,7 @@ async fn read_hello<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Hello, Conne
     }
 }
 
-/// In TLS 1.3 a refused client learns of it with its first read.
+/// In TLS 1.3 a client that is refused finds out at its first read.
 fn refused(error: io::Error) -> ConnectionError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ConnectionError::Closed,

@@ -1,4 +1,4 @@
-//! The byte stream under a connection: TCP in production, pipes in memory in the simulator.
+//! The byte stream under a connection: TCP in production, in-memory pipes in the simulator.
 
 use async_trait::async_trait;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ pub type LinkReader = Box<dyn AsyncRead + Send + Unpin>;
 /// The writing half of a [`Link`]. Dropping it ends the stream for the peer.
 pub type LinkWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A byte stream in both directions. The halves are trait objects: one virtual call for each system call of up to 512 KiB.
+/// A byte stream in both directions. The halves are trait objects: one virtual call per system call of up to 512 KiB.
 pub struct Link {
     reader: LinkReader,
     writer: LinkWriter,
@@ -31,7 +31,7 @@ impl Link {
         &self.peer
     }
 
-    /// Separates reading from writing.
+    /// Splits the link into its halves.
     pub fn into_halves(self) -> (LinkReader, LinkWriter) {
         (self.reader, self.writer)
     }
@@ -39,7 +39,7 @@ impl Link {
 
 impl From<TcpStream> for Link {
     fn from(tcp: TcpStream) -> Self {
-        // A socket without the option still works, with delayed small frames.
+        // A socket without the option still works, but delays small frames.
         drop(tcp.set_nodelay(true));
         let peer = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let (reader, writer) = tcp.into_split();
@@ -82,20 +82,20 @@ impl AsyncWrite for Link {
 /// Opens links to other gateways.
 #[async_trait]
 pub trait Network: Debug + Send + Sync {
-    /// Connects to the data port at `address` (`ip:port`). The caller bounds the time.
+    /// Connects to the data port at `address` (`ip:port`). The caller must limit the time.
     ///
     /// # Errors
-    /// Nobody answers there.
+    /// Nobody answers at that address.
     async fn connect(&self, address: &str) -> io::Result<Link>;
 }
 
 /// A data port.
 #[async_trait]
 pub trait DataPort: Send + Sync {
-    /// The next link that another gateway opened to us. Cancel-safe.
+    /// Returns the next link that another gateway opened. Cancel-safe.
     ///
     /// # Errors
-    /// The system refused it; the next one may succeed.
+    /// The system refused the link; the next one may succeed.
     async fn accept(&self) -> io::Result<Link>;
 }
 

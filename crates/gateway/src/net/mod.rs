@@ -1,7 +1,8 @@
 //! Connections between gateways: from a byte stream to whole frames.
 //!
-//! [`link`] is the byte stream (TCP, or the simulator's), [`handshake`] makes a connection (TLS 1.3 and Hello, or plain by flag), [`record`] encrypts and decrypts on the hot
-//! path, [`stream`] joins either with the socket, [`frames`] reads and writes frames on top.
+//! [`link`] is the byte stream (TCP, or the simulator's), and [`handshake`] makes a connection of it (TLS 1.3 and
+//! Hello, or plain by a flag). [`record`] encrypts and decrypts on the hot path, [`stream`] connects it or plain data
+//! to the socket, and [`frames`] reads and writes frames on top.
 
 pub mod frames;
 pub mod fuzz;

@@ -1,10 +1,10 @@
 //! The TLS 1.3 record layer on the hot path (RFC 8446 §5.2), with keys that rustls negotiated.
 //!
-//! Handshake, certificates and key schedule are rustls's; only application data is sealed and opened here, straight
-//! from the caller's buffer into the socket's and back. rustls's own stream copies each byte twice more and reads 16 KiB at
-//! a time (see `docs/decisions/0007-record-layer.md`).
-//! Nothing but application data is accepted after the handshake: tickets are off, a key update ends the connection,
-//! and a connection is retired long before its keys wear out ([`RECORDS_MAX`]).
+//! rustls does handshake, certificates and key schedule. Only application data is sealed and opened here, directly
+//! between the caller's buffer and the socket's. rustls's own stream copies each byte twice more and reads 16 KiB at a
+//! time (see `docs/decisions/0007-record-layer.md`). After the handshake only application data is accepted: tickets are
+//! off, a key update ends the connection, and a connection is retired long before its keys reach their limit
+//! ([`RECORDS_MAX`]).
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
@@ -20,14 +20,14 @@ const RECORD_HEADER_BYTES: usize = 5;
 /// Inner content type and AEAD tag.
 const RECORD_TAIL_BYTES: usize = 1 + TAG_BYTES;
 const TAG_BYTES: usize = 16;
-/// Longest record on the wire that we accept: the sender of this protocol never pads.
+/// Longest accepted record on the wire: senders of this protocol never pad.
 const RECORD_WIRE_BYTES_MAX: usize = RECORD_HEADER_BYTES + RECORD_PLAIN_BYTES_MAX + RECORD_TAIL_BYTES;
 /// Records after which a sender must stop using its keys: 2^23, far below the 2^24.5 of RFC 8446 §5.5 (128 GiB).
 pub(super) const RECORDS_MAX: u64 = 1 << 23;
 const APPLICATION_DATA: u8 = 23;
 const ALERT: u8 = 21;
 
-/// One direction's key and record number.
+/// Key and record number of one direction.
 struct Traffic {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
@@ -64,7 +64,7 @@ fn header(inner_bytes: usize) -> [u8; RECORD_HEADER_BYTES] {
     [APPLICATION_DATA, 3, 3, high, low]
 }
 
-/// Seals what we send.
+/// Seals outgoing data.
 pub(super) struct Sealer(Traffic);
 
 impl Sealer {
@@ -72,12 +72,12 @@ impl Sealer {
         Traffic::new(sequence, secrets).map(Self)
     }
 
-    /// Wire bytes of `plain_bytes` in one record.
+    /// Returns the wire length of `plain_bytes` in one record.
     pub(super) const fn wire_bytes(plain_bytes: usize) -> usize {
         RECORD_HEADER_BYTES + plain_bytes + RECORD_TAIL_BYTES
     }
 
-    /// Returns whether the keys should not be used for another request.
+    /// Returns whether the keys are too near their limit for another request.
     pub(super) fn is_worn(&self) -> bool {
         self.0.sequence >= RECORDS_MAX
     }
@@ -96,15 +96,15 @@ impl Sealer {
     }
 }
 
-/// What [`Opener::open_all`] found.
+/// Result of [`Opener::open_all`].
 pub(super) struct Opened {
-    /// Wire bytes that are done with.
+    /// Wire bytes that were processed.
     pub(super) consumed: usize,
-    /// The peer closed its side in good order.
+    /// The peer closed its side properly.
     pub(super) closed: bool,
 }
 
-/// Opens what we receive.
+/// Opens incoming data.
 pub(super) struct Opener(Traffic);
 
 impl Opener {
@@ -112,11 +112,11 @@ impl Opener {
         Traffic::new(sequence, secrets).map(Self)
     }
 
-    /// Opens every whole record of `wire` and appends its plaintext to `plain`.
+    /// Opens every complete record of `wire` and appends its plaintext to `plain`.
     ///
     /// # Errors
-    /// Nothing of the record at fault is in `plain`.
-    /// `InvalidData` when a record is not authentic, too long, or of a type that has no place here.
+    /// `InvalidData` when a record is not authentic, too long, or of a type that is not allowed here. Nothing of that
+    /// record is in `plain`.
     pub(super) fn open_all(&mut self, wire: &[u8], plain: &mut BytesMut) -> io::Result<Opened> {
         let mut consumed = 0;
         while let Some(record) = next_record(&wire[consumed..])? {
@@ -128,7 +128,8 @@ impl Opener {
         Ok(Opened { consumed, closed: false })
     }
 
-    /// Opens one record and returns its inner content type. An alert of any kind ends the stream; its words are dropped.
+    /// Opens one record and returns its inner content type. An alert of any kind ends the stream; its content is
+    /// dropped.
     fn open(&mut self, record: &[u8], plain: &mut BytesMut) -> io::Result<u8> {
         let (head, sealed) = record.split_at(RECORD_HEADER_BYTES);
         let (cipher, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
@@ -156,7 +157,7 @@ impl Opener {
     }
 }
 
-/// The first record of `wire`, if it is there whole.
+/// Returns the first record of `wire`, if it is complete.
 fn next_record(wire: &[u8]) -> io::Result<Option<&[u8]>> {
     let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     if wire.len() < RECORD_HEADER_BYTES {

@@ -6,13 +6,13 @@ use bytes::BytesMut;
 use std::io::{self, IoSlice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Plaintext is read into buffers of this size; one is pinned as long as any chunk piece in it is.
+/// Size of buffers for plaintext. A buffer stays allocated as long as any chunk piece in it is in use.
 const READ_BUFFER_BYTES: usize = 512 << 10;
-/// A buffer with less room than this is replaced (or reclaimed when nobody holds a piece of it).
+/// A buffer with less room than this is replaced (or reclaimed if no piece of it is in use).
 const READ_ROOM_BYTES_MIN: usize = 64 << 10;
-/// Ciphertext taken from the socket at once.
+/// Most ciphertext read from the socket at once.
 const CIPHER_BUFFER_BYTES: usize = 256 << 10;
-/// Ciphertext gathered before it is given to the socket.
+/// Most ciphertext collected before it is written to the socket.
 const SEAL_BUFFER_BYTES: usize = 256 << 10;
 
 /// The reading half.
@@ -32,8 +32,8 @@ impl ReadSide {
         Self { socket, opener: opener.map(sealed) }
     }
 
-    /// Appends what has arrived, at least one byte, to `plain`; returns false at the end of the stream.
-    /// Cancel-safe: what was read stays in the buffers.
+    /// Appends arrived data, at least one byte, to `plain`; returns false at the end of the stream. Cancel-safe: bytes
+    /// already read stay in the buffers.
     pub(super) async fn fill(&mut self, plain: &mut BytesMut) -> io::Result<bool> {
         if plain.capacity() - plain.len() < READ_ROOM_BYTES_MIN {
             plain.reserve(READ_BUFFER_BYTES);
@@ -70,7 +70,7 @@ impl WriteSide {
         Self { socket, sealer: sealer.map(|sealer| (sealer, Vec::with_capacity(SEAL_BUFFER_BYTES))) }
     }
 
-    /// Returns whether this side should begin no other request (its keys are near their limit).
+    /// Returns whether this side should begin no further request (its keys are near their limit).
     pub(super) fn is_worn(&self) -> bool {
         self.sealer.as_ref().is_some_and(|(sealer, _)| sealer.is_worn())
     }

@@ -1,56 +1,58 @@
-//! How much to have under way: doubled while that pays, taken back when it does not.
+//! Decides how much work to keep in progress: doubles it while that raises the rate, and reverts a doubling that does
+//! not.
 //!
-//! A store that is far away gives each request little, so many must be under way; one that is near is busy with a few,
-//! and more of them only cost memory that no cache holds: a fifth of the CPU of a download from this machine. Nobody
-//! knows which it is before it was tried. Pure: it is told what was released and when.
+//! A distant store answers each request slowly, so many must be in progress. A nearby store is busy with a few, and
+//! more of them only use memory beyond the CPU caches, which takes a fifth of the CPU time of a download from the same
+//! machine. Only measurement can tell which it is. The limit does no I/O and reads no clock: the caller passes what was
+//! released and when.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Shortest time that a rate is measured over.
+/// Shortest period over which a rate is measured.
 const EPOCH_MIN: Duration = Duration::from_millis(100);
-/// Its level is released at least so often meanwhile.
+/// In an epoch, at least this many times the level must be released.
 const EPOCH_ROUNDS: f64 = 2.0;
-/// A doubling stays if the rate grows by this factor.
+/// A doubling is kept if the rate grows by this factor.
 const GAIN_MIN: f64 = 1.1;
-/// Epochs until a doubling that did not pay is tried again.
+/// Epochs until a doubling is tried again after one that did not pay.
 const REST_EPOCHS: u32 = 16;
 
-/// See the module's head.
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct AdaptiveLimit {
     since: Option<Instant>,
     released: f64,
     starved: bool,
-    /// Released per second at the level that was last settled on.
+    /// The rate, in units per second, at the last settled level.
     settled: f64,
     probing: bool,
     rest_epochs: u32,
 }
 
-/// What becomes of the level.
+/// How the level changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// Unchanged.
     Keep,
-    /// Try twice as much.
+    /// Double the level.
     Double,
-    /// The last doubling did not pay.
+    /// Revert the last doubling, which did not pay.
     Revert,
 }
 
 impl AdaptiveLimit {
-    /// Nothing measured yet.
+    /// A limit without measurements.
     pub(super) const fn new() -> Self {
         Self { since: None, released: 0.0, starved: false, settled: 0.0, probing: false, rest_epochs: 0 }
     }
 
-    /// Somebody had to wait: the level is what limits.
+    /// Notes that a request had to wait: the level is the bottleneck.
     pub(super) const fn waited(&mut self) {
         self.starved = true;
     }
 
-    /// So much is done, of a level in the same unit.
+    /// Counts `amount` as released. `level` is the present level in the same unit.
     pub(super) fn released(&mut self, amount: f64, level: f64, now: Instant) -> Change {
         let since = *self.since.get_or_insert(now);
         self.released += amount;
@@ -91,7 +93,7 @@ impl AdaptiveLimit {
 mod tests {
     use super::*;
 
-    /// Runs against a store that gives `per_unit` a second for each unit under way, `most` at most; returns the levels.
+    /// Simulates a store that delivers `per_unit` a second for each unit in progress, up to `most`. Returns the levels.
     fn levels(per_unit: f64, most: f64, starved: bool) -> Vec<f64> {
         let (mut limit, mut level, mut now) = (AdaptiveLimit::new(), 4.0, Instant::now());
         let mut seen = Vec::new();

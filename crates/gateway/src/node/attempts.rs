@@ -1,4 +1,4 @@
-//! Tries of one store request: which errors are tried again, how long, and with how much patience.
+//! Retries of one store request: which errors are retried, for how long, and how long a silent request may last.
 
 use super::budget::Throttle;
 use crate::retry::RetryPolicy;
@@ -9,32 +9,32 @@ use tokio::time::Instant;
 use tradewind_contract::Limits;
 use tradewind_store::{Error, ErrorKind, Result, WorkLimits, with_progress};
 
-/// How one gateway treats one store.
+/// How one gateway sends requests to one store.
 #[derive(Clone, Debug)]
 pub struct Attempts {
     throttle: Arc<Throttle>,
-    /// Which requests are tried again. One that makes no progress for as long as it says is dropped.
+    /// Which requests are retried. A request without progress is dropped after the policy's time limit.
     policy: RetryPolicy,
     counts: Arc<Counts>,
-    /// When the first of the requests failed that have failed for a passing cause since the last one that did not.
+    /// When the current series of transient failures began; `None` after any other answer.
     failing_since: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Requests to a store, by how they ended.
+/// Counts of requests to a store, by result.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Went well.
+    /// Succeeded.
     pub ok: AtomicU64,
-    /// Failed and were tried again.
+    /// Failed and were retried.
     pub retried: AtomicU64,
-    /// Asked for fewer requests (also counted as retried or failed).
+    /// The store asked for fewer requests (also counted as retried or failed).
     pub slow_down: AtomicU64,
-    /// Failed for good.
+    /// Failed after all retries, or with a permanent error.
     pub failed: AtomicU64,
 }
 
 impl Attempts {
-    /// As the program's limits say.
+    /// Retries and throttle with the program's limits.
     pub fn new(limits: &Limits) -> Self {
         Self {
             throttle: Throttle::new(limits.store_requests_max),
@@ -44,7 +44,7 @@ impl Attempts {
         }
     }
 
-    /// Counters for the metrics.
+    /// The counters for the metrics.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -60,8 +60,9 @@ impl Attempts {
         self.throttle.active()
     }
 
-    /// Runs `request` until it succeeds, fails for good, or patience ends. Each try holds one slot of the throttle.
-    /// A try is dropped when `progress` (bytes, or signs of life) stands still for as long as `patience` allows.
+    /// Runs `request` until it succeeds, fails permanently, or its time is over. Each attempt holds one slot of the
+    /// throttle. An attempt is dropped if `progress` (bytes, or signs of life) stands still for as long as `patience`
+    /// allows.
     pub async fn run<T, F>(
         &self,
         describe: Describe<'_>,
@@ -91,7 +92,7 @@ impl Attempts {
                 self.throttle.slow_down();
                 self.counts.slow_down.fetch_add(1, Ordering::Relaxed);
             }
-            // A connection that was lost while bytes moved is no sign that the store is down.
+            // A connection that was lost while bytes moved does not mean that the store is down.
             let answers = matches!(error.kind, ErrorKind::SlowDown | ErrorKind::Server);
             if !error.kind.is_transient() || !answers && progress.load(Ordering::Relaxed) != moved {
                 self.answered();
@@ -108,13 +109,14 @@ impl Attempts {
         unreachable!("the loop above ends by returning")
     }
 
-    /// The store answered something else than a passing error.
+    /// Records an answer other than a transient error.
     fn answered(&self) {
         *self.failing_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Notes a passing error. Whether the store has answered nothing else for as long as one request is tried: then each
-    /// further one has a single try, so that a store that is down costs its time once and not for each object.
+    /// Records a transient error. Returns whether the store has answered with nothing else for as long as one request
+    /// is retried. From then on each request has a single attempt, so that a store that is down costs that time once
+    /// and not for each object.
     fn is_hopeless(&self) -> bool {
         let mut since = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
         since.get_or_insert_with(Instant::now).elapsed() >= self.policy.total_max
@@ -148,21 +150,20 @@ impl Attempts {
     }
 }
 
-/// What a request that is silent may be doing.
+/// What a request may be doing while it is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// Bytes move, or an answer is due at once.
     Transfer,
-    /// The store copies, puts parts together or syncs. Issuing the request again would only make it begin anew. A store
-    /// that died meanwhile is noticed by its connection (TCP keepalive), one that shows signs of life for ever by
-    /// [`WorkLimits`].
+    /// The store copies, assembles parts or syncs. A second request would only start the work again. TCP keepalive
+    /// detects a store that died meanwhile; [`WorkLimits`] stop one that keeps showing signs of life.
     Work {
-        /// Length of what the store works on.
+        /// Number of bytes that the store works on.
         bytes: u64,
     },
 }
 
-/// Names a request in an error that the store itself did not make.
+/// Names a request in an error that the store itself did not return.
 #[derive(Clone, Copy, Debug)]
 pub struct Describe<'a> {
     /// `get`, `put`, ….
@@ -181,7 +182,7 @@ mod tests {
         Attempts::new(&Limits { store_idle_s: 30, store_work_s: 600, ..Limits::default() })
     }
 
-    /// How often a request was made whose answer takes `seconds`, and what came of it.
+    /// Runs a request whose answer takes `seconds`. Returns how often it was made, and its result.
     async fn slow_request(patience: Patience, seconds: u64) -> (u32, Result<()>) {
         let made = Cell::new(0);
         let describe = Describe { operation: "copy", url: "s3://b/k" };

@@ -1,7 +1,7 @@
-//! Bounds on what a gateway holds: object bytes in memory, and requests to a store.
+//! Limits on what a gateway holds: object bytes in memory, and requests to a store.
 //!
-//! Each route may hold its share of the memory and no more, so that one that is slow, or whose gateways are hostile, leaves
-//! the others theirs.
+//! Each route may hold only its share of the memory, so that a slow route, or one with hostile gateways, leaves the
+//! others theirs.
 
 use super::adaptive_limit::{AdaptiveLimit, Change};
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tradewind_wire::RouteId;
 
-/// Permits are handed out in units of this size, so that a semaphore can count any budget.
+/// Permits are issued in units of this size, so that a semaphore can count any budget.
 const UNIT_BYTES: u64 = 4 << 10;
 
-/// What a budget that adapts begins with: this part of the whole.
+/// An adaptive budget starts with the total divided by this.
 const ADAPTIVE_START: u32 = 4;
 
-/// Bytes that may be held at once, for some routes in equal shares. What is over the whole share of its route waits until
-/// it is alone there.
+/// Bytes that may be held at once, in equal shares for some routes. A request larger than its route's whole share waits
+/// until the route holds nothing else.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     units: Arc<Semaphore>,
@@ -28,7 +28,7 @@ pub struct MemoryBudget {
     shares: Arc<Shares>,
 }
 
-/// The parts of a budget that its routes hold.
+/// The shares of a budget, by route.
 #[derive(Debug)]
 struct Shares {
     routes: AtomicU32,
@@ -40,11 +40,11 @@ struct Shares {
 struct Share {
     units: Mutex<u32>,
     freed: Notify,
-    /// Whoever came first waits with it, the others for it.
+    /// Lock of the route's queue: the first request in the queue holds it while it waits for room.
     turn: AsyncMutex<()>,
 }
 
-/// Units of a route's share; given back on drop.
+/// Units of a route's share, returned on drop.
 #[derive(Debug)]
 struct Claim {
     share: Arc<Share>,
@@ -62,7 +62,7 @@ impl Shares {
 }
 
 impl Share {
-    /// Waits until the route holds no more than `units_max` with these, or nothing else.
+    /// Waits until these units fit into the route's `units_max`, or until the route holds nothing else.
     async fn claim(self: Arc<Self>, units: u32, units_max: impl Fn() -> u32) -> Claim {
         let _turn = self.turn.lock().await;
         loop {
@@ -93,24 +93,24 @@ impl Drop for Claim {
     }
 }
 
-/// Of a budget that uses as much of itself as pays.
+/// The state of an adaptive budget, which uses only as much memory as pays.
 #[derive(Debug)]
 struct Level {
     limit: AdaptiveLimit,
-    /// Handed out or free.
+    /// Units issued or free.
     units: u32,
-    /// Most that anybody asked for at once: a lower level would never let him in.
+    /// The largest request so far. A lower level would never admit it.
     units_min: u32,
-    /// To be taken from those who hold them, as they give them back.
+    /// Units to withdraw from their holders when these return them.
     debt: u32,
 }
 
-/// Bytes held; given back on drop.
+/// Bytes held, returned on drop.
 #[derive(Debug)]
 pub struct Held {
     permit: Option<OwnedSemaphorePermit>,
     budget: MemoryBudget,
-    /// None where one route has all.
+    /// `None` if one route has the whole budget.
     _claim: Option<Claim>,
 }
 
@@ -122,7 +122,7 @@ impl MemoryBudget {
         Self { units, units_total, level: None, shares: Shares::one() }
     }
 
-    /// A budget of `bytes` that begins with a part of it and takes more while that makes the work faster.
+    /// A budget of `bytes` that starts with a fraction and grows while that makes the work faster.
     pub fn adaptive(bytes: u64) -> Self {
         let whole = Self::new(bytes);
         let units = (whole.units_total / ADAPTIVE_START).max(1);
@@ -135,7 +135,7 @@ impl MemoryBudget {
         }
     }
 
-    /// From now on so many routes have equal shares.
+    /// Divides the budget equally among this many routes from now on.
     pub fn divide_among(&self, routes: usize) {
         self.shares.routes.store(u32::try_from(routes).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     }
@@ -166,7 +166,7 @@ impl MemoryBudget {
         Held { permit: Some(permit), budget: self.clone(), _claim: claim }
     }
 
-    /// Bytes held now, and the budget.
+    /// Returns the bytes held now, and the budget.
     pub fn usage_bytes(&self) -> (u64, u64) {
         let handed_out = self.level().map_or(self.units_total, |level| level.units + level.debt);
         let free = self.units.available_permits() as u64;
@@ -220,12 +220,12 @@ impl Drop for Held {
     }
 }
 
-/// Requests in flight at first.
+/// Initial number of requests in flight.
 const CONCURRENCY_START: f64 = 16.0;
-/// A burst of refusals within this time counts as one.
+/// Refusals within this time count as one.
 const DECREASE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Adaptive concurrency towards one store: one more for each round of successes, half when the store says SlowDown.
+/// Adaptive concurrency for one store: one more request for each round of successes, half as many after SlowDown.
 #[derive(Debug)]
 pub struct Throttle {
     state: Mutex<ThrottleState>,
@@ -240,14 +240,14 @@ struct ThrottleState {
     decreased: Option<Instant>,
 }
 
-/// One request in flight; ends on drop.
+/// One request in flight. It ends on drop.
 #[derive(Debug)]
 pub struct Slot {
     throttle: Arc<Throttle>,
 }
 
 impl Throttle {
-    /// At most `requests_max` at once.
+    /// Allows at most `requests_max` at once.
     pub fn new(requests_max: u32) -> Arc<Self> {
         let limit_max = f64::from(requests_max.max(1));
         let state = ThrottleState { limit: CONCURRENCY_START.min(limit_max), active: 0, decreased: None };
@@ -283,7 +283,7 @@ impl Throttle {
         free
     }
 
-    /// A request went well.
+    /// Records a success.
     pub fn succeeded(&self) {
         let mut state = self.lock();
         state.limit = (state.limit + 1.0 / state.limit).min(self.limit_max);
@@ -291,7 +291,7 @@ impl Throttle {
         self.freed.notify_one();
     }
 
-    /// The store asked for fewer.
+    /// Records that the store asked for fewer requests.
     pub fn slow_down(&self) {
         let mut state = self.lock();
         if state.decreased.is_none_or(|at| at.elapsed() >= DECREASE_PAUSE) {
@@ -354,7 +354,7 @@ mod tests {
         drop(first);
         let third = third.await;
         assert!(futures::poll!(&mut fourth).is_pending(), "the slow route has its share again");
-        // Longer than the share: it waits until its route holds nothing else.
+        // Larger than the share: it waits until its route holds nothing else.
         let mut long = std::pin::pin!(budget.hold(slow, 100 * UNIT_BYTES));
         drop((second, third));
         let fourth = fourth.await;

@@ -1,4 +1,4 @@
-//! Milliseconds of a monotonic clock, whether this process was frozen, and fresh connection ids.
+//! A monotonic clock in milliseconds, the detection of process freezes, and unique connection ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tradewind_wire::ConnectionId;
 
-/// Milliseconds since it was started; the state machines of the wire want plain numbers.
+/// Milliseconds since the clock was started. The state machines of the wire need plain numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// Starts at zero.
+    /// Starts the clock at zero.
     pub fn start() -> Self {
         Self(Instant::now())
     }
@@ -23,10 +23,10 @@ impl Clock {
     }
 }
 
-/// How often the detector looks at the clock.
+/// Interval at which the detector reads the clock.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Tells whether this process has stood still (SIGSTOP, a paused machine) for longer than its peers wait for it.
+/// Detects whether this process has stood still (SIGSTOP, a paused machine) for longer than its peers wait for it.
 #[derive(Debug)]
 pub struct FreezeDetector {
     clock: Clock,
@@ -36,7 +36,7 @@ pub struct FreezeDetector {
 }
 
 impl FreezeDetector {
-    /// Starts to watch the clock, until stopped.
+    /// Starts to watch the clock, until `stop` is cancelled.
     pub fn start(silence_max: Duration, stop: CancellationToken) -> Arc<Self> {
         let silence_ms_max = silence_max.as_millis() as u64;
         let freezes = Arc::new(Self {
@@ -54,7 +54,7 @@ impl FreezeDetector {
         freezes
     }
 
-    /// The clock that all times here are of.
+    /// The clock of all times here.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -75,7 +75,7 @@ impl FreezeDetector {
     }
 }
 
-/// Never given before in this process.
+/// Returns an id that has not been used before in this process.
 pub fn next_connection_id() -> ConnectionId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))

@@ -1,5 +1,5 @@
-//! Opens the connections of a hop. The upstream end does it unless only the downstream end can: a private sink, a pod
-//! without a port of its own, a machine behind NAT.
+//! Opens the connections of a hop. The upstream end opens them, unless only the downstream end can: a private sink, a
+//! pod without its own port, a machine behind NAT.
 
 use super::inbound::Inbound;
 use crate::net::{Connection, ConnectionError, Network, Security};
@@ -10,26 +10,26 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tradewind_wire::frame::Hello;
 
-/// A connection that is not made by then has failed.
+/// Time limit for making a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// First pause before connecting again; doubled up to the longest.
+/// First pause before reconnecting. It doubles up to the maximum.
 const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Longest pause before connecting again.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How to reach the other end of a hop.
 pub struct Dial {
-    /// Name of the gateway there.
+    /// Name of the gateway at the other end.
     pub peer: String,
     /// Its data port, `ip:port`.
     pub address: String,
-    /// TLS or plain.
+    /// TLS or plain TCP.
     pub security: Security,
-    /// Our first words.
+    /// Our greeting.
     pub hello: Hello,
-    /// A peer silent for so long is dead.
+    /// A peer that is silent for this long counts as dead.
     pub silence_max: Duration,
-    /// Reaches it.
+    /// The network to connect through.
     pub network: Arc<dyn Network>,
 }
 
@@ -37,21 +37,21 @@ impl Dial {
     /// Opens one connection.
     ///
     /// # Errors
-    /// Nobody answers in time, or the wrong gateway does.
+    /// No gateway answers in time, or the wrong one does.
     pub async fn connect(&self) -> Result<Connection, ConnectionError> {
         let connecting = self.network.connect(&self.address);
         let timed_out = |_| io::Error::from(io::ErrorKind::TimedOut);
         let timeout = CONNECT_TIMEOUT.min(self.silence_max);
         let link = tokio::time::timeout(timeout, connecting).await.map_err(timed_out)??;
         let opening = Connection::open(link, &self.security, self.hello.clone(), &self.peer);
-        // A frozen peer accepts connections, because its kernel does, and says nothing.
+        // A frozen peer still accepts connections, because its kernel does, but sends nothing.
         tokio::time::timeout(self.silence_max, opening)
             .await
             .unwrap_or(Err(ConnectionError::Silent(self.silence_max.as_secs())))
     }
 }
 
-/// Pauses between dials: each twice as long as the one before, until a dial succeeds.
+/// Pauses between attempts to connect. Each is twice as long as the one before, until an attempt succeeds.
 pub(super) struct Backoff(Duration);
 
 impl Backoff {
@@ -74,7 +74,7 @@ pub struct DialledHop {
     dial: Dial,
     inbound: Arc<Inbound>,
     stop: CancellationToken,
-    /// Connections that are kept.
+    /// Number of connections to keep open.
     wanted: AtomicU16,
 }
 
@@ -86,7 +86,7 @@ impl DialledHop {
         hop
     }
 
-    /// Keeps so many connections from now on; never fewer than before.
+    /// Raises the number of connections to keep open. It is never lowered.
     pub fn widen(self: &Arc<Self>, connections: u16) {
         let before = self.wanted.fetch_max(connections, Ordering::Relaxed);
         for _ in before..connections {
@@ -94,12 +94,12 @@ impl DialledHop {
         }
     }
 
-    /// Opens no more connections. Those that are open last until the upstream end closes them.
+    /// Opens no more connections. The open ones last until the upstream end closes them.
     pub fn retire(&self) {
         self.stop.cancel();
     }
 
-    /// Data port of the upstream end.
+    /// Data port of the gateway at the upstream end.
     pub fn address(&self) -> &str {
         &self.dial.address
     }

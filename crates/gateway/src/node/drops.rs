@@ -1,5 +1,5 @@
-//! A source and a sink whose work is dropped at any await: the request is answered once, nothing stays held, no wrong byte
-//! is visible, and the next try succeeds.
+//! Drops the work of a source and a sink at any await: the request must be answered once, no memory stays held, no
+//! wrong byte is visible, and the next attempt succeeds.
 
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
@@ -30,11 +30,11 @@ use tradewind_wire::{Fault, RequestId, RouteId};
 pub(super) const KEY: &str = "folder/object";
 const PART_BYTES: usize = 70_000;
 const PARTS: u32 = 2;
-/// Far more awaits than any of these futures has.
+/// Far more than any of these futures has awaits.
 const POLLS_MAX: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A source and a sink of one process, over folders.
+/// A source and a sink in one process, over folders.
 pub(super) struct Ends {
     from: DirectoryTree,
     to: DirectoryTree,
@@ -43,7 +43,7 @@ pub(super) struct Ends {
     pub(super) budget: MemoryBudget,
 }
 
-/// Runs a test with one thread for blocking work, and a clock that moves on when nothing else happens.
+/// Runs a test with one thread for blocking work, and a virtual clock that advances when nothing else happens.
 pub(super) fn block_on(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).max_blocking_threads(1).build().unwrap().block_on(test);
@@ -104,12 +104,13 @@ impl Ends {
         parts
     }
 
-    /// Waits for what goes on by itself.
+    /// Waits for work that continues in the background.
     pub(super) async fn settle(&self) {
         while !self.sink.tasks.is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
-        // With one thread for blocking work (see `block_on`), what a dropped request began there ends before this.
+        // There is one thread for blocking work (see `block_on`), so blocking work of a dropped request ends before
+        // this.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
     }
 
@@ -118,7 +119,7 @@ impl Ends {
         assert_eq!((self.source.attempts.active(), self.sink.targets[0].attempts.active()), (0, 0), "{when}");
     }
 
-    /// The object at the destination is whole or not there.
+    /// Checks that the object at the destination is either whole or absent.
     pub(super) fn assert_no_wrong_byte(&self, when: &str) {
         if let Ok(bytes) = std::fs::read(self.to.path(KEY)) {
             assert!(bytes == content(), "{when}: wrong bytes are visible");
@@ -175,7 +176,7 @@ const REQUESTS: [Request; 8] = [
     Request::Abort,
 ];
 
-/// The manifest of a request and its bytes, after what must go before it was done.
+/// Carries out the preceding requests, and returns the manifest and the bytes of this one.
 async fn manifest(request: Request, ends: &Ends) -> (Manifest, Vec<u8>) {
     let whole = Checksums::of_segments(payload(&content()).segments());
     let size_bytes = content().len() as u64;
@@ -224,7 +225,7 @@ async fn manifest(request: Request, ends: &Ends) -> (Manifest, Vec<u8>) {
     }
 }
 
-/// The one answer to a request; there must not be another.
+/// Returns the only answer to a request, and panics if there is another.
 fn only_answer(answers: &mut mpsc::UnboundedReceiver<Reply>, when: &str) -> Verdict {
     let Ok(Reply { verdict, .. }) = answers.try_recv() else { panic!("{when}: nobody is answered") };
     assert!(answers.try_recv().is_err(), "{when}: answered twice");
@@ -242,7 +243,7 @@ pub(super) fn assert_done(verdict: &Verdict, when: &str) {
 }
 
 /// Gives the parcel to the sink, as if it came over a hop or from a source in this process, and drops its work after
-/// `polls`. Returns whether it ended before, and the answer.
+/// `polls`. Returns whether the work ended before, and the answer.
 async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when: &str) -> (bool, Verdict) {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let owed = Owed::new(ReplyTo::memory(answers_in), parcel.request);
@@ -263,8 +264,8 @@ async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when
     (ended.is_some(), verdict)
 }
 
-/// Returns whether a close found its upload gone: a dropped one has completed it. A store of files states no checksum
-/// by which the sink could know the object for the right one, so the lead restarts it.
+/// Returns whether a close failed because its upload no longer exists: a dropped close has completed it. A file store
+/// states no checksum by which the sink could recognize the object, so the lead restarts it.
 fn is_completed_before(request: Request, verdict: &Verdict) -> bool {
     let Verdict::Sink(words) = verdict else { return false };
     let answer = parse_exactly::<SinkReply>(words);
@@ -286,7 +287,7 @@ async fn sink_is_dropped_everywhere(request: Request) {
         if ended {
             assert_done(&verdict, &when);
         }
-        // The lead asks again, under another id.
+        // The lead sends the request again with another id.
         let (_, verdict) = at_sink(&ends, parcel(2), over_hop, usize::MAX, &when).await;
         ends.assert_no_wrong_byte(&when);
         if !is_completed_before(request, &verdict) {

@@ -1,29 +1,31 @@
-//! Writes whose destination was not in the expected state.
+//! Handles writes whose destination was not in the expected state.
 //!
-//! The store refused such a write and changed nothing. Either an earlier try of ours has written the object and its answer
-//! was lost: then the object is there as it should be, which is success. Or somebody else has written or removed it, or
-//! the lead had guessed wrong: then the lead is told what is there and orders the write anew. The sink never chooses what
+//! The store refused the write and changed nothing. One cause is an earlier attempt of ours that has written the
+//! object, but whose answer was lost: then the right object is there, which counts as success. Otherwise another
+//! program has written or removed it, or the lead had guessed wrong: then the lead learns what is there and orders the
+//! write again. The sink never decides what to replace: the object it sees may come from a later attempt, which an
+//! earlier one must not undo.
 //! to replace: what it sees may be the work of a later attempt, which an earlier one must not undo.
 
 use super::sink::{Sink, Target, hold_same, parts_md5_tag, written_as};
 use super::work::{Failure, Leaves, WholePlace};
 use tradewind_store::{Attributes, Checksums, Expect, ObjectInfo, PartTag, Payload, PutOptions, Written};
 
-/// What was to be written.
+/// The intended write.
 pub(super) struct Wanted<'a> {
     pub(super) size_bytes: u64,
     pub(super) checksums: &'a Checksums,
     /// The bytes, if they are here.
     pub(super) payload: Option<&'a Payload>,
-    /// Of an upload.
+    /// The parts, for an upload.
     pub(super) parts: &'a [PartTag],
-    /// Whether an earlier try may have written it.
+    /// Whether an earlier attempt may have written it.
     pub(super) again: bool,
 }
 
 impl Sink {
-    /// What came of a write that failed with `failure`: what an earlier try has written, or a failure that says what is
-    /// there. Failures of another kind stay as they are.
+    /// Resolves a write that failed with `failure`. Returns the object if an earlier attempt has written it, or a
+    /// failure with the state of the destination. Other kinds of failure are returned unchanged.
     pub(super) async fn unless_met(
         &self,
         target: &Target,
@@ -53,7 +55,8 @@ impl Wanted<'_> {
         self.payload.is_none() && self.parts.is_empty()
     }
 
-    /// A copy may be refused for the state of its original too, and may not say which object it did not find.
+    /// Returns whether the store refused the write because of its condition. A copy may also be refused because of the
+    /// state of its source, and the answer may not say which object was missing.
     fn is_refused_by(&self, failure: &Failure) -> bool {
         failure.kind == "precondition_failed" || self.is_copy() && failure.kind == "not_found"
     }
@@ -65,7 +68,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether an object has what the options ask for, as far as they ask. Tags are not stated with an object.
+/// Returns whether an object has the attributes that the options set. Tags are not part of an object's description.
 fn states(options: &PutOptions, now: &ObjectInfo) -> bool {
     let Attributes { content_type, content_encoding, content_language, content_disposition, cache_control, metadata } =
         &options.attributes;

@@ -1,11 +1,11 @@
-//! An outgoing hop: a bundle of connections to one gateway, and what was sent on it and not yet answered.
+//! An outgoing hop: a bundle of connections to one gateway, and the unanswered requests on it.
 //!
 //! This end opens the connections, or waits for the other end to open them where only that end can ([`super::dial`]).
 //!
-//! Dynamic partition: a request takes whichever connection is free first, so a slow connection holds one request and no
-//! more. A lost connection gives its requests back upstream as `Lost`; a hop without any connection says `RouteDown`.
-//! [`connecting`](self::connecting) makes the connections and reads their answers; [`sending`](self::sending) holds one
-//! while a request is written to it.
+//! Dynamic partition: a request takes the connection that is free first, so a slow connection holds no more than one
+//! request. When a connection is lost, its requests are answered `Lost` upstream; a hop without any connection answers
+//! `RouteDown`. [`connecting`](self::connecting) makes the connections and reads their answers;
+//! [`sending`](self::sending) reserves one while a request is written to it.
 
 mod connecting;
 mod sending;
@@ -30,30 +30,30 @@ use tradewind_wire::flights::Flights;
 use tradewind_wire::frame::{Frame, Hello, HopEnd};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
 
-/// How often a connection that shall take no more requests is looked at, whether its last answers have come.
+/// Interval of the check whether a retired connection has received its last answers.
 const RETIRE_PAUSE: Duration = Duration::from_millis(500);
-/// How often, until a request is overdue, it is looked whether it is.
+/// Number of checks in the time after which a request is overdue.
 const OVERDUE_LOOKS: u32 = 8;
-/// Longest pause between two such looks.
+/// Longest pause between two such checks.
 const OVERDUE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// How a hop is set up.
+/// Settings of a hop.
 pub struct HopSetup {
     /// Peer, address, number of connections.
     pub spec: HopSpec,
-    /// TLS or plain.
+    /// TLS or plain TCP.
     pub security: Security,
-    /// Our first words.
+    /// Our greeting.
     pub hello: Hello,
-    /// A peer silent for so long is dead.
+    /// A peer that is silent for this long counts as dead.
     pub silence_max: Duration,
-    /// A request that the peer does not answer for so long, or a piece of one that it does not take, is given up.
+    /// A request is abandoned if the peer does not answer it, or does not accept a piece of it, within this time.
     pub request_max: Duration,
-    /// Reaches the peer.
+    /// The network to connect through.
     pub network: Arc<dyn Network>,
 }
 
-/// See the module's head.
+/// See the module's documentation.
 pub struct Hop {
     setup: HopSetup,
     flights: Mutex<Flights<ReplyTo>>,
@@ -65,11 +65,11 @@ pub struct Hop {
     counts: HopCounts,
     /// `None` where the other end opens the connections.
     dial: Option<Dial>,
-    /// Connections that are kept.
+    /// Number of connections to keep open.
     wanted: AtomicU16,
 }
 
-/// What crossed a hop.
+/// Counters of the traffic on a hop.
 #[derive(Debug, Default)]
 pub struct HopCounts {
     /// Bytes of bodies sent.
@@ -81,17 +81,17 @@ pub struct HopCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Health {
     connections: usize,
-    /// Connecting failed since the last success, so waiting for a connection is waiting for a repair.
+    /// Whether connecting has failed since the last success, so that requests should not wait for a connection.
     failing: bool,
 }
 
-/// The sending side of one live connection. Whoever holds it may send one request.
+/// The sending side of one open connection. Its holder may send one request.
 #[derive(Clone)]
 struct Outgoing {
     id: ConnectionId,
     writer: Arc<AsyncMutex<FrameWriter>>,
     closed: CancellationToken,
-    /// The peer wants no more requests, or the keys are worn.
+    /// Whether the peer wants no more requests, or the keys are used up.
     retired: Arc<AtomicBool>,
 }
 
@@ -109,7 +109,7 @@ impl HopSetup {
 }
 
 impl Hop {
-    /// Starts connecting. Ends with `stop`.
+    /// Starts connecting. The hop ends with `stop`.
     pub fn start(setup: HopSetup, stop: CancellationToken) -> Arc<Self> {
         let (idle_in, idle_out) = mpsc::unbounded_channel();
         let dial = setup.dial();
@@ -133,7 +133,8 @@ impl Hop {
         hop
     }
 
-    /// Answers requests that the peer does not answer. The lead gives up sooner; this ends what it leaves behind here.
+    /// Answers requests that the peer does not answer. The lead abandons them sooner; this removes what they leave
+    /// behind here.
     async fn give_up_overdue(self: Arc<Self>) {
         let limit_ms = self.setup.request_max.as_millis() as u64;
         let every = (self.setup.request_max / OVERDUE_LOOKS).min(OVERDUE_PAUSE_MAX);
@@ -146,7 +147,7 @@ impl Hop {
         }
     }
 
-    /// Keeps so many connections from now on; never fewer than before.
+    /// Raises the number of connections to keep open. It is never lowered.
     pub fn widen(self: &Arc<Self>, connections: u16) {
         let before = self.wanted.fetch_max(connections, Ordering::Relaxed);
         if self.dial.is_some() {
@@ -156,7 +157,7 @@ impl Hop {
         }
     }
 
-    /// Ends when nothing that was sent on it waits for an answer any more.
+    /// Ends the hop when no sent request waits for an answer any more.
     pub async fn end_when_idle(self: Arc<Self>) {
         while self.in_flight() > 0 && !self.stop.is_cancelled() {
             tokio::time::sleep(RETIRE_PAUSE).await;
@@ -174,23 +175,24 @@ impl Hop {
         &self.setup.spec.to
     }
 
-    /// Connections that are up.
+    /// Number of open connections.
     pub fn connections(&self) -> usize {
         self.health.borrow().connections
     }
 
-    /// Requests sent and not answered.
+    /// Number of requests sent and not answered.
     pub fn in_flight(&self) -> usize {
         self.flights().len()
     }
 
-    /// What crossed it.
+    /// Counters of the traffic on the hop.
     pub fn counts(&self) -> &HopCounts {
         &self.counts
     }
 
-    /// Sends a whole request, from its source. Every request is answered to `reply` in the end, whatever happens. What a
-    /// lost connection cuts off is not sent again from here: only the lead may spend those bytes a second time.
+    /// Sends a whole request, from its source. Every request is finally answered to `reply`, whatever happens. A
+    /// request cut off by a lost connection is not sent again from here: only the lead may spend those bytes a second
+    /// time.
     pub async fn send(&self, coded: &Coded, reply: &ReplyTo) {
         let request = coded.head.request;
         let mut sending = match self.begin(request, reply).await {
@@ -206,7 +208,7 @@ impl Hop {
         if sent.is_ok() {
             sending.finish();
         } else if sending.lost() {
-            // Some of it has left by now.
+            // Part of it may have been sent already.
             reply.send(request, verdict_of(lost_downstream(self)));
         }
     }
@@ -231,7 +233,7 @@ impl Hop {
         }
     }
 
-    /// Takes the next free connection for `request`; `None` if there is none and `reply` has been told.
+    /// Reserves the next free connection for `request`; `None` if there is none, in which case `reply` has the answer.
     pub async fn checkout(&self, request: RequestId, reply: &ReplyTo) -> Option<Sending<'_>> {
         let begun = self.begin(request, reply).await;
         begun.inspect_err(|why| reply.send(request, verdict_of(self.refusal(*why)))).ok()
@@ -243,7 +245,8 @@ impl Hop {
         Ok(Sending { writer, flight, lent })
     }
 
-    /// The next free connection, with `requests` registered on it before the first byte, so that no answer is early.
+    /// Reserves the next free connection, with `requests` registered on it before the first byte, so that no answer
+    /// comes too early.
     async fn lend<R: AsRef<[RequestId]>>(
         &self,
         requests: R,
@@ -257,8 +260,9 @@ impl Hop {
         }
     }
 
-    /// Returns false if the connection has ended. Under the lock: [`Hop::serve`] closes a connection first and then
-    /// gives back what is registered on it, so nothing is registered behind its back.
+    /// Registers requests on a connection. Returns false if the connection has ended. The lock makes this safe:
+    /// [`Hop::serve`] first closes a connection and then answers the requests registered on it, so none can be
+    /// registered after that.
     fn register(&self, requests: &[RequestId], outgoing: &Outgoing, reply: &ReplyTo) -> Result<bool, NotBegun> {
         let mut flights = self.flights();
         if outgoing.closed.is_cancelled() {
@@ -293,7 +297,7 @@ impl Hop {
         }
     }
 
-    /// A write that ends when the connection is given up, or when the peer takes nothing for too long.
+    /// Runs a write that ends when the connection is closed, or when the peer accepts nothing for too long.
     async fn guarded(
         &self,
         outgoing: &Outgoing,
@@ -327,14 +331,14 @@ impl Hop {
 /// Why a request was not begun.
 #[derive(Clone, Copy)]
 enum NotBegun {
-    /// No connection, and connecting fails.
+    /// There is no connection, and connecting fails.
     Down,
-    /// A request of this id is in flight already: somebody above sent it twice.
+    /// A request with this id is already in flight: an upstream gateway sent it twice.
     Twice,
 }
 
 async fn until_down(health: &mut watch::Receiver<Health>) {
-    // The sender lives in the hop that is borrowed here, so waiting cannot fail.
+    // The sender belongs to the hop that is borrowed here, so waiting cannot fail.
     drop(health.wait_for(|health| health.connections == 0 && health.failing).await);
 }
 

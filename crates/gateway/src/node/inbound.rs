@@ -1,10 +1,10 @@
-//! Incoming hops: requests that other gateways send us, and the relay's work on them.
+//! Incoming hops: requests from other gateways, and the relay's work on them.
 //!
-//! Connections come in at the data port, or are opened from here ([`super::dial`]). The data port also takes those of
-//! our outgoing hops whose other ends open them.
+//! Connections arrive at the data port, or are opened from here ([`super::dial`]). The data port also accepts the
+//! connections of our outgoing hops whose other ends open them.
 //!
-//! One task per connection reads; it is also the relay's pump, so a relay holds no more of a chunk than the piece in
-//! hand. While it waits for memory or for a free downstream connection it does not read, so that TCP slows down the
+//! One task per connection reads; it also forwards for the relay, so a relay holds only one piece of a chunk at a time.
+//! While the task waits for memory or for a free downstream connection it does not read, so that TCP slows down the
 //! upstream hop.
 
 use super::budget::MemoryBudget;
@@ -20,7 +20,7 @@ use crate::limits::{
     DATA_CONNECTIONS_MAX, DATA_CONNECTIONS_PER_PEER_MAX, DATA_HANDSHAKES_MAX, DATA_HANDSHAKES_PER_ADDRESS_MAX,
     HOP_CONNECTIONS_MAX,
 };
-use crate::net::gate::{Gate, GateLimits, Place};
+use crate::net::gate::{Admission, Gate, GateLimits};
 use crate::net::{Connection, ConnectionError, DataPort, FrameReader, FrameWriter, Incoming, Link, Security};
 use bytes::{Bytes, BytesMut};
 use std::collections::{HashMap, HashSet};
@@ -34,63 +34,65 @@ use tradewind_wire::frame::{CONTROL_BYTES_MAX, Codec, Frame, Head, Hello, HopEnd
 use tradewind_wire::liveness::Liveness;
 use tradewind_wire::scheduler::SLOWEST_BYTES_PER_S;
 
-/// Pause after the system refused a connection (no file descriptors), instead of a spin.
+/// Pause after the system refused a connection (no file descriptors), to avoid a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Answers put into one frame at most.
+/// Maximum number of answers in one frame.
 const REPLIES_PER_FRAME_MAX: usize = 256;
-/// Bytes of answers put into one frame at most, by estimate.
+/// Maximum bytes of answers in one frame, by estimate.
 const REPLY_BYTES_PER_FRAME_MAX: usize = CONTROL_BYTES_MAX / 2;
 
-/// A body that arrives more slowly over the time that a peer may be silent ends its connection: it holds memory, or a
-/// downstream connection. It is the slowest rate of a route, shared by all connections that a hop may have.
+/// Minimum rate of a body, measured over the time that a peer may be silent. A slower body ends its connection, because
+/// it holds memory or a downstream connection. It is the slowest rate of a route, divided among the maximum number of
+/// connections of a hop.
 const BODY_BYTES_PER_S_MIN: u64 = SLOWEST_BYTES_PER_S / HOP_CONNECTIONS_MAX as u64;
 
-/// Pieces of a body that are shorter are copied together.
+/// Shorter pieces of a body are copied together.
 const PIECE_BYTES_MIN: usize = 8 << 10;
-/// Room for those.
+/// Size of the buffer for those.
 const SMALL_PIECES_BYTES: usize = 64 << 10;
 
-/// What this gateway does with a request of a route.
+/// How this gateway handles the requests of a route.
 #[derive(Clone)]
 pub enum Station {
-    /// Passes it on.
+    /// Forwards them.
     Relay(Arc<Hop>),
-    /// Does it.
+    /// Carries them out.
     Sink(Arc<Sink>),
 }
 
-/// What all connections share.
+/// Data shared by all connections.
 pub struct Inbound {
-    /// TLS or plain.
+    /// TLS or plain TCP.
     pub security: Security,
-    /// Our first words.
+    /// Our greeting.
     pub hello: Hello,
     /// Gateways that may send requests.
     pub upstream: RwLock<HashSet<String>>,
-    /// Outgoing hops whose connections the gateways at the other end open, by the names of those.
+    /// Outgoing hops whose connections are opened by the gateway at the other end, by the name of that gateway.
     pub awaited: RwLock<HashMap<String, Arc<Hop>>>,
-    /// By route: who may bring its requests, and what is done with them.
+    /// By route: which gateway may bring its requests, and how they are handled.
     pub stations: RouteTable<(Arc<str>, Station)>,
-    /// By route that begins here: who may bring its orders.
+    /// By route that begins here: which gateway may bring its orders.
     pub leads: RouteTable<Arc<str>>,
-    /// For orders.
+    /// The source, which executes orders.
     pub source: Option<Arc<Source>>,
     /// Upstream connections.
     pub peers: Peers,
-    /// For bodies that a sink collects.
+    /// The memory for bodies that a sink collects.
     pub budget: MemoryBudget,
-    /// A peer silent for so long is dead.
+    /// A peer that is silent for this long counts as dead.
     pub silence_max: Duration,
-    /// A request that takes longer to arrive ends its connection; the time its bytes take at [`SLOWEST_BYTES_PER_S`] comes on top.
+    /// A request that takes longer to arrive ends its connection. The time that its bytes take at
+    /// [`SLOWEST_BYTES_PER_S`] is added to this.
     pub request_max: Duration,
-    /// Tells whether this process was stopped itself, in which case the silence of peers says nothing.
+    /// Detects whether this process itself was frozen, in which case the silence of peers means nothing.
     pub freezes: Arc<FreezeDetector>,
-    /// Ends all.
+    /// Ends everything.
     pub stop: CancellationToken,
 }
 
 impl Inbound {
-    /// Accepts until stopped.
+    /// Accepts connections until stopped.
     pub async fn listen(self: Arc<Self>, listener: Box<dyn DataPort>) {
         let gate = Gate::new(GateLimits {
             handshakes_max: DATA_HANDSHAKES_MAX,
@@ -104,12 +106,12 @@ impl Inbound {
             };
             match accepted {
                 Ok(link) => {
-                    let place = gate.enter(address_of(&link));
-                    tokio::spawn(self.clone().accepted(link, place, places.clone()));
+                    let admission = gate.enter(address_of(&link));
+                    tokio::spawn(self.clone().accepted(link, admission, places.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    // Out of files, perhaps by strangers: one of them makes room.
+                    // Strangers may be using up the file descriptors: evict one of them to make room.
                     gate.evict();
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -117,8 +119,8 @@ impl Inbound {
         }
     }
 
-    async fn accepted(self: Arc<Self>, link: Link, place: Place, places: Arc<Semaphore>) {
-        let Some(connection) = self.accept(link, place).await else { return };
+    async fn accepted(self: Arc<Self>, link: Link, admission: Admission, places: Arc<Semaphore>) {
+        let Some(connection) = self.accept(link, admission).await else { return };
         let Ok(_place) = places.try_acquire_owned() else {
             return tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
         };
@@ -132,10 +134,10 @@ impl Inbound {
         }
     }
 
-    /// The handshake, in its place; `None` if the peer may not come in, which is logged.
-    async fn accept(&self, link: Link, place: Place) -> Option<Connection> {
+    /// Runs the handshake. If the peer is refused, logs that and returns `None`.
+    async fn accept(&self, link: Link, admission: Admission) -> Option<Connection> {
         let from = link.peer().to_owned();
-        let accepting = place.hold(Connection::accept(link, &self.security, self.hello.clone()));
+        let accepting = admission.hold(Connection::accept(link, &self.security, self.hello.clone()));
         match self.stop.run_until_cancelled(accepting).await? {
             Ok(Ok(connection)) => match self.admit(&connection) {
                 Ok(()) => Some(connection),
@@ -149,7 +151,7 @@ impl Inbound {
                 None
             }
             Err(evicted) => {
-                // No warning: strangers must not be able to fill the log, nor to stop us where nobody reads it.
+                // Not a warning: strangers must not be able to fill the log, nor to block us if nobody reads it.
                 tracing::debug!(from, %evicted, "refused a connection");
                 None
             }
@@ -161,7 +163,7 @@ impl Inbound {
         let open = match connection.peer_end {
             HopEnd::Upstream if !self.is_upstream(peer) => return Err("not upstream of this gateway"),
             HopEnd::Upstream => self.peers.count_of(peer),
-            HopEnd::Downstream => self.awaited_hop(peer).ok_or("no hop to it waits for its connections")?.connections(),
+            HopEnd::Downstream => self.awaited_hop(peer).ok_or("no hop waits for its connections")?.connections(),
         };
         if open >= DATA_CONNECTIONS_PER_PEER_MAX { Err("it has too many connections") } else { Ok(()) }
     }
@@ -228,7 +230,8 @@ impl Inbound {
         Ok(())
     }
 
-    /// Ends also what a peer leaves unfinished although it sends some bytes now and then.
+    /// Handles a request within a time limit. It also ends a request that the peer leaves unfinished while sending a
+    /// few bytes now and then.
     async fn request_in_time(
         &self,
         head: Head,
@@ -260,7 +263,7 @@ impl Inbound {
         }
     }
 
-    /// Collects the whole body and hands it to the sink. Waiting for memory is the back-pressure.
+    /// Collects the whole body and passes it to the sink. Waiting for memory creates back-pressure.
     async fn collect(
         &self,
         sink: &Arc<Sink>,
@@ -279,8 +282,8 @@ impl Inbound {
     }
 }
 
-/// A body as it comes. Small pieces are copied together: one that is kept by itself takes more memory than it holds, and
-/// a peer may send a byte at a time.
+/// A body as it arrives. Small pieces are copied together, because a peer may send a byte at a time, and a separate
+/// small piece takes more memory than it holds.
 #[derive(Default)]
 struct Body {
     pieces: Vec<Bytes>,
@@ -312,22 +315,22 @@ impl Body {
     }
 }
 
-/// The address for the gate; one for all links that have none (pipes of a simulator).
+/// The peer's address for the gate. All links without one (pipes of a simulator) share one address.
 fn address_of(link: &Link) -> IpAddr {
     link.peer().parse::<SocketAddr>().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
 }
 
-/// What a body occupies at most: compressed or sealed it exists twice while it is decoded.
+/// Maximum memory for a body: a compressed or sealed one exists twice while it is decoded.
 fn bytes_to_decode(head: &Head) -> u64 {
     if head.codec == Codec::Raw && !head.sealed { head.wire_bytes } else { head.wire_bytes + head.raw_bytes }
 }
 
-/// Parses a batch of orders. Pure, for the fuzzer.
+/// Parses a batch of orders, without side effects; also used by the fuzzer.
 pub fn parse_orders(payload: &[u8]) -> Option<Vec<Order>> {
     parse_exactly(payload)
 }
 
-/// The reading side with its idea of whether the peer lives.
+/// The reading side of a connection, with the liveness of its peer.
 struct Reading {
     reader: FrameReader,
     freezes: Arc<FreezeDetector>,
@@ -337,7 +340,7 @@ struct Reading {
     advance: Advance,
 }
 
-/// Bytes of a body that arrived lately.
+/// Bytes of a body that arrived recently.
 #[derive(Clone, Copy, Debug)]
 struct Advance {
     since_ms: u64,
@@ -349,7 +352,7 @@ impl Advance {
         Self { since_ms: now_ms, bytes: 0 }
     }
 
-    /// Counts what arrived at `now_ms`. Returns false if it was too little over the last `span_ms`.
+    /// Counts bytes that arrived at `now_ms`. Returns false if too few arrived over the last `span_ms`.
     fn arrived(&mut self, bytes: u64, now_ms: u64, span_ms: u64) -> bool {
         self.bytes += bytes;
         let waited_ms = now_ms.saturating_sub(self.since_ms);
@@ -368,7 +371,7 @@ impl Reading {
             Err(_elapsed) => Err(self.silent()),
             Ok(incoming) => {
                 let now_ms = self.freezes.clock().now_ms();
-                // If we were frozen the peer has given this connection up: what lies in it is stale.
+                // If this process was frozen, the peer has abandoned the connection, and any buffered data is stale.
                 if self.freezes.was_frozen_since(self.heard_ms) || !self.liveness.heard(now_ms) {
                     return Err(self.silent());
                 }
@@ -378,14 +381,14 @@ impl Reading {
         }
     }
 
-    /// We did not read for a while, on purpose.
+    /// Notes that this side did not read for a while, on purpose.
     fn was_busy(&mut self) {
         let now_ms = self.freezes.clock().now_ms();
         self.liveness.not_listening(now_ms);
         self.advance = Advance::since(now_ms);
     }
 
-    /// As [`Reading::next`], inside a body, which must advance: pings are no progress.
+    /// As [`Reading::next`], inside a body, which must make progress. Pings are not progress.
     async fn next_of_body(&mut self) -> Result<Incoming, ConnectionError> {
         let incoming = self.next().await?;
         let (bytes, is_last) = match &incoming {
@@ -404,7 +407,7 @@ impl Reading {
         ConnectionError::Silent(self.silence_max.as_secs())
     }
 
-    /// Reads the body begun last. Returns false if the sender gave it up.
+    /// Reads the body that has begun. Returns false if the sender aborted it.
     async fn body(&mut self, mut take: impl FnMut(Bytes)) -> Result<bool, ConnectionError> {
         loop {
             match self.next_of_body().await? {
@@ -422,12 +425,12 @@ impl Reading {
     }
 }
 
-/// Passes a request on while it arrives.
+/// Forwards a request while it arrives.
 async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
     let has_body = head.wire_bytes > 0;
     let (request, coded) = (head.request, Coded { head, body: Vec::new() });
     let Some(mut sending) = hop.checkout(request, reply).await else {
-        // Upstream was told; the body must still be read away, for others come behind it.
+        // Upstream has been answered, but the body must still be read, because other requests follow it.
         incoming.was_busy();
         return if has_body { incoming.body(drop).await.map(drop) } else { Ok(()) };
     };
@@ -492,9 +495,9 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
     }
 }
 
-/// Sends answers upstream, many to a frame, and a ping when there have been none for a while.
+/// Sends answers upstream, many in one frame, and a ping when there have been none for a while.
 async fn write_answers(mut writer: FrameWriter, mut answers: Answers, closed: CancellationToken, ping_every: Duration) {
-    // Ends the connection too if this task ends in a panic: a connection that is read and never answers would hang its peer.
+    // Also ends the connection if this task panics: a connection that is read but never answered would hang its peer.
     let _closing = closed.drop_guard();
     let mut next = None;
     loop {
@@ -518,7 +521,8 @@ async fn write_answers(mut writer: FrameWriter, mut answers: Answers, closed: Ca
     }
 }
 
-/// `first` and the answers that wait behind it, as far as they fit one frame; and what was taken and did not fit.
+/// Takes waiting answers after `first`, as many as fit into one frame. Returns them, and the one taken that did not
+/// fit.
 fn gather(first: Reply, answers: &mut Answers) -> (Vec<Reply>, Option<Upstream>) {
     let mut bytes = reply_bytes(&first);
     let mut replies = vec![first];

@@ -1,17 +1,17 @@
-//! The node: one gateway's part in one job, put together from its program.
+//! The node: one gateway's part in one job, assembled from its program.
 //!
 //! ```text
 //!   lead ──orders──▶ source ──chunks──▶ relay … ──chunks──▶ sink
 //!        ◀──acks───         ◀──acks───           ◀──acks───
 //! ```
 //!
-//! The path of a byte: [`source`] reads it, [`parcel`] codes it, [`hop`] sends it over connections that [`dial`] opens;
-//! [`inbound`] passes it on (relay) or
-//! collects it for [`sink`], which writes and proves it; [`expected`](self::expected) sorts out writes whose destination was
-//! in another state. [`reply`] is the path back. [`work`] has the messages that
-//! lead, source and sink exchange; [`budget`], [`adaptive_limit`] and [`attempts`] bound what is held and how a store is
-//! treated.
-//! Stations of one process are joined by memory and run the same code without sockets.
+//! The path of a byte: [`source`] reads it, [`parcel`] encodes it, [`hop`] sends it over connections that [`dial`]
+//! opens; [`inbound`] forwards it (relay) or collects it for [`sink`], which writes and proves it.
+//! [`expected`](self::expected) handles writes whose destination was in an unexpected state. [`reply`] carries the
+//! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`], [`adaptive_limit`] and
+//! [`attempts`] limit the memory and the load on a store.
+//!
+//! Stations in the same process are connected through memory and run the same code without sockets.
 
 mod adaptive_limit;
 pub mod attempts;

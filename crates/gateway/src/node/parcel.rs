@@ -1,7 +1,8 @@
-//! A parcel: a manifest and the object bytes it speaks of, and its coding for a hop.
+//! A parcel: a manifest with the object bytes it describes, and its encoding for a hop.
 //!
-//! Between source and sink of one process a parcel stays as it is. For a hop its body (manifest, then bytes) is hashed,
-//! compressed if a sample says that it pays, and sealed if the job is; a sink undoes that in the opposite order.
+//! Between source and sink of one process a parcel is passed on unencoded. For a hop its body (manifest, then bytes) is
+//! hashed, compressed if a sample shows that it pays, and sealed if the job is sealed. A sink reverses these steps in
+//! the opposite order.
 
 use super::budget::Held;
 use super::seal::{Context, SEAL_BYTES, SealKey, head_bytes};
@@ -11,27 +12,27 @@ use tradewind_store::Payload;
 use tradewind_wire::frame::{BODY_BYTES_MAX, Codec, Head, Purpose};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
-/// Bytes of a chunk that are tried before it is compressed.
+/// Size of the sample that is compressed to decide whether a chunk is.
 const SAMPLE_BYTES: usize = 64 << 10;
-/// Sample ratios above this are sent raw.
+/// Above this sample ratio, a chunk is sent uncompressed.
 const RATIO_MAX: f64 = 0.9;
-/// Sample ratios below this are worth zstd rather than lz4.
+/// Below this sample ratio, zstd is used instead of lz4.
 const RATIO_ZSTD: f64 = 0.6;
-/// Lowest level: a hop is rarely slower than that.
+/// The lowest level: a hop is rarely slower than that.
 const ZSTD_LEVEL: i32 = 1;
 
-/// See the module's head.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct Parcel {
-    /// The lead's id.
+    /// The lead's id of the request.
     pub request: RequestId,
-    /// Downstream.
+    /// The route on which it is sent.
     pub route: RouteId,
-    /// What the sink does.
+    /// The sink's task.
     pub manifest: Manifest,
-    /// The bytes.
+    /// The object bytes.
     pub data: Payload,
-    /// Memory held for them.
+    /// Memory held for these bytes.
     pub held: Option<Held>,
 }
 
@@ -45,10 +46,10 @@ pub struct Coded {
 }
 
 impl Parcel {
-    /// Codes the parcel. The memory it holds stays with the caller.
+    /// Encodes the parcel. The memory it holds stays with the caller.
     ///
     /// # Errors
-    /// The body is over [`BODY_BYTES_MAX`].
+    /// The body is larger than [`BODY_BYTES_MAX`].
     pub fn encode(&self, compress: bool, key: Option<&SealKey>) -> Result<Coded, Failure> {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
         let manifest: Bytes =
@@ -79,7 +80,7 @@ impl Parcel {
             let head = coded_as(codec, &body);
             return Ok(Coded { head: Head { blake3: hashed.with(&head), ..head }, body });
         };
-        // A sealed body proves itself (GCM), and a hash of its contents would tell relays what it is.
+        // A sealed body authenticates itself (GCM), and a hash of its contents would help relays to guess them.
         let (codec, coded) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
         let head = coded_as(codec, &coded);
         let sealed = key.seal(Context::Request(&head), &coded).map_err(impossible)?;
@@ -92,13 +93,13 @@ fn purpose_of(data: &Payload) -> Purpose {
 }
 
 impl Coded {
-    /// Undoes [`Parcel::encode`] and verifies the hash.
+    /// Reverses [`Parcel::encode`] and verifies the hash.
     ///
     /// # Errors
-    /// `Corrupt` when the body is not what the source sent.
+    /// `Corrupt` if the body is not what the source sent.
     pub fn decode(self, key: Option<&SealKey>, held: Option<Held>) -> Result<Parcel, Failure> {
         let Head { request, route, purpose, manifest_bytes, raw_bytes, codec, sealed, blake3, .. } = self.head;
-        let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged on the way: {why}"));
+        let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let opened = match (sealed, key) {
             (false, None) => self.body,
             (true, Some(key)) => {
@@ -125,16 +126,16 @@ impl Coded {
     }
 }
 
-/// Parses a manifest. Pure, for the fuzzer.
+/// Parses a manifest, without side effects; also used by the fuzzer.
 pub fn parse_manifest(bytes: &[u8]) -> Option<Manifest> {
     parse_exactly(bytes)
 }
 
-/// BLAKE3 hashes 16 KiB side by side only where a block begins at a multiple of its size; pieces from a connection do
-/// not. Gathering them into blocks of this size first costs less than it saves (hashing: 0.22 to 0.14 CPU-s per GB).
+/// BLAKE3 hashes 16 KiB in parallel only if a block begins at a multiple of that size; pieces from a connection do not.
+/// Gathering them into blocks of this size first costs less than it saves (hashing: 0.22 to 0.14 CPU-s per GB).
 const HASH_BLOCK_BYTES: usize = 64 << 10;
 
-/// BLAKE3 of a decoded body, to which the head is still to be added.
+/// BLAKE3 of a decoded body, to which the head must still be added.
 struct Hashed(blake3::Hasher);
 
 impl Hashed {
@@ -160,7 +161,8 @@ impl Hashed {
         Self(hasher)
     }
 
-    /// The head's fields go in last, so that no body passes under another head, its own with one bit flipped included.
+    /// Hashes the head's fields last, so that no body is accepted under another head, not even if one bit of its head
+    /// is flipped.
     fn with(mut self, head: &Head) -> [u8; 32] {
         self.0.update(&head_bytes(head));
         self.0.finalize().into()
@@ -184,7 +186,8 @@ fn compressed(raw: Vec<Bytes>) -> (Codec, Vec<Bytes>) {
     }
 }
 
-/// Tries the largest segment's middle: the ends of files are often headers and padding.
+/// Chooses the codec by a sample from the middle of the largest segment: the ends of files are often headers and
+/// padding.
 fn choose_codec(raw: &[Bytes]) -> Codec {
     let Some(largest) = raw.iter().max_by_key(|segment| segment.len()) else { return Codec::Raw };
     let start = largest.len().saturating_sub(SAMPLE_BYTES) / 2;
@@ -199,7 +202,8 @@ fn choose_codec(raw: &[Bytes]) -> Codec {
     }
 }
 
-/// `raw_bytes` was checked against its limit when the head was parsed, so this allocates no more than that.
+/// Decompresses a body. `raw_bytes` was checked against its limit when the head was parsed, so this allocates no more
+/// than that.
 fn decompressed(codec: Codec, coded: Vec<Bytes>, raw_bytes: u64) -> Result<Vec<Bytes>, String> {
     let decode = |decoder: fn(&[u8], usize) -> Result<Vec<u8>, String>| {
         decoder(&contiguous(&coded), raw_bytes as usize).map(|raw| vec![raw.into()])
@@ -226,7 +230,7 @@ fn contiguous(segments: &[Bytes]) -> Bytes {
     }
 }
 
-/// The first `length` bytes, contiguous, and the rest.
+/// Splits off the first `length` bytes, contiguous. Returns them and the rest.
 fn split(segments: Vec<Bytes>, length: usize) -> (Bytes, Vec<Bytes>) {
     let mut front = BytesMut::with_capacity(length);
     let mut rest = Vec::with_capacity(segments.len());

@@ -1,33 +1,33 @@
-//! The requests that a sink has accepted. Each attempt of the lead has its own id, so none is accepted twice.
+//! Remembers the requests that a sink has accepted. Each attempt of the lead has its own id, so none is accepted twice.
 //!
-//! One bit per id, in blocks, for each route by itself: a relay can bring requests of its own routes only, so it cannot
-//! use up the ids of others. At [`BLOCKS_MAX`] blocks of a route the lowest is forgotten, and what would lie in it or below
-//! it counts as taken.
+//! The memory is one bit per id, in blocks, separately for each route: a relay can only bring requests of its own
+//! routes, so it cannot use up the ids of others. When a route has [`BLOCKS_MAX`] blocks, the lowest is dropped, and
+//! all ids in it or below it count as accepted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use tradewind_wire::{RequestId, RouteId};
 
-/// Ids of one block.
+/// Number of ids in one block.
 const BLOCK_IDS: u64 = 4096;
-/// Blocks that are kept of each route: 17 million requests in 2 MiB.
+/// Maximum number of blocks kept for each route: 17 million requests in 2 MiB.
 const BLOCKS_MAX: usize = 4_096;
 
 type Block = [u64; (BLOCK_IDS / 64) as usize];
 
-/// See the module's head.
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Taken(Mutex<HashMap<RouteId, Blocks>>);
 
 #[derive(Debug, Default)]
 struct Blocks {
     blocks: BTreeMap<u64, Box<Block>>,
-    /// The first block that is not forgotten.
+    /// The lowest block that has not been dropped.
     floor: u64,
 }
 
 impl Taken {
-    /// Notes the request. Returns false if it was taken before, or is too old to know.
+    /// Records the request. Returns false if it was accepted before, or is too old to know.
     pub fn is_first(&self, route: RouteId, request: RequestId) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(route).or_default().is_first(request)
     }

@@ -11,34 +11,36 @@ use tokio_util::sync::CancellationToken;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply, Verdict};
 use tradewind_wire::{ConnectionId, Fault, RequestId};
 
-/// Longest words of a sink. What the lead asks for is answered in far less; more would not fit a frame.
+/// Maximum length of a sink's answer. Answers to a lead's requests are far shorter; a longer one would not fit into a
+/// frame.
 const ANSWER_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1024;
 
-/// What the writer of an upstream connection is asked to send.
+/// What the writer of an upstream connection must send.
 #[derive(Debug)]
 pub enum Upstream {
-    /// An answer; several are put into one frame.
+    /// An answer. Several are put into one frame.
     Reply(Reply),
-    /// Anything else.
+    /// Any other frame.
     Frame(Frame),
 }
 
-/// Where answers go. The queues behind are unbounded in type and bounded in fact: one answer per request in flight, and
-/// those are bounded by the lead's windows.
+/// The recipient of answers. The queues behind it are unbounded in type but bounded in fact: they hold one answer per
+/// request in flight, and the lead's windows limit those.
 #[derive(Clone, Debug)]
 pub struct ReplyTo {
     path: ReplyPath,
     trust: Trust,
 }
 
-/// The parts of an answer that are trusted.
+/// Which parts of an answer are trusted.
 #[derive(Clone, Debug)]
 enum Trust {
-    /// All: relays pass answers on unread, and the lead's hop ends at a source.
+    /// Everything: relays forward answers unread, and the lead's hop ends at a source.
     All,
-    /// At a source: what it alone may say is not believed from downstream.
+    /// At a source: statements that only the source can make are ignored if they come from downstream.
     Downstream,
-    /// At a source of a sealed job: sinks seal their words. Relays cannot, and say no more than that the path is lost.
+    /// At a source of a sealed job: sinks seal their answers. Relays cannot, so their failures only mean that the path
+    /// is lost.
     Sealed(Arc<SealKey>),
 }
 
@@ -56,17 +58,17 @@ impl ReplyTo {
         Self { path: ReplyPath::Memory(lead), trust: Trust::All }
     }
 
-    /// To `peer`, by `connection` if it still lives, else by any other of the same peer.
+    /// To `peer`, by `connection` if it is still open, otherwise by any other connection of the same peer.
     pub fn peer(peers: Peers, peer: Arc<str>, connection: ConnectionId) -> Self {
         Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All }
     }
 
-    /// The same path, for answers that come to a source over a hop; with a key, sealed ones.
+    /// The same path, for answers that arrive at a source over a hop; with a key, for sealed ones.
     pub fn from_downstream(self, key: Option<Arc<SealKey>>) -> Self {
         Self { trust: key.map_or(Trust::Downstream, Trust::Sealed), ..self }
     }
 
-    /// Sends an answer. If the asker is gone, so is its interest.
+    /// Sends an answer. If the asker has ended, the answer is dropped.
     pub fn send(&self, request: RequestId, verdict: Verdict) {
         self.deliver(request, self.believed(request, verdict));
     }
@@ -78,18 +80,18 @@ impl ReplyTo {
         }
     }
 
-    /// Says that the request could not be done on the way.
+    /// Answers that the request failed on the way.
     pub fn fail(&self, request: RequestId, fault: Fault, kind: &str, message: impl Into<String>) {
         self.send(request, verdict_of(Failure::new(fault, kind, message)));
     }
 
-    /// As [`ReplyTo::fail`], said by a lead or a source that no byte of the request has left, for certain.
+    /// As [`ReplyTo::fail`], from a lead or a source that knows for certain that no byte of the request has been sent.
     pub fn fail_unsent(&self, request: RequestId, failure: Failure) {
         let Failure { fault, kind, message, .. } = failure;
         self.deliver(request, Verdict::Failed { fault, kind, message, unsent: true });
     }
 
-    /// Sends a sink's words, sealed if `key` is given.
+    /// Sends a sink's answer, sealed if `key` is given.
     pub fn sink(&self, request: RequestId, reply: &SinkReply, key: Option<&SealKey>) {
         let verdict = postcard::to_stdvec(reply)
             .map_err(|error| error.to_string())
@@ -127,7 +129,8 @@ impl ReplyTo {
     }
 }
 
-/// A request that must be answered here. Dropped unanswered (its task has panicked or was dropped), it says `Lost`.
+/// A request that must be answered here. If it is dropped unanswered (its task has panicked or was dropped), it is
+/// answered `Lost`.
 #[derive(Debug)]
 pub struct Owed {
     reply: ReplyTo,
@@ -136,17 +139,17 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// An answer to `request` is owed to `reply`.
+    /// Records that an answer to `request` is owed to `reply`.
     pub fn new(reply: ReplyTo, request: RequestId) -> Self {
         Self { reply, request, open: true }
     }
 
-    /// Where the answer goes; [`Owed::settled`] says when it has gone or somebody else owes it.
+    /// The recipient of the answer. Call [`Owed::settled`] when the answer has been sent, or when another part owes it.
     pub fn reply(&self) -> &ReplyTo {
         &self.reply
     }
 
-    /// It was answered, or another part of this gateway has taken it over.
+    /// Notes that it was answered, or that another part of this gateway has taken it over.
     pub fn settled(mut self) {
         self.open = false;
     }
@@ -155,18 +158,18 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if self.open {
-            self.reply.fail(self.request, Fault::Lost, "unavailable", "the gateway gave the request up");
+            self.reply.fail(self.request, Fault::Lost, "unavailable", "the gateway dropped the request");
         }
     }
 }
 
-/// The verdict a failure makes that came about on the way, or at its end.
+/// The verdict for a failure on the way or at its end.
 pub fn verdict_of(failure: Failure) -> Verdict {
     let Failure { fault, kind, message, .. } = failure;
     Verdict::Failed { fault, kind, message, unsent: false }
 }
 
-/// Answers that wait for a peer to read them. Far more than a lead has requests in flight.
+/// Maximum number of answers that wait for a peer to read them: far more than a lead has requests in flight.
 pub(super) const ANSWERS_WAITING_MAX: usize = 1 << 17;
 
 type Queues = HashMap<Arc<str>, Vec<(ConnectionId, AnswerQueue)>>;
@@ -180,7 +183,7 @@ pub struct AnswerQueue {
     closed: CancellationToken,
 }
 
-/// The other end of an [`AnswerQueue`].
+/// The receiving end of an [`AnswerQueue`].
 #[derive(Debug)]
 pub struct Answers {
     incoming: mpsc::UnboundedReceiver<Upstream>,
@@ -188,7 +191,7 @@ pub struct Answers {
 }
 
 impl AnswerQueue {
-    /// For a connection that `closed` ends. A peer that sends and never reads ends it too.
+    /// A queue for a connection that `closed` ends. A peer that sends and never reads is disconnected too.
     pub fn new(closed: CancellationToken) -> (Self, Answers) {
         let (out, incoming) = mpsc::unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();
@@ -204,14 +207,14 @@ impl AnswerQueue {
 }
 
 impl Answers {
-    /// The next one; `None` when there will be none. Cancel-safe.
+    /// Returns the next answer; `None` when no more can come. Cancel-safe.
     pub async fn next(&mut self) -> Option<Upstream> {
         let next = self.incoming.recv().await;
         self.waiting.fetch_sub(usize::from(next.is_some()), Ordering::Relaxed);
         next
     }
 
-    /// The next one, if it is there.
+    /// Returns the next answer if one is waiting.
     pub fn next_now(&mut self) -> Option<Upstream> {
         let next = self.incoming.try_recv().ok();
         self.waiting.fetch_sub(usize::from(next.is_some()), Ordering::Relaxed);
@@ -225,7 +228,7 @@ pub struct Peers {
     queues: Arc<Mutex<Queues>>,
 }
 
-/// An upstream connection that is up. Dropped, it gets no more answers.
+/// An open upstream connection. When it is dropped, it gets no more answers.
 #[derive(Debug)]
 pub struct Connected {
     peers: Peers,
@@ -242,7 +245,7 @@ impl Drop for Connected {
 }
 
 impl Peers {
-    /// A connection of `peer` is up, until what is returned is dropped.
+    /// Registers an open connection of `peer` until the returned value is dropped.
     pub fn connected(&self, peer: Arc<str>, connection: ConnectionId, queue: AnswerQueue) -> Connected {
         self.lock().entry(peer.clone()).or_default().push((connection, queue));
         Connected { peers: self.clone(), peer, connection }
@@ -255,12 +258,12 @@ impl Peers {
         }
     }
 
-    /// Connections of `peer` that are up.
+    /// Number of open connections of `peer`.
     pub fn count_of(&self, peer: &str) -> usize {
         self.lock().get(peer).map_or(0, Vec::len)
     }
 
-    /// Connections that are up.
+    /// Number of open connections.
     pub fn count(&self) -> usize {
         self.lock().values().map(Vec::len).sum()
     }

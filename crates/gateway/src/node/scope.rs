@@ -1,7 +1,7 @@
 //! The keys that this gateway may read and write for its job, whatever its peers request.
 //!
-//! An order or a manifest names keys. Those that are outside the job are refused here, at the gateway that holds the
-//! credentials, so that a peer that was taken over cannot reach the rest of a store.
+//! Orders and manifests name keys. Keys outside the job are refused here, at the gateway that holds the credentials, so
+//! that a compromised peer cannot reach the rest of a store.
 
 use super::work::{Failure, Fetch, SourceTask};
 use tradewind_contract::{CopyScope, KeyScope, Program};
@@ -12,7 +12,7 @@ use tradewind_wire::Fault;
 #[derive(Clone, Debug)]
 pub struct ReadScope(KeyScope);
 
-/// Keys that a sink may write, by destination, and what it may have a store copy.
+/// Keys that a sink may write, by destination, and those that it may copy inside a store.
 #[derive(Clone, Debug, Default)]
 pub struct WriteScope {
     writes: Vec<KeyScope>,
@@ -20,16 +20,18 @@ pub struct WriteScope {
 }
 
 impl ReadScope {
-    /// These keys and no others.
+    /// Allows these keys and no others.
     pub fn new(keys: KeyScope) -> Self {
         Self(keys)
     }
 
-    /// The scope in the program, or for a lead in its job; `None` if neither has one.
+    /// The scope in the program or, for a lead, in its job; `None` if neither has one.
     pub fn of(program: &Program) -> Option<Self> {
         program.reads.clone().or_else(|| program.lead.as_ref().map(|job| job.reads())).map(Self)
     }
 
+    /// Checks that the job may read the keys of a task.
+    ///
     /// # Errors
     /// The task reads a key that is outside the job.
     pub fn check(&self, task: &SourceTask) -> Result<(), Failure> {
@@ -48,12 +50,12 @@ fn key_of(fetch: &Fetch) -> &str {
 }
 
 impl WriteScope {
-    /// These keys, by destination, and no others; nothing is copied inside a store.
+    /// Allows these keys, by destination, and no others, and no copies inside a store.
     pub fn new(writes: Vec<KeyScope>) -> Self {
         Self { writes, copies: None }
     }
 
-    /// The scope in the program, or for a lead in its job.
+    /// The scope in the program or, for a lead, in its job.
     pub fn of(program: &Program) -> Self {
         match &program.lead {
             Some(job) => Self { writes: job.writes(), copies: job.copies() },
@@ -61,15 +63,19 @@ impl WriteScope {
         }
     }
 
+    /// Checks that the job may write a key.
+    ///
     /// # Errors
-    /// The job writes no such key at this destination.
+    /// The job does not write this key at this destination.
     pub fn check(&self, target: u16, key: &str) -> Result<(), Failure> {
         let is_ours = self.writes.get(usize::from(target)).is_some_and(|scope| scope.holds(key));
         if is_ours { Ok(()) } else { Err(refused("write", key)) }
     }
 
+    /// Checks that the job may copy an object inside a store.
+    ///
     /// # Errors
-    /// The job copies no such object.
+    /// The job does not copy this object.
     pub fn check_copy(&self, source: &PartSource) -> Result<(), Failure> {
         let is_ours = |scope: &CopyScope| scope.bucket == source.bucket && scope.keys.holds(&source.key);
         if self.copies.as_ref().is_some_and(is_ours) { Ok(()) } else { Err(refused("copy", &source.key)) }

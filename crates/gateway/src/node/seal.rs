@@ -1,9 +1,9 @@
-//! `--seal`: what source and sink say to each other is closed to the relays between them.
+//! Implements `--seal`: hides the messages between source and sink from the relays between them.
 //!
-//! AES-256-GCM with a random 96-bit nonce per message (NIST SP 800-38D §8.2.2: up to 2^32 messages a key). One message
-//! is one whole body, so nothing of it can be left out or moved. The associated data ([`Context`]) are the direction and
-//! every field of the head, or the request that a sink answers: a relay can neither read, nor change, nor swap, nor turn
-//! round what passes. Sealed form: nonce, ciphertext, tag.
+//! The cipher is AES-256-GCM with a random 96-bit nonce per message (NIST SP 800-38D §8.2.2: up to 2^32 messages per
+//! key). One message is one whole body, so no part of it can be omitted or moved. The associated data ([`Context`]) are
+//! the direction and every field of the head, or the request that a sink answers. So a relay can neither read, change,
+//! swap nor reflect messages. Sealed form: nonce, ciphertext, tag.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ pub const SEAL_BYTES: usize = NONCE_LEN + TAG_BYTES;
 /// The purpose of a sealed message. The message opens only with the same context.
 #[derive(Clone, Copy, Debug)]
 pub enum Context<'a> {
-    /// The body below this head. All its fields count but the hash, which a sealed body does without.
+    /// The body below this head. All its fields count except the hash, which a sealed body does not need.
     Request(&'a Head),
     /// A sink's answer to this request.
     Answer(RequestId),
@@ -34,13 +34,13 @@ impl Context<'_> {
     }
 }
 
-/// All fields of a head but its hash, in one fixed form.
+/// All fields of a head but its hash, in a fixed encoding.
 pub fn head_bytes(head: &Head) -> Vec<u8> {
-    // Our own types into memory: it cannot fail, and a failure would only make a seal that opens for nobody.
+    // Serializing our own types into memory cannot fail; if it did, the seal would only fail to open.
     postcard::to_stdvec(&Head { blake3: [0; 32], ..head.clone() }).unwrap_or_default()
 }
 
-/// The job's key. Never printed.
+/// The job's key. It is never printed.
 pub struct SealKey(LessSafeKey);
 
 impl fmt::Debug for SealKey {
@@ -50,7 +50,7 @@ impl fmt::Debug for SealKey {
 }
 
 impl SealKey {
-    /// From 64 hex digits.
+    /// Parses a key of 64 hex digits.
     pub fn from_hex(hex: &str) -> Option<Self> {
         let digits = hex.as_bytes();
         if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -82,9 +82,9 @@ impl SealKey {
     /// Opens a message.
     ///
     /// # Errors
-    /// It was changed on the way, or sealed for something else or with another key.
+    /// It was changed on the way, or sealed for another purpose or with another key.
     pub fn open(&self, context: Context<'_>, sealed: &[u8]) -> Result<Vec<u8>, String> {
-        let broken = || "a sealed message was changed on the way".to_owned();
+        let broken = || "a sealed message was changed in transit".to_owned();
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or_else(broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
         let mut body = body.to_vec();

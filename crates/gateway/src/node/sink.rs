@@ -1,7 +1,7 @@
-//! The sink: writes what a parcel brings, proves it against what the store says, and answers.
+//! The sink: writes the data of parcels, proves it by the store's checksums, and answers.
 //!
-//! Everything here may be asked twice (an answer was lost, the lead asked again) and is idempotent: a part replaces
-//! itself, a whole object too, a close of an upload that is gone looks whether the object is there as it should be.
+//! Every request may arrive twice (its answer was lost and the lead sent it again), so all are idempotent: a part or a
+//! whole object replaces itself, and a close whose upload is gone checks whether the object is already there.
 
 mod proof;
 mod target;
@@ -27,38 +27,38 @@ use tradewind_store::{
 };
 use tradewind_wire::Fault;
 
-/// Objects of one bundle that are written at the same time; the store's throttle bounds all bundles together.
+/// Objects of one bundle that are written at the same time. The store's throttle limits all bundles together.
 const BUNDLE_WRITES_MAX: usize = 32;
 
-/// See the module's head.
+/// See the module's documentation.
 pub struct Sink {
-    /// By index of the job's targets.
+    /// The destinations, by index of the job's targets.
     pub targets: Vec<Target>,
     /// Keys that may be written.
     pub scope: WriteScope,
-    /// The job's key, when it is sealed.
+    /// The job's key, if the job is sealed.
     pub key: Option<Arc<SealKey>>,
-    /// Requests that came over hops.
+    /// Requests that have arrived over hops.
     pub taken: Taken,
-    /// Parcels being worked on.
+    /// Parcels in progress.
     pub tasks: TaskTracker,
 }
 
 impl Sink {
-    /// Takes a parcel that crossed a hop; the answer is sealed if the job is.
+    /// Accepts a parcel that crossed a hop; the answer is sealed if the job is.
     pub fn accept_coded(self: &Arc<Self>, coded: Coded, held: Held, reply: ReplyTo) {
         let owed = Owed::new(reply, coded.head.request);
         self.tasks.spawn(self.clone().accepting_coded(coded, held, owed));
     }
 
-    /// The answer is owed before the first poll, so that a future that is dropped unpolled gives it too.
+    /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.
     pub(super) async fn accepting_coded(self: Arc<Self>, coded: Coded, held: Held, owed: Owed) {
         let request = coded.head.request;
         let answer = match coded.decode(self.key.as_deref(), Some(held)) {
-            // Somebody may wait for this one and not for the first: to say `Lost` only makes the lead try again.
+            // The second request may have an asker of its own. `Lost` only makes the lead try again.
             Ok(parcel) if !self.taken.is_first(parcel.route, parcel.request) => {
-                tracing::warn!(request = request.0, "a request came a second time; it is not taken");
-                owed.reply().fail(request, Fault::Lost, "unavailable", "a request came to its sink a second time");
+                tracing::warn!(request = request.0, "a request arrived a second time and is refused");
+                owed.reply().fail(request, Fault::Lost, "unavailable", "the request reached its sink a second time");
                 return owed.settled();
             }
             Ok(parcel) => self.work(parcel).await,
@@ -68,7 +68,7 @@ impl Sink {
         owed.settled();
     }
 
-    /// Takes a parcel from the source in this process.
+    /// Accepts a parcel from the source in this process.
     pub fn accept(self: &Arc<Self>, parcel: Parcel, reply: ReplyTo) {
         let owed = Owed::new(reply, parcel.request);
         self.tasks.spawn(self.clone().accepting(parcel, owed));
@@ -175,7 +175,7 @@ impl Sink {
         let written = self.looked_at(target, &place.key, size_bytes, &listed, written, VerifyMode::Auto).await?;
         let agrees = listed.plausible(size_bytes).agrees_with(&written.checksums.plausible(size_bytes));
         if agrees == Some(false) {
-            let why = "the store's copy has another checksum than the original";
+            let why = "the store's copy has a different checksum than the original";
             return Err(self.take_back(target, &place.key, Precondition::written(&written), why).await);
         }
         let same_tag = source.condition.etag.as_deref().is_some_and(|tag| {
@@ -187,15 +187,15 @@ impl Sink {
         Ok(Placed { written, source_proof: Proof::StoreCopy, target_proof, size_bytes, unsynced })
     }
 
-    /// Returns whether an object of an earlier run survived. One that the machine took since it was last started is in
-    /// its memory at least; any other is read back.
+    /// Checks whether an object of an earlier run survived. If the machine accepted it since its last start, the object
+    /// is at least in the machine's memory; any other object is read back.
     async fn check(&self, place: WholePlace, size_bytes: u64, unsynced: Unsynced) -> Result<Placed, Failure> {
         let target = self.target(place.target, &place.key)?;
         let lost = |why: &str| Failure::lost(format!("{}/{}: {why}", target.store.url(), place.key));
         if target.store.volatile_boot() != Some(&unsynced.boot) {
             let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
             if now.map(|now| now.size_bytes) != Ok(size_bytes) {
-                return Err(lost("it is not there any more, or has another length"));
+                return Err(lost("it no longer exists, or has another length"));
             }
             let (read, _) = self.read_back(target, &place.key, &Precondition::default()).await?;
             if size_bytes > 0 && read.agrees_with(&unsynced.checksums) != Some(true) {
@@ -208,7 +208,7 @@ impl Sink {
         let unsynced = target.unsynced(&place.options, &unsynced.checksums);
         let (source_proof, target_proof) = (Proof::Length, Proof::Length);
         let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
-        let now = now.map_err(|_| lost("it is not there any more"))?;
+        let now = now.map_err(|_| lost("it no longer exists"))?;
         let written = written_as(now);
         Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
     }
@@ -222,12 +222,12 @@ impl Sink {
             })
             .await?;
         if with_md5(checksums, &tag.checksums, &data).agrees_with(&tag.checksums) == Some(false) {
-            return Err(Failure::mismatch(format!("part {} of {} is not what was sent", place.part, place.key)));
+            return Err(Failure::mismatch(format!("part {} of {} differs from the bytes sent", place.part, place.key)));
         }
         Ok(PartTag { part: place.part, size_bytes, tag: tag.tag, checksums })
     }
 
-    /// Returns whether a part of an earlier run survived.
+    /// Checks whether a part of an earlier run survived.
     async fn check_part(&self, place: PartPlace, part: PartTag) -> Result<PartTag, Failure> {
         let target = self.target(place.target, &place.key)?;
         let has_part = |_| target.store.has_part(&place.key, &place.upload, place.offset, &part);
@@ -284,7 +284,8 @@ impl Sink {
                 match self.already_there(target, &place.key, &parts, size_bytes, &checksums).await {
                     Some(written) => written,
                     None => {
-                        // It may be there still, without some of its parts. A failure here is found by `jobs cancel`.
+                        // The upload may still exist without some of its parts. If the abort fails, `jobs cancel` finds
+                        // the upload.
                         drop(self.abort(place.target, &place.key, &upload).await);
                         return Err(failure);
                     }
@@ -308,7 +309,7 @@ impl Sink {
         Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
     }
 
-    /// An upload that is gone may have been completed by a try whose answer was lost.
+    /// Returns the object if an attempt whose answer was lost has already completed the upload.
     async fn already_there(
         &self,
         target: &Target,
@@ -324,7 +325,7 @@ impl Sink {
         same.then(|| written_as(info))
     }
 
-    /// Aborts what earlier tries to open this key have left. What fails here is found by `jobs cancel`.
+    /// Aborts the uploads that earlier attempts have opened for this key. If that fails, `jobs cancel` finds them.
     async fn sweep(&self, target: &Target, key: &str, since_unix_ms: i64) {
         let Ok(pending) = target.run("list uploads", key, None, |_| target.store.pending_uploads(key)).await else {
             return;
@@ -334,7 +335,7 @@ impl Sink {
         }
     }
 
-    /// The destination, if this job may write `key` there.
+    /// Returns the destination if this job may write `key` there.
     fn target(&self, index: u16, key: &str) -> Result<&Target, Failure> {
         self.scope.check(index, key)?;
         let missing =
@@ -343,7 +344,7 @@ impl Sink {
     }
 }
 
-/// The next `bytes` of a run of segments.
+/// Removes and returns the next `bytes` of a sequence of segments.
 fn take(segments: &mut std::collections::VecDeque<Bytes>, mut bytes: u64) -> Payload {
     let mut taken = Vec::new();
     while bytes > 0

@@ -1,4 +1,5 @@
-//! The source: reads what an order names, checks it against what the store says, and sends it down the route.
+//! The source: reads the objects that an order names, checks them against the store's checksums, and sends them down
+//! the route.
 
 use super::attempts::{Attempts, Describe, Patience};
 use super::budget::{Held, MemoryBudget};
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, PartSource, Payload, Precondition, Store};
 use tradewind_wire::{Fault, RouteId};
 
-/// Objects of one bundle that are read at the same time; the store's throttle bounds all bundles together.
+/// Objects of one bundle that are read at the same time. The store's throttle limits all bundles together.
 const BUNDLE_READS_MAX: usize = 32;
 
 /// The next station of a route after the source.
@@ -31,32 +32,33 @@ pub enum Downstream {
     Hop(Arc<Hop>),
 }
 
-/// See the module's head.
+/// See the module's documentation.
 pub struct Source {
     /// The store to read.
     pub store: Arc<dyn Store>,
-    /// Tries and pace towards it.
+    /// The retries and throttle for its requests.
     pub attempts: Attempts,
-    /// Bytes held.
+    /// The memory for bytes that are read and not yet sent.
     pub budget: MemoryBudget,
-    /// By route.
+    /// The next station of each route.
     pub downstream: RouteTable<Downstream>,
     /// Keys that may be read.
     pub scope: ReadScope,
-    /// Seal for hops.
+    /// The job's key for hops, if the job is sealed.
     pub key: Option<Arc<SealKey>>,
     /// Orders being executed.
     pub tasks: TaskTracker,
 }
 
 impl Source {
-    /// Executes an order in a task of its own; the answer goes to `reply`. Orders are bounded by the lead's windows.
+    /// Executes an order in its own task and sends the answer to `reply`. The lead's windows limit the number of
+    /// orders.
     pub fn execute(self: &Arc<Self>, order: Order, reply: ReplyTo) {
         let owed = Owed::new(reply, order.request);
         self.tasks.spawn(self.clone().executing(order, owed));
     }
 
-    /// The answer is owed before the first poll, so that a future that is dropped unpolled gives it too.
+    /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.
     pub(super) async fn executing(self: Arc<Self>, order: Order, owed: Owed) {
         self.answer(order, owed.reply()).await;
         owed.settled();
@@ -88,7 +90,8 @@ impl Source {
         }
     }
 
-    /// `copies`: how often the bytes exist at once until they are sent (compressing and sealing make another).
+    /// Builds the parcel for an order. `copies`: how many copies of the bytes exist at once until they are sent
+    /// (compressing and sealing make another).
     async fn parcel(&self, order: Order, copies: u64) -> Result<Parcel, Failure> {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {
@@ -119,7 +122,7 @@ impl Source {
         Ok((Manifest::Part { place, checksums }, data, held))
     }
 
-    /// One object that cannot be read does not stop the others: its entry says why.
+    /// Reads the objects of a bundle. If one cannot be read, its entry has the failure, and the others continue.
     async fn bundle(
         &self,
         fetches: Vec<Fetch>,
@@ -162,7 +165,7 @@ impl Source {
         let (info, data) = self.read(&fetch.source_key, None, &fetch.condition).await?;
         if data.len() != fetch.size_bytes {
             let message =
-                format!("{} is {} bytes, it was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
+                format!("{} is {} bytes, but was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
             return Err(Failure::new(Fault::Changed, "changed", message));
         }
         let mut checksums = Checksums::of_segments(data.segments());
@@ -171,12 +174,12 @@ impl Source {
             checksums.md5 = Some(md5_of(data.segments()));
         }
         let proof = Proof::compare(&checksums, &stated).map_err(|Differs| {
-            Failure::mismatch(format!("{}: what was read is not what the store states", fetch.source_key))
+            Failure::mismatch(format!("{}: the bytes read do not match the store's checksum", fetch.source_key))
         })?;
         Ok((info, data, checksums, proof))
     }
 
-    /// Reads a range (or all), again from the start if a try fails.
+    /// Reads a range (or all) of an object, from the start again if an attempt fails.
     async fn read(
         &self,
         key: &str,
@@ -195,7 +198,7 @@ impl Source {
             let data = Payload::new(segments);
             let wanted = range.as_ref().map_or(download.info.size_bytes, |range| range.end - range.start);
             if data.len() != wanted {
-                let message = format!("the body has {} bytes, {wanted} were asked for", data.len());
+                let message = format!("the body has {} bytes, {wanted} were requested", data.len());
                 return Err(Error::new(ErrorKind::Truncated, "get", &url, message));
             }
             Ok((download.info, data))
@@ -207,7 +210,7 @@ impl Source {
     }
 }
 
-/// What the store states of the object: with the answer, or else in its listing.
+/// The store's checksums of the object: from the answer, or else from its listing.
 fn stated_checksums(answer: &Checksums, listed: &Checksums) -> Checksums {
     Checksums {
         crc64nvme: answer.crc64nvme.or(listed.crc64nvme),
@@ -216,7 +219,8 @@ fn stated_checksums(answer: &Checksums, listed: &Checksums) -> Checksums {
     }
 }
 
-/// MD5 of the segments, in order. Costs about 1.5 CPU-s per GB: only where a store states nothing better.
+/// MD5 of the segments, in order. It costs about 1.5 CPU-s per GB, so it is used only where a store states nothing
+/// better.
 pub fn md5_of(segments: &[Bytes]) -> [u8; 16] {
     use md5::Digest;
     let mut md5 = md5::Md5::new();

@@ -1,7 +1,7 @@
-//! What lead, source and sink say to each other, inside frames that relays pass on unread.
+//! The messages of lead, source and sink, inside frames that relays forward unread.
 //!
-//! An [`Order`] tells a source what to do. What the source then sends down the route is a parcel: a [`Manifest`] that
-//! tells the sink what to do, and the object bytes it speaks of. The sink answers with a [`SinkReply`].
+//! An [`Order`] tells a source what to do. The source then sends a parcel down the route: a [`Manifest`], which tells
+//! the sink what to do, and the object bytes it describes. The sink answers with a [`SinkReply`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,25 +12,25 @@ use tradewind_store::{
 };
 use tradewind_wire::{Fault, RequestId, RouteId};
 
-/// Parses one `T` and nothing else: bytes behind it would be bytes that nobody has looked at.
+/// Parses one `T` and nothing else. Any bytes after it are an error, since nothing would check them.
 pub fn parse_exactly<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     postcard::take_from_bytes(bytes).ok().filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }
 
-/// One order of the lead.
+/// One order from the lead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// Fresh id.
+    /// Its unique id.
     pub request: RequestId,
-    /// Downstream.
+    /// The route on which the source sends the result.
     pub route: RouteId,
-    /// Compress for hops when a sample says that it pays.
+    /// Compress the bytes for hops if a sample shows that it pays.
     pub compress: bool,
-    /// What the source does.
+    /// The source's task.
     pub task: SourceTask,
 }
 
-/// What a source does with an order.
+/// The task of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SourceTask {
     /// Reads a range of one object and sends it as one part.
@@ -41,12 +41,12 @@ pub enum SourceTask {
         condition: Precondition,
         /// Bytes to read.
         range: Range<u64>,
-        /// Where they go.
+        /// Where the bytes go.
         place: PartPlace,
     },
     /// Reads whole objects and sends them in one bundle.
     Bundle(Vec<Fetch>),
-    /// Passes the manifest on; no bytes go with it.
+    /// Forwards the manifest, without any bytes.
     Pass(Manifest),
 }
 
@@ -59,13 +59,13 @@ pub struct Fetch {
     pub condition: Precondition,
     /// Length as listed.
     pub size_bytes: u64,
-    /// What the source store's listing said of it.
+    /// The checksums in the source store's listing.
     pub listed: Checksums,
-    /// Where it goes; attributes are filled in by the source from the store's answer.
+    /// Where it goes; the source fills in the attributes from the store's answer.
     pub place: WholePlace,
-    /// Copy inside the store instead of reading (the bucket to read from).
+    /// The bucket to copy from inside the store, instead of reading the object.
     pub copy_from_bucket: Option<String>,
-    /// An earlier run has written it: the sink looks whether it survived, and nothing is read.
+    /// Set if an earlier run has written the object: the sink checks whether it survived, and nothing is read.
     pub check: Option<Unsynced>,
 }
 
@@ -74,13 +74,13 @@ pub struct Fetch {
 pub struct PartPlace {
     /// Index of the destination.
     pub target: u16,
-    /// Key there.
+    /// Key at the destination.
     pub key: String,
-    /// Upload there.
+    /// Upload at the destination.
     pub upload: UploadId,
-    /// From 1.
+    /// Number of the part, from 1.
     pub part: u32,
-    /// Where it lies in the object.
+    /// Its offset in the object, in bytes.
     pub offset: u64,
 }
 
@@ -89,30 +89,30 @@ pub struct PartPlace {
 pub struct WholePlace {
     /// Index of the destination.
     pub target: u16,
-    /// Key there.
+    /// Key at the destination.
     pub key: String,
-    /// How to write it.
+    /// Options of the write.
     pub options: PutOptions,
-    /// How hard to prove it.
+    /// The required proof.
     pub verify: VerifyMode,
-    /// What the write may replace, as the lead knew the destination when it gave the order. Only the lead may say: a sink
-    /// that looks for itself may see what a later attempt has written, and replace it.
+    /// What the write may replace, according to the lead's knowledge of the destination when it gave the order. Only
+    /// the lead decides this: if a sink checked by itself, it might see the object of a later attempt, and replace it.
     pub expect: Option<Expect>,
-    /// An earlier attempt of this run may have written it.
+    /// Whether an earlier attempt of this run may have written it.
     pub again: bool,
 }
 
-/// What a sink does with a parcel.
+/// A sink's task for a parcel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Manifest {
     /// Writes the bytes as one part.
     Part {
-        /// Where.
+        /// Where the part goes.
         place: PartPlace,
         /// Checksums that the source computed.
         checksums: Checksums,
     },
-    /// Looks whether a part of an earlier run survived; no bytes go with it.
+    /// Checks whether a part of an earlier run survived; sent without bytes.
     CheckPart {
         /// Where it was written.
         place: PartPlace,
@@ -121,31 +121,31 @@ pub enum Manifest {
     },
     /// Copies a part inside the store.
     CopyPart {
-        /// Where.
+        /// Where the part goes.
         place: PartPlace,
-        /// From where.
+        /// The object and range to copy.
         source: PartSource,
     },
-    /// Writes whole objects; their bytes follow one another in this order.
+    /// Writes whole objects, whose bytes follow in the same order.
     Bundle(Vec<Entry>),
     /// Opens an upload.
     Open {
         /// Index of the destination.
         target: u16,
-        /// Key there.
+        /// Key at the destination.
         key: String,
-        /// How the object will be written.
+        /// Options with which the object will be written.
         options: PutOptions,
     },
-    /// Makes the parts the object and proves it.
+    /// Completes the upload and proves the object.
     Close(Box<Close>),
-    /// Forgets an upload.
+    /// Aborts an upload.
     Abort {
         /// Index of the destination.
         target: u16,
-        /// Key there.
+        /// Key at the destination.
         key: String,
-        /// Upload there.
+        /// Upload at the destination.
         upload: UploadId,
     },
 }
@@ -161,7 +161,7 @@ pub enum Entry {
         size_bytes: u64,
         /// Checksums that the source computed.
         checksums: Checksums,
-        /// What vouches for the bytes that the source read.
+        /// The proof of the bytes that the source read.
         source_proof: Proof,
     },
     /// Copied inside the store.
@@ -170,12 +170,12 @@ pub enum Entry {
         place: WholePlace,
         /// Its length.
         size_bytes: u64,
-        /// From where.
+        /// The object to copy.
         source: PartSource,
-        /// What the source store said of it.
+        /// The checksums in the source store's listing.
         listed: Checksums,
     },
-    /// Written by an earlier run: the sink looks whether it survived.
+    /// Written by an earlier run: the sink checks whether it survived.
     Check {
         /// Where it was written.
         place: WholePlace,
@@ -184,14 +184,14 @@ pub enum Entry {
         /// The journal's record of the object.
         unsynced: Unsynced,
     },
-    /// The source could not read it: the sink only hands the words back.
+    /// The source could not read it: the sink only returns the failure.
     Failed(Failure),
 }
 
 /// See [`Manifest::Close`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Close {
-    /// Where, with the options the upload was opened with.
+    /// Where the object goes, with the options the upload was opened with.
     pub place: WholePlace,
     /// The upload.
     pub upload: UploadId,
@@ -201,13 +201,13 @@ pub struct Close {
     pub size_bytes: u64,
     /// Checksums of the whole, combined from the parts.
     pub checksums: Checksums,
-    /// What vouches for the bytes that the source read.
+    /// The proof of the bytes that the source read.
     pub source_proof: Proof,
-    /// Abort other uploads of this key opened since (Unix ms): an open was tried more than once.
+    /// Abort other uploads of this key opened since then (Unix ms), because an open was tried more than once.
     pub sweep_since_unix_ms: Option<i64>,
 }
 
-/// What vouches for bytes, strongest first. The names in reports are those of [`Proof::name`].
+/// How bytes are proven, strongest first. [`Proof::name`] gives the names in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Proof {
     /// The store states the same CRC-64/NVME.
@@ -216,22 +216,22 @@ pub enum Proof {
     Crc32c,
     /// The store states the same MD5.
     Md5,
-    /// Every part's MD5 is what the store states.
+    /// The store's ETag is computed from the MD5s of all parts.
     PartsMd5,
     /// The bytes were read back and had the same checksums.
     ReadBack,
-    /// Copied by the store itself, which states the same checksum or entity tag for both.
+    /// Copied by the store itself, which states the same checksum or ETag for both.
     StoreCopy,
-    /// Only the length (and the version that was asked for) is known.
+    /// Only the length (and the requested version) is known.
     Length,
 }
 
-/// Two statements about the same bytes that cannot both be true.
+/// Two checksums that contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Differs;
 
 impl Proof {
-    /// Name in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Proof::Crc64Nvme => "crc64nvme",
@@ -244,7 +244,7 @@ impl Proof {
         }
     }
 
-    /// The strongest checksum that both sides state, if all they state agrees; `Err` when one differs.
+    /// Returns the strongest checksum that both sides state, if all they state agrees; `Err` if one differs.
     pub fn compare(computed: &Checksums, stated: &Checksums) -> Result<Proof, Differs> {
         match computed.agrees_with(stated) {
             Some(false) => Err(Differs),
@@ -259,33 +259,34 @@ impl Proof {
 /// A sink's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SinkReply {
-    /// The part is durable.
+    /// The part is written.
     Part(PartTag),
     /// One verdict per object of the bundle, in order.
     Bundle(Vec<Result<Placed, Failure>>),
     /// The upload is open.
     Opened {
-        /// The store's name for it.
+        /// The store's id of the upload.
         upload: UploadId,
-        /// The store was asked more than once: an earlier request may have opened another upload, whose name nobody knows.
+        /// Whether the store was asked more than once: an earlier request may have opened another upload, whose id is
+        /// unknown.
         asked_again: bool,
     },
     /// The object is visible and proven.
     Closed(Placed),
-    /// The upload is gone.
+    /// The upload is aborted.
     Aborted,
-    /// None of it was done.
+    /// Nothing was done.
     Failed(Failure),
 }
 
 /// An object that is visible at the destination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Placed {
-    /// What the store says of it.
+    /// The store's description of it.
     pub written: Written,
-    /// What vouches for what was read.
+    /// The proof of the bytes that were read.
     pub source_proof: Proof,
-    /// What vouches for what was written.
+    /// The proof of the bytes that were written.
     pub target_proof: Proof,
     /// Its length.
     pub size_bytes: u64,
@@ -296,50 +297,50 @@ pub struct Placed {
 /// Bytes that a store acked before they were on its disk: a power loss of that machine may undo the write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsynced {
-    /// The boot of the machine that took them; empty when nobody said. See [`Store::volatile_boot`].
+    /// The boot ID of the machine that took them; empty if it is unknown. See [`Store::volatile_boot`].
     ///
     /// [`Store::volatile_boot`]: tradewind_store::Store::volatile_boot
     pub boot: String,
-    /// Their checksums; without any, they can only be written again.
+    /// Their checksums. If there are none, the bytes cannot be checked and must be written again.
     pub checksums: Checksums,
 }
 
 /// Kind of [`Failure::lost`].
 const LOST: &str = "lost";
-/// Kind of a failure of a store that cannot be reached or does not answer; reports say `unavailable`.
+/// Kind of a failure where a store cannot be reached or does not answer; reports call it `unavailable`.
 const OUT_OF_REACH: &str = "out_of_reach";
 /// Kind of [`Failure::unmet`].
 const UNMET: &str = "unmet_condition";
 
-/// Why something was not done, in words and as a class.
+/// Why something was not done, with its class and its message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What follows from it.
+    /// The class, which decides how the lead reacts.
     pub fault: Fault,
     /// Meaning for the report, e.g. `forbidden`.
     pub kind: String,
-    /// One line.
+    /// One-line message.
     pub message: String,
     /// One line of advice.
     pub hint: Option<String>,
-    /// Whose store said it; `None` for what is no store's.
+    /// The side whose store failed; `None` if no store did.
     pub side: Option<Side>,
-    /// The state of the destination, where it is not the one that the order expected, or not any more.
+    /// The state of the destination, if it is not, or no longer, the one that the order expected.
     pub leaves: Option<Box<Leaves>>,
 }
 
 /// What a failure leaves at the destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leaves {
-    /// This was seen there.
+    /// The state that was seen there.
     Seen(Expect),
-    /// Nobody knows.
+    /// The state is unknown.
     Unknown,
     /// No upload: the only request to open one was refused.
     NoUpload,
 }
 
-/// On which side of the job a store stands; decides what its errors mean for the object.
+/// The side of the job on which a store is. It decides what the store's errors mean for the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
     /// Read from.
@@ -349,17 +350,17 @@ pub enum Side {
 }
 
 impl Failure {
-    /// A failure that is no store's.
+    /// A failure that did not come from a store.
     pub fn new(fault: Fault, kind: &str, message: impl Into<String>) -> Self {
         Self { fault, kind: kind.to_owned(), message: message.into(), hint: None, side: None, leaves: None }
     }
 
-    /// Bytes that are not what they should be.
+    /// A failure because bytes are not what they should be.
     pub fn mismatch(message: impl Into<String>) -> Self {
         Self::new(Fault::Corrupt, "mismatch", message)
     }
 
-    /// Bytes that an earlier run wrote and that are not there any more.
+    /// A failure because bytes that an earlier run wrote no longer exist.
     pub fn lost(message: impl Into<String>) -> Self {
         Self::new(Fault::Corrupt, LOST, message)
     }
@@ -369,40 +370,41 @@ impl Failure {
         self.kind == LOST
     }
 
-    /// Whether its store could not be reached, or did not answer, when it was asked from that gateway.
+    /// Returns whether its store could not be reached from that gateway, or did not answer.
     pub fn is_out_of_reach(&self) -> bool {
         self.kind == OUT_OF_REACH
     }
 
-    /// Whether a store understood the request and did nothing of it. An answer that breaks the protocol does not say so.
+    /// Returns whether a store understood the request and carried out none of it. An answer that breaks the protocol
+    /// does not prove that.
     pub fn is_plain_refusal(&self) -> bool {
         matches!(self.fault, Fault::Permanent | Fault::Refused)
             && !matches!(self.kind.as_str(), "protocol" | "unavailable" | "overwritten")
     }
 
-    /// As reports word it.
+    /// The failure in the terms of reports.
     pub fn reported(self) -> Self {
         let kind = if self.is_out_of_reach() { "unavailable".to_owned() } else { self.kind };
         Self { kind, ..self }
     }
 
-    /// The destination is not in the state that the order expected, so nothing was written. The lead orders it anew.
+    /// The destination is not in the state that the order expected, so nothing was written. The lead orders it again.
     pub fn unmet(url: &str, leaves: Leaves) -> Self {
-        let message = format!("{url}: another writer was at work on this key again and again");
+        let message = format!("{url}: another writer kept changing this key");
         Self::new(Fault::Unavailable, UNMET, message).leaving(leaves)
     }
 
-    /// Whether it is of [`Failure::unmet`].
+    /// Returns whether this is a [`Failure::unmet`].
     pub fn is_unmet(&self) -> bool {
         self.kind == UNMET
     }
 
-    /// The same, with what it leaves at the destination.
+    /// The same failure, with the state it leaves at the destination.
     pub fn leaving(self, leaves: Leaves) -> Self {
         Self { leaves: Some(Box::new(leaves)), ..self }
     }
 
-    /// The object at the destination is not the one that was written there.
+    /// A failure because the object at the destination is not the one that was written there.
     pub fn overwritten(url: &str) -> Self {
         let message = format!("{url}: the object that was written has been replaced or removed, so it is not proven");
         let hint = "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; \
@@ -410,7 +412,7 @@ impl Failure {
         Self { hint: Some(hint.to_owned()), ..Self::new(Fault::Permanent, "overwritten", message) }
     }
 
-    /// A store's error, after the gateway's own tries.
+    /// A store's error, after the gateway's own retries.
     pub fn of_store(error: &Error, side: Side) -> Self {
         let (fault, kind) = classify(error.kind, side);
         let (message, hint) = (error.to_string(), error.hint().map(str::to_owned));
@@ -430,7 +432,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::UploadNotFound => (Fault::UploadGone, "upload_gone"),
         ErrorKind::Timeout | ErrorKind::Connection => (Fault::Unavailable, OUT_OF_REACH),
         ErrorKind::SlowDown | ErrorKind::Server | ErrorKind::Truncated => (Fault::Unavailable, "unavailable"),
-        // Asked for again, it would begin anew.
+        // A retry would start from the beginning.
         ErrorKind::Unfinished => (Fault::Permanent, "unavailable"),
         ErrorKind::Occupied => (Fault::Permanent, "occupied"),
         ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),

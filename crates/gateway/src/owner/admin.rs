@@ -1,4 +1,4 @@
-//! The owner's admin socket: HTTP for the client alone.
+//! The owner's admin socket: HTTP for the client only.
 
 use super::credentials;
 use super::fleet::Fleet;
@@ -29,7 +29,7 @@ fn router(fleet: Arc<Fleet>) -> Router {
         .with_state(fleet)
 }
 
-/// Answers until the owner ends. Further connections than [`ADMIN_CONNECTIONS_MAX`] wait in the backlog.
+/// Serves requests until the owner ends. Connections beyond [`ADMIN_CONNECTIONS_MAX`] wait in the backlog.
 pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: UnixListener) {
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     let router = router(fleet.clone());
@@ -66,7 +66,7 @@ async fn put_gateway(
     Path(name): Path<String>,
     entry: Result<Json<GatewayEntry>, JsonRejection>,
 ) -> Result<StatusCode, Refused> {
-    // The text of the error could repeat the token.
+    // The error's text could repeat the token.
     let Json(entry) =
         entry.map_err(|error| Refused::new(error.status(), "not understood: not a gateway's entry", HINT))?;
     fleet.put(&name, entry).map(|()| StatusCode::NO_CONTENT)

@@ -1,5 +1,5 @@
-//! Gives a gateway the credentials of its stores, and gives them again when they were renewed. They go from the chain of
-//! this machine over the control channel, and nowhere else.
+//! Gives a gateway the credentials of its stores, and gives them again when they are renewed. They travel from this
+//! machine's credential chain over the control channel, and nowhere else.
 
 use super::exchange::{Failure, ask, exchange};
 use super::fleet::{Fleet, Member};
@@ -12,11 +12,11 @@ use std::sync::{Arc, PoisonError};
 use tradewind_contract::{Authority, StoreAccess, StoreCredentials, StoreSpec};
 use tradewind_store::Delegation;
 
-/// Gives a gateway the credentials of these stores now, and from now on whenever they are renewed. Stores of an earlier
-/// call are no longer renewed.
+/// Gives a gateway the credentials of these stores now and after each renewal. Stores of an earlier call are no longer
+/// renewed.
 ///
 /// # Errors
-/// A store's configuration is wrong, or the gateway does not take its credentials. A chain without credentials is no
+/// A store's configuration is wrong, or the gateway does not accept the credentials. A chain without credentials is no
 /// error here: the gateway reports it at its first request.
 pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: Vec<StoreSpec>) -> Result<(), Refused> {
     let delegations = open_all(stores)
@@ -36,7 +36,7 @@ pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: V
     Ok(())
 }
 
-/// The chain of each store that has one.
+/// Opens the credential chain of each store that has one.
 fn open_all(stores: Vec<StoreSpec>) -> tradewind_store::Result<Vec<(StoreSpec, Delegation)>> {
     let opened = stores.into_iter().map(|store| {
         let delegation = Delegation::open(&config_of(&store))?;
@@ -65,7 +65,7 @@ async fn put(fleet: &Fleet, member: &Member, credentials: &StoreCredentials) -> 
     .await
 }
 
-/// Gives the gateway what was renewed. Its chain failing, it keeps what it has.
+/// Gives the gateway renewed credentials. If a chain fails, the gateway keeps its earlier credentials.
 async fn keep_fresh(
     fleet: Arc<Fleet>,
     member: Arc<Member>,

@@ -1,4 +1,4 @@
-//! Enrols a gateway that the owner dials: tries until it has an identity or its token has expired.
+//! Enrols a gateway that the owner dials: retries until it has an identity or its token has expired.
 
 use super::fleet::{Fleet, Member};
 use super::reach::dialled_address;
@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// Runs until the gateway has enrolled, or cannot any more.
+/// Runs until the gateway has enrolled, or can no longer enrol.
 pub(super) async fn by_dialling(fleet: Arc<Fleet>, member: Arc<Member>) {
     let mut pause = ENROL_PAUSE;
     loop {
@@ -31,15 +31,15 @@ pub(super) async fn by_dialling(fleet: Arc<Fleet>, member: Arc<Member>) {
     }
 }
 
-/// Enrols it, and returns when its identity ends.
+/// Enrols the gateway and returns when its identity expires.
 async fn enrol_once(fleet: &Fleet, member: &Member, address: &str) -> Result<u64, EnrolError> {
     if fleet.registrar.roll().has_expired(&member.name, fleet.registrar.now_unix_s()) {
         return Err(Refused::Expired.into());
     }
     if fleet.registrar.roll().is_used(&member.name) {
-        // Its answer may have been lost on the way: then it has the identity, and shows it.
+        // The answer may have been lost. Then the gateway already has the identity, and shows it.
         let shown = tls::connect(&fleet.identity, &member.name, dial(address).await?).await;
-        if shown.is_ok() {
+        if shown.is_ok_and(|stream| fleet.check_current(&member.name, stream.get_ref().1).is_ok()) {
             return Ok(fleet.registrar.now_unix_s() + fleet.life.as_secs());
         }
     }

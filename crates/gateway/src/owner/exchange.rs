@@ -1,4 +1,4 @@
-//! HTTP requests of the owner itself to a gateway.
+//! HTTP requests that the owner itself sends to a gateway.
 
 use super::fleet::{Fleet, Member};
 use super::reach::reach;
@@ -10,12 +10,12 @@ use hyper::{Method, Request, header};
 use hyper_util::rt::TokioIo;
 use std::error::Error;
 
-/// Why a request was not answered, or was refused.
+/// Why a request failed or was refused.
 pub(super) type Failure = Box<dyn Error + Send + Sync>;
 /// Sends requests over one connection.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
 
-/// Opens a connection to a gateway, runs `requests` over it, and closes it.
+/// Opens a connection to a gateway, sends `requests` over it, and closes it.
 pub(super) async fn exchange<T>(
     fleet: &Fleet,
     member: &Member,
@@ -30,7 +30,7 @@ pub(super) async fn exchange<T>(
     answered
 }
 
-/// Sends one request with a JSON body, and returns the body of its answer.
+/// Sends one request with a JSON body and returns the body of the answer.
 ///
 /// # Errors
 /// The connection ended, or the gateway refused.

@@ -1,4 +1,4 @@
-//! The gateways of a fleet, as its owner knows them.
+//! The gateways of a fleet, as the owner knows them.
 
 use super::{enrolling, renewal, tunnel};
 use crate::control::answer::Refused;
@@ -6,8 +6,9 @@ use crate::enrol::{JoinToken, Registrar};
 use crate::home::Calls;
 use crate::limits::{IDLE_CALLS_MAX, JOIN_TIMEOUT, OWNED_GATEWAYS_MAX, TUNNELS_PER_GATEWAY_MAX};
 use crate::names::check_node_name;
-use crate::tls::Identity;
+use crate::tls::{Identity, TlsError};
 use axum::http::StatusCode;
+use rustls::CommonState;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,15 +20,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tradewind_contract::{GatewayEntry, GatewayState, GatewayStates, OWNER_NAME};
 
-/// Begin of the address of a gateway beside the owner.
+/// Prefix of the address of a gateway beside the owner.
 pub(super) const UNIX: &str = "unix:";
 
 /// A fleet and its owner.
 pub(super) struct Fleet {
     pub(super) registrar: Registrar,
-    /// The owner's own.
+    /// The owner's identity.
     pub(super) identity: Arc<Identity>,
-    /// Of the identities that it signs.
+    /// Validity of the identities that it signs.
     pub(super) life: Duration,
     /// Folder with a socket per gateway.
     pub(super) sockets: PathBuf,
@@ -40,21 +41,21 @@ pub(super) struct Fleet {
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) calls_home: bool,
-    /// Where it is dialled, once that is known.
+    /// Address to dial, once it is known.
     pub(super) dial: watch::Sender<Option<String>>,
-    /// When its identity ends, in seconds since 1970; `None` before it has enrolled.
+    /// When its identity expires, in seconds since the Unix epoch; `None` before it has enrolled.
     pub(super) expires_unix_s: watch::Sender<Option<u64>>,
     /// Its idle connections, if it calls home.
     pub(super) calls: Calls<TlsStream<TcpStream>>,
     pub(super) idle: Arc<Semaphore>,
-    /// Ends all that is done for it.
+    /// Ends all tasks for this gateway.
     pub(super) stop: CancellationToken,
     /// Ends the renewal of its stores' credentials.
     pub(super) delegating: Mutex<CancellationToken>,
     news: Mutex<News>,
 }
 
-/// What was last heard of a gateway.
+/// The latest known state of a gateway.
 #[derive(Debug, Default)]
 struct News {
     reachable: bool,
@@ -63,21 +64,30 @@ struct News {
 }
 
 impl Fleet {
-    /// Without gateways.
+    /// Creates a fleet without gateways.
     pub(super) fn new(registrar: Registrar, identity: Arc<Identity>, life: Duration, sockets: PathBuf) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         Self { registrar, identity, life, sockets, tasks, stop, gateways: Mutex::default() }
     }
 
-    /// The gateway of a name.
+    /// Returns the gateway with this name.
     pub(super) fn member(&self, name: &str) -> Option<Arc<Member>> {
         self.gateways().get(name).cloned()
     }
 
-    /// Adds a gateway, or says where one is that was added before.
+    /// Refuses a peer with the certificate of a removed gateway whose name now belongs to another one.
+    pub(super) fn check_current(&self, name: &str, connection: &CommonState) -> Result<(), TlsError> {
+        let shown = connection.peer_certificates().and_then(<[_]>::first);
+        if shown.is_some_and(|certificate| self.registrar.roll().is_current(name, certificate)) {
+            return Ok(());
+        }
+        Err(TlsError::Peer(format!("its certificate is not that of the present {name}")))
+    }
+
+    /// Adds a gateway, or updates the address of a known one.
     ///
     /// # Errors
-    /// The entry contradicts itself or what is known of the gateway, or its socket cannot be made.
+    /// The entry contradicts itself or the known gateway, or its socket cannot be made.
     pub(super) fn put(self: &Arc<Self>, name: &str, entry: GatewayEntry) -> Result<(), Refused> {
         let token = self.check(name, &entry)?;
         let mut gateways = self.gateways();
@@ -106,12 +116,14 @@ impl Fleet {
         if !member.is_beside() {
             let listener = tunnel::bind(&self.sockets.join(name)).map_err(|error| {
                 let error = format!("no socket for {name}: {error}");
-                Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error, "is the folder there?")
+                Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error, "check that the fleet's folder exists")
             })?;
             self.start(&member, tunnel::accept_all(self.clone(), member.clone(), listener));
         }
         if entry.token_hex.is_none() {
-            // It enrolled with an earlier owner, who knows when. Renewed at once, it is known here, too.
+            // It enrolled with an earlier owner, so its certificate and expiry time are unknown. Renewing at once makes
+            // them known.
+            self.registrar.roll().add_enrolled(name);
             member.expires_unix_s.send_replace(Some(self.registrar.now_unix_s()));
         }
         self.start(&member, renewal::keep_fresh(self.clone(), member.clone()));
@@ -142,17 +154,17 @@ impl Fleet {
         }
         match JoinToken::from_hex(token_hex) {
             Some(token) => Ok(Some(token)),
-            None => wrong(format!("the token of {name} is none"), "a token is 64 hexadecimal digits"),
+            None => wrong(format!("the token of {name} is invalid"), "a token is 64 hexadecimal digits"),
         }
     }
 
-    /// Runs `work` until it is done, or the gateway is removed.
+    /// Runs `work` until it is done or the gateway is removed.
     fn start(&self, member: &Member, work: impl Future<Output = ()> + Send + 'static) {
         let stop = member.stop.clone();
         self.tasks.spawn(async move { stop.run_until_cancelled(work).await.unwrap_or_default() });
     }
 
-    /// Forgets a gateway: it can neither enrol nor be reached. One that is not there is no error.
+    /// Removes a gateway: it can neither enrol nor be reached. An unknown name is no error.
     pub(super) fn remove(&self, name: &str) {
         if let Some(member) = self.gateways().remove(name) {
             self.registrar.roll().remove(name);
@@ -163,7 +175,7 @@ impl Fleet {
         }
     }
 
-    /// Forgets all, and waits for their connections to end.
+    /// Removes all gateways and waits for their connections to end.
     pub(super) async fn end(&self) {
         let names: Vec<String> = self.gateways().keys().cloned().collect();
         names.iter().for_each(|name| self.remove(name));
@@ -172,7 +184,7 @@ impl Fleet {
         self.tasks.wait().await;
     }
 
-    /// The gateways as they are.
+    /// The present states of all gateways.
     pub(super) fn states(&self) -> GatewayStates {
         GatewayStates { gateways: self.gateways().values().map(|member| member.state()).collect() }
     }
@@ -197,30 +209,30 @@ impl Member {
         }
     }
 
-    /// Returns whether it runs beside the owner, with a control socket of its own.
+    /// Returns whether the gateway runs beside the owner, with a control socket of its own.
     fn is_beside(&self) -> bool {
         self.calls_home && self.dial.borrow().is_some()
     }
 
-    /// It has an identity, perhaps another one, that ends then.
+    /// Notes that the gateway has a new identity and when it expires.
     pub(super) fn granted(&self, expires_unix_s: u64) {
         self.expires_unix_s.send_replace(Some(expires_unix_s));
         self.heard();
     }
 
-    /// It answered.
+    /// Notes that the gateway answered.
     pub(super) fn heard(&self) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seen_unix_ms = u64::try_from(now.as_millis()).ok();
         *self.news() = News { reachable: true, seen_unix_ms, failure: None };
     }
 
-    /// One of its connections ended; if it has no other, nobody knows whether it is still there.
+    /// Notes that a connection ended; without another one, it is unknown whether the gateway still runs.
     pub(super) fn lost(&self) {
         self.news().reachable = false;
     }
 
-    /// Something with it failed: logged, if it is not what failed before.
+    /// Notes a failure, and logs it if it differs from the last one.
     pub(super) fn failed(&self, what: &str, error: &dyn std::fmt::Display) {
         let failure = format!("{what}: {error}");
         let mut news = self.news();

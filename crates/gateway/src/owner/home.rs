@@ -1,16 +1,17 @@
-//! The port where gateways call home: those without an identity enrol, those with one wait to be taken.
+//! The port where gateways call home. Gateways without an identity enrol; connections of the others wait until they are
+//! taken.
 
 use super::fleet::Fleet;
 use crate::enrol::EnrolError;
 use crate::limits::{ACCEPT_RETRY_PAUSE, CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX};
-use crate::net::gate::{Gate, GateLimits, Place};
+use crate::net::gate::{Admission, Gate, GateLimits};
 use crate::tls;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 
-/// Accepts until the owner ends.
+/// Accepts connections until the owner ends.
 pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: TcpListener) {
     let gate = Gate::new(GateLimits {
         handshakes_max: CONTROL_HANDSHAKES_MAX,
@@ -19,8 +20,8 @@ pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: TcpListener) {
     loop {
         match listener.accept().await {
             Ok((tcp, from)) => {
-                let (place, stop) = (gate.enter(from.ip()), fleet.stop.clone());
-                let serving = serve(fleet.clone(), tcp, from, place);
+                let (admission, stop) = (gate.enter(from.ip()), fleet.stop.clone());
+                let serving = serve(fleet.clone(), tcp, from, admission);
                 fleet.tasks.spawn(async move { stop.run_until_cancelled(serving).await.unwrap_or_default() });
             }
             Err(error) => {
@@ -32,9 +33,9 @@ pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: TcpListener) {
     }
 }
 
-async fn serve(fleet: Arc<Fleet>, tcp: TcpStream, from: SocketAddr, place: Place) {
+async fn serve(fleet: Arc<Fleet>, tcp: TcpStream, from: SocketAddr, admission: Admission) {
     drop(tcp.set_nodelay(true));
-    match place.hold(enrol_or_name(&fleet, tcp)).await {
+    match admission.hold(enrol_or_name(&fleet, tcp)).await {
         Ok(Ok(Some((stream, name)))) => keep(&fleet, stream, &name).await,
         Ok(Ok(None)) => {}
         Ok(Err(error)) => tracing::warn!(%from, %error, "call refused"),
@@ -42,10 +43,11 @@ async fn serve(fleet: Arc<Fleet>, tcp: TcpStream, from: SocketAddr, place: Place
     }
 }
 
-/// Enrols a peer without an identity, and gives the name of one that has one.
+/// Enrols a peer without an identity, or returns the name of a peer that has one.
 async fn enrol_or_name(fleet: &Fleet, tcp: TcpStream) -> Result<Option<(TlsStream<TcpStream>, String)>, EnrolError> {
     let (mut stream, name) = tls::accept_any(&fleet.identity, tcp).await?;
     if let Some(name) = name {
+        fleet.check_current(&name, stream.get_ref().1)?;
         return Ok(Some((stream, name)));
     }
     let enrolling = fleet.registrar.enrol_caller(&mut stream, |granted| {
@@ -57,7 +59,7 @@ async fn enrol_or_name(fleet: &Fleet, tcp: TcpStream) -> Result<Option<(TlsStrea
     enrolling.await.map(|()| None)
 }
 
-/// Keeps the connection of a gateway until somebody takes it.
+/// Keeps a gateway's connection until it is taken.
 async fn keep(fleet: &Fleet, stream: TlsStream<TcpStream>, name: &str) {
     let Some(member) = fleet.member(name).filter(|member| member.calls_home) else {
         return tracing::warn!(gateway = name, "call refused: no such gateway calls home");

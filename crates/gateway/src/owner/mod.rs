@@ -1,4 +1,4 @@
-//! `tradewind-gateway owner`: the process beside the client that lets gateways into a fleet and carries control to them.
+//! `tradewind-gateway owner`: the process beside the client that enrols a fleet's gateways and carries control to them.
 //!
 //! ```text
 //!  client ── control/NAME (Unix socket) ── tunnel ── reach ──mutual TLS──▶ gateway that is dialled
@@ -7,9 +7,9 @@
 //!                                        fleet ── enrolling, renewal, credentials
 //! ```
 //!
-//! [`fleet`] knows the gateways and is the only one that does. The client speaks HTTP over a Unix socket per gateway
-//! and knows nothing of directions, TLS or identities. `docs/decisions/0020-owner.md` says why this is a process of its
-//! own. It keeps the CA's key in memory, unless the fleet is to outlive it (`--keep-ca`).
+//! Only [`fleet`] keeps the state of gateways. The client speaks HTTP over a Unix socket per gateway and knows nothing
+//! of dial directions, TLS or identities. `docs/decisions/0020-owner.md` explains why this is a separate process. It
+//! keeps the CA's key in memory, unless the fleet must be able to outlive it (`--keep-ca`).
 
 mod admin;
 mod credentials;

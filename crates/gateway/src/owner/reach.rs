@@ -1,4 +1,4 @@
-//! A connection to one gateway, whichever side opens it.
+//! Connects to one gateway, whichever side opens the connection.
 
 use super::fleet::{Fleet, Member, UNIX};
 use crate::limits::REACH_TIMEOUT;
@@ -11,10 +11,10 @@ use tokio::net::{TcpStream, UnixStream};
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Opens a connection to a gateway, or takes an idle one. Waits up to [`REACH_TIMEOUT`], also for its enrolment.
+/// Opens a connection to a gateway, or takes an idle one. Waits up to [`REACH_TIMEOUT`], including for its enrolment.
 ///
 /// # Errors
-/// It has not enrolled, is not there, or is another one. The failure is recorded.
+/// The gateway has not enrolled, cannot be reached, or is another one. The failure is recorded.
 pub(super) async fn reach(fleet: &Fleet, member: &Member) -> Result<Box<dyn Stream>, TlsError> {
     let reached = tokio::time::timeout(REACH_TIMEOUT, open(fleet, member)).await;
     let reached = reached.unwrap_or_else(|_elapsed| Err(late(member)));
@@ -38,10 +38,12 @@ async fn open(fleet: &Fleet, member: &Member) -> Result<Box<dyn Stream>, TlsErro
     let address = dialled_address(member).await.ok_or_else(gone)?;
     let tcp = TcpStream::connect(&address).await?;
     drop(tcp.set_nodelay(true));
-    Ok(Box::new(tls::connect(&fleet.identity, &member.name, tcp).await?))
+    let stream = tls::connect(&fleet.identity, &member.name, tcp).await?;
+    fleet.check_current(&member.name, stream.get_ref().1)?;
+    Ok(Box::new(stream))
 }
 
-/// Where a gateway is dialled; waits until that is known.
+/// Returns the address of a gateway that the owner dials; waits until it is known.
 pub(super) async fn dialled_address(member: &Member) -> Option<String> {
     member.dial.subscribe().wait_for(Option::is_some).await.ok()?.clone()
 }

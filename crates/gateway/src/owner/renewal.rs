@@ -1,4 +1,4 @@
-//! Renews identities when half of their life has passed: those of the gateways over the control channel, and the owner's.
+//! Renews identities after half of their validity: those of the gateways over the control channel, and the owner's own.
 
 use super::exchange::{Failure, ask, exchange};
 use super::fleet::{Fleet, Member};
@@ -15,7 +15,7 @@ use tradewind_contract::{IdentityGrant, KeyRequest, OWNER_NAME};
 
 const IDENTITY: &str = "/v1/identity";
 
-/// Renews a gateway's identity whenever half of its life has passed.
+/// Renews a gateway's identity whenever half of its validity has passed.
 pub(super) async fn keep_fresh(fleet: Arc<Fleet>, member: Arc<Member>) {
     let mut changes = member.expires_unix_s.subscribe();
     loop {
@@ -24,7 +24,10 @@ pub(super) async fn keep_fresh(fleet: Arc<Fleet>, member: Arc<Member>) {
         sleep_until(&fleet.registrar, due_unix_s).await;
         let renewed = tokio::time::timeout(RENEWAL_TIMEOUT, renew(&fleet, &member)).await;
         match renewed.unwrap_or_else(|_elapsed| Err("no answer in time".into())) {
-            Ok(granted) => member.granted(granted.expires_unix_s),
+            Ok(granted) => {
+                fleet.registrar.roll().was_renewed(&member.name);
+                member.granted(granted.expires_unix_s);
+            }
             Err(error) => {
                 member.failed("identity not renewed", &error);
                 tokio::time::sleep(RENEWAL_PAUSE.min(fleet.life / 10)).await;
@@ -43,7 +46,7 @@ pub(super) async fn keep_own_fresh(fleet: Arc<Fleet>) {
     }
 }
 
-/// The timer does not run while the machine sleeps, so the clock is looked at now and then.
+/// Waits until `due_unix_s`. A timer stops while the machine sleeps, so the clock is read again from time to time.
 async fn sleep_until(registrar: &Registrar, due_unix_s: u64) {
     loop {
         let left = Duration::from_secs(due_unix_s.saturating_sub(registrar.now_unix_s()));
@@ -69,7 +72,7 @@ async fn renew(fleet: &Fleet, member: &Member) -> Result<Granted, Failure> {
 /// Signs a new key for the owner itself.
 ///
 /// # Errors
-/// The system has no random numbers, or the certificate library refused.
+/// The system has no random numbers, or the certificate library failed.
 pub(super) fn new_own(registrar: &Registrar) -> Result<(CertificateDer<'static>, NewKey), TlsError> {
     let unusable = |error: &dyn std::fmt::Display| TlsError::Identity(error.to_string());
     let key = NewKey::generate(OWNER_NAME).map_err(|error| unusable(&error))?;

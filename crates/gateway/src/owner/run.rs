@@ -1,4 +1,4 @@
-//! The owner's process, from its sockets to its end.
+//! The owner's process, from start to end.
 
 use super::fleet::Fleet;
 use super::{admin, home, renewal, tunnel};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tradewind_contract::{CONTRACT_VERSION, OwnerReady};
 
-/// Folder of the gateways' sockets, in the fleet's folder.
+/// Folder of the gateways' sockets, within the fleet's folder.
 const SOCKETS: &str = "control";
-/// The admin socket, in the fleet's folder.
+/// The admin socket, within the fleet's folder.
 const ADMIN_SOCKET: &str = "owner.sock";
-/// Folder of the CA's key, in the fleet's folder, if it is kept.
+/// Folder of the CA's key, within the fleet's folder, if the key is kept.
 const KEPT_CA: &str = "ca";
 
 /// The options of `owner`.
@@ -31,13 +31,13 @@ pub struct OwnerArgs {
     /// Id of the fleet: 1 to 64 of a-z, 0-9 and -
     #[arg(long, value_name = "ID")]
     pub fleet: String,
-    /// The fleet's private folder: gets owner.sock, and control/NAME for each gateway
+    /// The fleet's private folder, for owner.sock and for control/NAME of each gateway
     #[arg(long, value_name = "DIR")]
     pub folder: PathBuf,
-    /// Address for gateways that call home (port 0 for any free one); without it none can
+    /// Address for gateways that call home (port 0 for any free one); without it, none can
     #[arg(long, value_name = "IP:PORT")]
     pub home: Option<SocketAddr>,
-    /// Life of the identities, which are renewed when half of it has passed [s]
+    /// Validity of identities; they are renewed after half of that time [s]
     #[arg(long, value_name = "SECONDS", default_value_t = IDENTITY_LIFE.as_secs() as u32,
         value_parser = clap::value_parser!(u32).range(i64::from(IDENTITY_S_MIN)..=IDENTITY_LIFE.as_secs() as i64))]
     pub identity_s: u32,
@@ -52,15 +52,15 @@ pub struct OwnerArgs {
 /// Why an owner did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerError {
-    /// No fleet can have this id.
+    /// The fleet's id is invalid.
     #[error("{0:?} is not the id of a fleet")]
     Fleet(String),
-    /// A socket could not be made, or the folder not be entered.
+    /// A socket could not be made, or the folder could not be entered.
     #[error("cannot listen at {place}: {source}")]
     Listen {
-        /// Where.
+        /// The socket or folder.
         place: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The CA could not be made or read.
@@ -69,7 +69,7 @@ pub enum OwnerError {
     /// The owner's identity could not be made.
     #[error(transparent)]
     Identity(#[from] TlsError),
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -93,8 +93,8 @@ pub struct BoundOwner {
 }
 
 impl BoundOwner {
-    /// Enters the fleet's folder and binds the port. From then on the sockets' paths are short, however long the folder's
-    /// is. To be called while the process has one thread.
+    /// Enters the fleet's folder and binds the port. From then on the paths of sockets are short, whatever the folder's
+    /// path. Call this while the process has one thread.
     ///
     /// # Errors
     /// See [`OwnerError`].
@@ -113,7 +113,7 @@ impl BoundOwner {
         Ok(Self { args: args.clone(), home: args.home.map(bind).transpose()? })
     }
 
-    /// Serves until the end, on the runtime that it is awaited on.
+    /// Serves until the end, on the current runtime.
     ///
     /// # Errors
     /// See [`OwnerError`].
@@ -162,7 +162,7 @@ fn own(args: &OwnerArgs) -> Result<(Arc<Fleet>, String), OwnerError> {
         (ca, pem)
     };
     let ca_der = CertificateDer::from_pem_slice(ca_pem.as_bytes())
-        .map_err(|error| TlsError::Identity(format!("the CA's certificate is none: {error}")))?;
+        .map_err(|error| TlsError::Identity(format!("the CA's certificate is invalid: {error}")))?;
     let (clock, life) = (machine_clock(), Duration::from_secs(args.identity_s.into()));
     let registrar = Registrar::new(args.fleet.clone(), ca, clock.clone(), life)?;
     let (certificate, key) = renewal::new_own(&registrar)?;
@@ -175,7 +175,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The one line on stdout. Whoever started the owner may have closed its end: then nobody waits for the line.
+/// Prints the one line on stdout. If its reader has closed the pipe, nobody waits for the line.
 fn say_ready(ready: &OwnerReady) {
     let mut stdout = io::stdout().lock();
     let said = serde_json::to_writer(&mut stdout, ready)

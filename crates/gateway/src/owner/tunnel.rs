@@ -1,4 +1,4 @@
-//! One Unix socket per gateway: each connection to it is carried to the gateway, byte for byte.
+//! One Unix socket per gateway: each connection to it is forwarded to the gateway, byte for byte.
 
 use super::fleet::{Fleet, Member};
 use super::reach::{Stream, reach};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-/// Makes a socket file that only its owner may open, in the place of a stale one. The folder is private, so nobody else
+/// Makes a socket file that only its owner may open, replacing a stale one. The folder is private, so nobody else
 /// reaches the file before its mode is set.
 pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
     remove(path);
@@ -20,7 +20,7 @@ pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes a socket file. One that is not there is no error.
+/// Removes a socket file. A missing one is no error.
 pub(super) fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
@@ -29,7 +29,7 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Accepts until the gateway is removed. Further connections than [`TUNNELS_PER_GATEWAY_MAX`] wait in the backlog.
+/// Accepts until the gateway is removed. Connections beyond [`TUNNELS_PER_GATEWAY_MAX`] wait in the backlog.
 pub(super) async fn accept_all(fleet: Arc<Fleet>, member: Arc<Member>, listener: UnixListener) {
     let places = Arc::new(Semaphore::new(TUNNELS_PER_GATEWAY_MAX));
     loop {
@@ -51,14 +51,15 @@ pub(super) async fn accept_all(fleet: Arc<Fleet>, member: Arc<Member>, listener:
 }
 
 async fn carry(fleet: &Fleet, member: &Member, client: UnixStream) {
-    // If the gateway cannot be reached the connection is closed; the reason is in its state.
+    // If the gateway cannot be reached, the connection is closed; the gateway's state has the reason.
     let Ok(gateway) = reach(fleet, member).await else { return };
     if let Err(error) = join(client, gateway).await {
         tracing::debug!(gateway = member.name, %error, "control connection ended");
     }
 }
 
-/// Copies both ways until both ends have closed, or the gateway has not [`TUNNEL_LINGER`] after the client has.
+/// Copies both ways until both ends have closed. After the client has closed, the gateway has [`TUNNEL_LINGER`] to do
+/// so.
 async fn join(client: UnixStream, gateway: Box<dyn Stream>) -> io::Result<()> {
     let (mut client_reads, mut client_writes) = client.into_split();
     let (mut gateway_reads, mut gateway_writes) = tokio::io::split(gateway);

@@ -6,7 +6,7 @@ use crate::stores::{RealStores, Stores};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Network, stores and threads: the machine's own, or those of the simulator (`tests/simulation`).
+/// Network, stores and threads: those of the machine, or those of the simulator (`tests/simulation`).
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// Connects to other gateways.

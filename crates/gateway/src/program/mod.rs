@@ -1,5 +1,5 @@
-//! A gateway's program at work: its roles, hops and stores, put together as the program says, and put together anew when
-//! the routes change. The only place that knows both the [`lead`](crate::lead) and the [`node`](crate::node).
+//! Runs a gateway's program: builds its roles, hops and stores, and changes them when the routes change. Only this
+//! module depends on both the [`lead`](crate::lead) and the [`node`](crate::node).
 
 pub mod environment;
 mod reroute;

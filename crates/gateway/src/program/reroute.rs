@@ -1,6 +1,7 @@
-//! Other routes for a node that runs: hops are added or widened first, then what stands before them, the lead last.
+//! Changes the routes of a running node: first adds or widens hops, then changes the stations that use them, and the
+//! lead last.
 //!
-//! No request in flight is cut off. A hop that no route takes any more is closed when its last request is answered.
+//! No request in flight is cut off. A hop that no route uses any more is closed after its last request is answered.
 
 use super::run::{Node, routes_held};
 use crate::lead::run::{Rerouted, RouteSource};
@@ -22,10 +23,10 @@ use tradewind_wire::frame::{Hello, HopEnd};
 /// The hops of a node, by the gateway that they lead to.
 pub(super) type Hops = HashMap<String, Arc<Hop>>;
 
-/// The incoming hops that a node opens, by the gateway that they come from.
+/// The incoming hops that a node opens, by the gateway from which they come.
 pub(super) type DialledHops = HashMap<String, Arc<DialledHop>>;
 
-/// How a node's hops are made.
+/// The settings for a node's hops.
 pub(super) struct HopMaker {
     pub(super) security: Security,
     pub(super) hello: Hello,
@@ -36,7 +37,7 @@ pub(super) struct HopMaker {
 }
 
 impl HopMaker {
-    /// A hop that ends with the node, or before.
+    /// Starts a hop, which ends with the node or before.
     pub(super) fn start(&self, spec: &HopSpec) -> Arc<Hop> {
         let setup = HopSetup {
             spec: spec.clone(),
@@ -49,7 +50,7 @@ impl HopMaker {
         Hop::start(setup, self.stop.child_token())
     }
 
-    /// An incoming hop that this node opens.
+    /// Starts an incoming hop whose connections this node opens.
     pub(super) fn start_dialled(&self, spec: &DialSpec, inbound: &Arc<Inbound>) -> Arc<DialledHop> {
         let dial = Dial {
             peer: spec.upstream.clone(),
@@ -69,7 +70,7 @@ pub(super) fn awaited(hops: &Hops) -> HashMap<String, Arc<Hop>> {
     awaited.map(|(to, hop)| (to.clone(), hop.clone())).collect()
 }
 
-/// Where the routes that begin at this source go on.
+/// The next station of each route that begins at this source.
 pub(super) fn downstream_by_route(
     program: &Program,
     hops: &Hops,
@@ -88,7 +89,7 @@ pub(super) fn downstream_by_route(
     program.routes.iter().filter(is_ours).map(downstream).collect()
 }
 
-/// Where the lead's orders of each route go.
+/// The source of each route, which gets the lead's orders.
 pub(super) fn sources_by_route(
     program: &Program,
     hops: &Hops,
@@ -108,11 +109,11 @@ pub(super) fn sources_by_route(
 
 /// How a gateway handles requests on its data port, and the peers that may send them.
 pub(super) struct Stations {
-    /// By route: the one gateway that may bring its requests, and what is done with them.
+    /// By route: the only gateway that may bring its requests, and how they are handled.
     pub(super) stations: HashMap<RouteId, (Arc<str>, Station)>,
-    /// By route that begins here: the one gateway that may bring its orders.
+    /// By route that begins here: the only gateway that may bring its orders.
     pub(super) leads: HashMap<RouteId, Arc<str>>,
-    /// All that may connect.
+    /// All gateways that may connect.
     pub(super) upstream: HashSet<String>,
 }
 
@@ -130,7 +131,7 @@ pub(super) fn stations(program: &Program, hops: &Hops, sink: Option<&Arc<Sink>>)
             let is_last = place + 2 == route.nodes.len();
             let next = route.nodes.get(place + 2).and_then(|next| hops.get(next));
             match (is_last, sink, next) {
-                // Who stands second gets orders, not requests.
+                // The second gateway of a route gets orders, not requests.
                 _ if place == 0 => drop(leads.insert(id, from)),
                 (true, Some(sink), _) => drop(stations.insert(id, (from, Station::Sink(sink.clone())))),
                 (false, _, Some(hop)) => drop(stations.insert(id, (from, Station::Relay(hop.clone())))),
@@ -171,7 +172,7 @@ impl Node {
         lead.rerouted.send(Some(change)).map_err(over)
     }
 
-    /// The hops that the program names, those that are there already widened where it says so.
+    /// The hops that the program names. Existing ones are widened where the program says so.
     fn change_hops(&self, program: &Program) -> Result<Hops, Refusal> {
         let mut hops = self.hops();
         let wanted: HashSet<&String> = program.hops.iter().map(|spec| &spec.to).collect();
@@ -192,7 +193,7 @@ impl Node {
         Ok(hops.clone())
     }
 
-    /// The same for the incoming hops that this gateway opens.
+    /// The same for the incoming hops whose connections this gateway opens.
     fn change_dialled(&self, program: &Program, inbound: &Arc<Inbound>) -> Result<(), Refusal> {
         let mut dialled = self.dialled.lock().unwrap_or_else(PoisonError::into_inner);
         for spec in &program.dials {

@@ -1,4 +1,4 @@
-//! From a program to running stations.
+//! Starts the stations of a program.
 
 use super::environment::Environment;
 use super::reroute::{DialledHops, HopMaker, Hops, Stations, awaited, downstream_by_route, sources_by_route, stations};
@@ -31,9 +31,9 @@ use tradewind_store::Store;
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{Frame, Hello, HopEnd};
 
-/// Work in flight at a source or sink that is told to stop is waited for so long.
+/// Time limit for work in flight when a source or sink is told to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
-/// A gateway on the way waits for a request so many times as long as the lead, whose deadline comes first.
+/// Factor of a relay's request timeout over the lead's, whose deadline must come first.
 const HOP_PATIENCE: u64 = 2;
 
 /// Starts nodes.
@@ -49,16 +49,16 @@ impl NodeRunner {
     }
 }
 
-/// What is said to a lead that runs.
+/// The controls of a running lead.
 pub(super) struct JobHandle {
-    /// Asks it to checkpoint.
+    /// Asks the lead to checkpoint.
     stop: CancellationToken,
-    /// Says when it has.
+    /// Cancelled when the lead has ended.
     done: CancellationToken,
     pub(super) rerouted: watch::Sender<Option<Rerouted>>,
 }
 
-/// A node that runs.
+/// A running node.
 pub(super) struct Node {
     name: String,
     hops: Mutex<Hops>,
@@ -95,7 +95,7 @@ impl Runner for NodeRunner {
     }
 }
 
-/// A node that is being put together: hops first, then what stands at the ends.
+/// A node under construction: first the hops, then the stations at their ends.
 struct Building<'a> {
     hop_maker: HopMaker,
     budget: MemoryBudget,
@@ -268,13 +268,14 @@ impl<'a> Building<'a> {
         Ok(JobHandle { stop, done, rerouted })
     }
 
-    /// Opens a destination. Links in it are never followed, whatever the job says: nothing is written outside its root.
+    /// Opens a destination. Links in it are never followed, whatever the job says, so that nothing is written outside
+    /// its root.
     fn open_target(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>, Refusal> {
         self.open(&StoreSpec { follow_symlinks: false, ..spec.clone() })
     }
 
-    /// One store of a kind for all that stands here: one pool of connections, and one knowledge of whether it can be
-    /// reached.
+    /// Opens a store, once for all its users in this gateway. They share its pool of connections and its record of
+    /// failures.
     fn open(&self, spec: &StoreSpec) -> Result<Arc<dyn Store>, Refusal> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, store)) = opened.iter().find(|(known, _)| known == spec) {
@@ -287,8 +288,8 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Where reading and writing are one process, what is held is in progress at the stores, so the budget adapts to them.
-/// With hops, the hops hold some of it too.
+/// The memory budget. If reading and writing are in one process, the memory held is in progress at the stores, so the
+/// budget adapts to them. With hops, the hops hold some of it too.
 fn budget(program: &Program) -> MemoryBudget {
     let bytes = program.limits.memory_bytes;
     let is_local = program.hops.is_empty() && program.source.is_some() && !program.sinks.is_empty();
@@ -297,7 +298,7 @@ fn budget(program: &Program) -> MemoryBudget {
     budget
 }
 
-/// Routes whose bodies are held here: those that begin or end at this gateway.
+/// Number of routes whose bodies are held here: those that begin or end at this gateway.
 pub(super) fn routes_held(program: &Program) -> usize {
     let ends_here = |route: &&RouteSpec| {
         route.nodes.get(1).is_some_and(|first| *first == program.node) || route.nodes.last() == Some(&program.node)

@@ -1,4 +1,4 @@
-//! `jobs cancel`: aborts what a stopped job has left open and marks it cancelled.
+//! `jobs cancel`: aborts the unfinished uploads of a stopped job and marks it cancelled.
 
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::counted;
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::{JobState, JobStatus, Outcome, Progress};
 use tradewind_store::Store;
 
-/// Aborts the uploads that the journal knows and those it may not know, then writes the status. Objects that are done
-/// stay. When an upload cannot be aborted the job stays as it is, so that cancelling can be tried again. Without its
-/// journal a job is cancelled too, for it can be neither resumed nor cancelled better; what may be left is named.
+/// Aborts uploads that the journal lists and those it may lack, then writes the status. Finished objects stay. If an
+/// upload cannot be aborted, the job is left unchanged, so that cancelling can be retried. A job without its journal is
+/// cancelled too, because it can never be resumed; the message says what may be left.
 pub(super) async fn cancel(
     dir: &Path,
     stores: Vec<Arc<dyn Store>>,

@@ -1,4 +1,4 @@
-//! `cat`: writes objects to stdout, one behind the other.
+//! `cat`: writes objects to stdout, one after the other.
 
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::object_url;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use tradewind_contract::Outcome;
 use tradewind_store::Store;
 
-/// Windows of one object that are read at once.
+/// Most windows of one object that are read concurrently.
 const WINDOWS_MAX: usize = 8;
 
-/// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum; they have
-/// been written by then, so the exit code reports a mismatch.
+/// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum. They have been
+/// written by then, so the exit code reports a mismatch.
 pub(super) async fn cat(
     store: Arc<dyn Store>,
     keys: &[String],

@@ -20,27 +20,27 @@ use tokio::sync::{Semaphore, mpsc};
 use tradewind_contract::{Comparison, ObjectFilter, Outcome};
 use tradewind_store::{Checksums, Error, ObjectInfo, Store};
 
-/// Findings that wait to be printed; at the limit the comparing waits.
+/// Most findings that wait to be printed; at the limit the comparison waits.
 const FINDINGS_QUEUE_MAX: usize = 1024;
-/// Pairs of one range that are compared together.
+/// Most pairs of one range that are compared together.
 const BATCH_PAIRS_MAX: usize = 256;
-/// Pairs that stores are asked about at once.
+/// Most pairs for which stores are asked concurrently.
 const PAIRS_ASKED_MAX: usize = 16;
-/// Pairs that are read at once; with [`WINDOWS_MAX`] and two sides this bounds the memory to 64 MiB.
+/// Most pairs that are read concurrently; with [`WINDOWS_MAX`] and two sides this limits memory to 64 MiB.
 const PAIRS_READ_MAX: usize = 2;
-/// Windows of one object that are read at once.
+/// Most windows of one object that are read concurrently.
 const WINDOWS_MAX: usize = 2;
 
-/// The two sides to compare.
+/// What a comparison uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// What stores state.
+    /// Facts that stores state.
     Stated(Comparison),
     /// The bytes.
     Read,
 }
 
-/// Compares a source, first, with a destination.
+/// Compares a source with a destination.
 pub(super) struct Check {
     pub(super) sides: [(Arc<dyn Store>, String); 2],
     pub(super) rule: Rule,
@@ -48,11 +48,11 @@ pub(super) struct Check {
     pub(super) json: bool,
     pub(super) policy: RetryPolicy,
     pub(super) tags: [Tags; 2],
-    /// Objects of the source that the filter leaves out.
+    /// Number of source objects that the filter leaves out.
     pub(super) excluded: AtomicU64,
 }
 
-/// What was found of one name.
+/// The finding about one name.
 enum Finding {
     Same,
     Missing(String),
@@ -71,7 +71,7 @@ struct Line<'a> {
     detail: Option<String>,
 }
 
-/// How many names were found how.
+/// The number of names for each finding.
 #[derive(Default, Serialize)]
 struct Tally {
     same: u64,
@@ -168,7 +168,7 @@ impl Check {
     fn failed_listing(&self, failed: JoinError) -> TaskError {
         match failed.side {
             Side::Source => TaskError::Store(failed.error),
-            // A destination that is not there is a failure, but not one of the source (exit code 3).
+            // A missing destination is a failure, but not a missing source (exit code 3).
             Side::Target(_) => {
                 let (outcome, hint) = (crate::failure::outcome_of(&failed.error), failed.error.hint());
                 TaskError::ended(outcome, failed.error.to_string(), hint)
@@ -222,14 +222,14 @@ impl Check {
         let [(source, _), (target, _)] = &self.sides;
         match self.rule {
             Rule::Read => {
-                // The semaphore is never closed; without a permit the pair is read all the same.
+                // The semaphore is never closed; even without a permit the pair would be read.
                 let _permit = pairs.acquire().await;
                 let read = futures::try_join!(self.read(source, ours), self.read(target, theirs))?;
                 let same = read.0 == read.1;
                 Ok(if same { Verdict::Same } else { Verdict::Differs(Difference::Checksum) })
             }
             Rule::Stated(rule) => {
-                // A time proves nothing: here only a checksum does.
+                // Times prove nothing here, only a checksum does.
                 let rule = if rule == Comparison::Auto { Comparison::Checksum } else { rule };
                 let trusted = (self.tags[0].trusted(ours), self.tags[1].trusted(theirs));
                 match decide(rule, Times::between(source.as_ref(), target.as_ref()), &trusted.0, &trusted.1) {
@@ -347,6 +347,6 @@ fn word_of(difference: Difference) -> &'static str {
 }
 
 async fn send(sender: &mpsc::Sender<Finding>, finding: Finding) -> TaskResult {
-    // The printer ends early only with an error of its own, which is the one that counts.
+    // The printer ends early only with an error of its own, which is the one to report.
     sender.send(finding).await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe).into())
 }

@@ -1,4 +1,4 @@
-//! `doctor`: checks this installation and says how to fix problems.
+//! `doctor`: checks this installation and explains how to fix problems.
 
 use super::text::one_line;
 use super::{Streams, TaskError, TaskResult};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use tradewind_contract::{Outcome, StoreSpec};
 use tradewind_store::{CloudReport, CredentialState, Error, ErrorKind, ListRequest, Store, StoreDescription};
 
-/// A clock that is further off than this is warned of.
+/// Larger clock differences cause a warning.
 const CLOCK_DIFFERENCE_S_MAX: u64 = 60;
-/// Stores refuse signatures of a clock that is further off than this.
+/// Stores refuse signatures if the clock differs by more than this.
 const SIGNATURE_AGE_S_MAX: u64 = 15 * 60;
 
 const CLOCK_HINT: &str = "set this machine's clock, e.g. by NTP: stores refuse requests that are 15 minutes off";
-/// Longest wait for the credentials of a cloud, and again for its endpoint: someone waits for the answer.
+/// Longest wait for the credentials of a cloud, and again for its endpoint: a user waits for the answer.
 const CLOUD_TIMEOUT: Duration = Duration::from_secs(4);
 
 const REACH_HINT: &str = "check the endpoint, the network, and HTTPS_PROXY";
@@ -28,7 +28,7 @@ const CREDENTIALS_HINT: &str = "log in with the cloud's own tool, name a profile
 #[serde(rename_all = "snake_case")]
 enum Level {
     Ok,
-    /// Nothing is set up, which is no fault.
+    /// Nothing is configured, which is no fault.
     Absent,
     Warn,
     Fail,
@@ -44,9 +44,9 @@ struct Line<'a> {
     hint: Option<&'a str>,
 }
 
-/// Tries each store and prints a line for each thing looked at. Ends with the outcome of the first store that fails.
+/// Checks each store and prints one line per fact. Ends with the outcome of the first store that fails.
 pub(super) async fn doctor(stores: &[StoreSpec], json: bool, policy: RetryPolicy, streams: &mut Streams) -> TaskResult {
-    // Someone waits for the answer: one attempt, so that a wrong endpoint is reported at once.
+    // A user waits for the answer: make one attempt, so that a wrong endpoint is reported at once.
     let policy = RetryPolicy { tries_max: 1, ..policy };
     let mut first_failure = None;
     for spec in stores {
@@ -89,13 +89,13 @@ async fn examine(
             print(&Line { level: Level::Ok, url, check: "list", message, hint: None }, json, streams)?;
             Ok(None)
         }
-        // Who may write and not list can still copy single objects.
+        // A user who may write but not list can still copy single objects.
         Err(error) if error.kind == ErrorKind::Forbidden => {
             let (message, hint) = (error.to_string(), Some("copying single objects may still work"));
             print(&Line { level: Level::Warn, url, check: "list", message, hint }, json, streams)?;
             Ok(Some(error))
         }
-        // The line of the credentials says how to fix it; the error's own hint points here.
+        // The line about credentials says how to fix it; the error's own hint would point here.
         Err(error) if error.kind == ErrorKind::Unauthenticated => {
             let line = Line { level: Level::Fail, url, check: "list", message: error.to_string(), hint: None };
             print(&line, json, streams)?;
@@ -108,7 +108,7 @@ async fn examine(
     }
 }
 
-/// What the store tells of how it is reached, judged by how trying it ended.
+/// The facts that the store reports about its access, judged by the result of trying it.
 fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error>) -> Vec<Line<'a>> {
     let line = |level, check, message, hint| Line { level, url, check, message, hint };
     let places = [("endpoint", description.endpoint), ("region", description.region)];
@@ -120,7 +120,7 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
     if let Some(source) = description.credentials {
         let is_refused = failure.is_some_and(|error| error.kind == ErrorKind::Unauthenticated);
         lines.push(match is_refused {
-            // The clock's line says why.
+            // The line about the clock says why.
             true if is_off => line(Level::Warn, "credentials", format!("{source}: cannot be checked"), None),
             true => {
                 let message = format!("{source}: not there, or not accepted by the store");
@@ -150,7 +150,7 @@ fn clock_words(ahead_s: i64) -> String {
     }
 }
 
-/// Prints what this machine has for each cloud: credentials, and how far the clocks are apart where the cloud is used.
+/// Prints what this machine has for each cloud: credentials, and the clock difference if the cloud is used.
 pub(super) async fn look_at_clouds(clouds: &[StoreSpec], json: bool, streams: &mut Streams) -> TaskResult {
     let looking = clouds.iter().map(|spec| async move {
         let config = crate::stores::config_of(spec);
@@ -198,7 +198,7 @@ fn cloud_lines(url: &str, report: CloudReport) -> Vec<Line<'_>> {
     lines
 }
 
-/// How one gets credentials for a cloud.
+/// How to get credentials for a cloud.
 fn login_hint(url: &str) -> Option<&'static str> {
     match url {
         "s3://" => Some("aws configure, aws sso login, or AWS_PROFILE; --no-sign for a public bucket"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_line() {
+    fn unknown_facts_have_no_line() {
         assert!(facts("s3://b", StoreDescription::default(), None).is_empty());
         let told = levels(described(0), None);
         assert_eq!(
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_credentials_fail_and_say_how_to_mend_it() {
+    fn refused_credentials_fail_with_a_hint() {
         let told = levels(described(0), Some(ErrorKind::Unauthenticated));
         assert_eq!(told[1..], [("credentials", Level::Fail, true), ("clock", Level::Ok, false)]);
         let told = levels(described(0), Some(ErrorKind::Connection));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cloud_without_credentials_is_no_fault_and_one_whose_are_broken_is() {
+    fn missing_credentials_are_no_fault_but_broken_ones_are() {
         let told = |credentials, clock_ahead_s| {
             let endpoint = "https://h".to_owned();
             let source = "profile work".to_owned();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_told_with_its_direction() {
+    fn a_clock_difference_is_reported_with_its_direction() {
         let message = |ahead_s| facts("s3://b", described(ahead_s), None).pop().map(|line| line.message);
         assert_eq!(message(0).as_deref(), Some("this machine's clock agrees with the store's to the second"));
         assert_eq!(message(3).as_deref(), Some("this machine's clock is 3 s ahead of the store's"));

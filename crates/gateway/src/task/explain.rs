@@ -1,4 +1,4 @@
-//! `--explain`: why a key is taken or left, and what would become of it at each destination.
+//! `--explain`: why a key is selected or left out, and what would happen to it at each destination.
 
 use super::text::escaped;
 use super::{Opened, Streams, TaskError, TaskResult};
@@ -15,19 +15,19 @@ use tradewind_store::{Checksums, ErrorKind, ObjectInfo, Store};
 /// An object and the store it is in.
 type Placed<'a> = (&'a Arc<dyn Store>, ObjectInfo);
 
-/// What is to be explained.
+/// The name to explain.
 pub(super) struct Explain<'a> {
     pub(super) name: String,
     pub(super) size_bytes: Option<u64>,
     pub(super) filter: ObjectFilter,
-    /// The job that the name would be part of; without it only the rules are looked at.
+    /// The job that the name would be part of; without it only the rules are checked.
     pub(super) job: Option<Box<JobSpec>>,
     pub(super) opened: &'a Opened,
     pub(super) policy: RetryPolicy,
 }
 
 impl Explain<'_> {
-    /// Prints a line with the verdict and the rule that decided, and for a comparison one for each destination.
+    /// Prints a line with the verdict and the rule that decided; for a comparison also one line per destination.
     pub(super) async fn run(self, streams: &mut Streams) -> TaskResult {
         let selector = Selector::new(&self.filter)?;
         let Some(job) = &self.job else {
@@ -74,7 +74,7 @@ impl Explain<'_> {
         Ok(())
     }
 
-    /// The object at the source, if it can be seen.
+    /// Returns the object at the source, if it can be read.
     async fn look(&self, source: &Arc<dyn Store>, key: &str, streams: &mut Streams) -> Option<ObjectInfo> {
         let looked = self.policy.run("head", source.url(), || source.head(key)).await;
         looked
@@ -109,7 +109,7 @@ impl Explain<'_> {
         Ok(explanation.taken)
     }
 
-    /// What `sync` would do there, decided as it decides.
+    /// Returns what `sync` would do at a destination, by the same decision.
     async fn at_destination(
         &self,
         rule: Comparison,
@@ -143,7 +143,7 @@ impl Explain<'_> {
     }
 }
 
-/// `by_sum`: there is a checksum to compare.
+/// `by_sum` says whether there is a checksum to compare.
 fn same(rule: Comparison, times: Times, by_sum: bool, ours: &ObjectInfo, theirs: &ObjectInfo) -> &'static str {
     match (rule, times) {
         (Comparison::Size, _) => "same size",
@@ -167,7 +167,7 @@ fn differs(how: Difference, times: Times) -> &'static str {
     }
 }
 
-/// The key of the object that one of several sources gives this name.
+/// Returns the key of the object that gets this name, for a job with several sources.
 fn key_of(members: &[Member], name: &str) -> Option<String> {
     members.iter().find_map(|member| {
         let rest = name.strip_prefix(member.name.as_str())?;

@@ -24,7 +24,7 @@ pub(super) enum Form {
         /// Sizes with a unit instead of bytes.
         human: bool,
     },
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -68,7 +68,7 @@ struct DuLine<'a> {
     bytes: u64,
 }
 
-/// Lists an object of exactly this name, and what lies below the folder of this name: one level of it, or all.
+/// Lists the object with exactly this name, and the contents of the folder with this name: one level, or everything.
 /// Names are printed relative to the folder.
 pub(super) async fn ls(
     store: Arc<dyn Store>,
@@ -121,13 +121,13 @@ impl Lines<'_> {
                 self.print_object(&object, name, streams).map_err(TaskError::from)
             }
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-            // Who may list and not read is still shown the folder.
+            // A user who may list but not read still sees the folder.
             Err(error) if error.kind == ErrorKind::Forbidden => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Objects and folded prefixes, each in ascending order, printed in one order.
+    /// Merges objects and folded prefixes, each in ascending order, into one printed order.
     fn print_page(&mut self, page: &ListPage, streams: &mut Streams) -> io::Result<()> {
         let mut prefixes = page.prefixes.iter().peekable();
         for object in &page.objects {
@@ -179,7 +179,7 @@ impl Lines<'_> {
     }
 }
 
-/// Sums what lies below a folder, and the object of exactly this name.
+/// Sums the sizes of everything in a folder, and of the object with exactly this name.
 pub(super) async fn du(
     store: Arc<dyn Store>,
     prefix: &str,
@@ -205,7 +205,7 @@ pub(super) async fn du(
             let name = object.key.strip_prefix(&listing.prefix).unwrap_or(&object.key);
             if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
                 objects += 1;
-                // A server may claim any length; a sum that wraps would look like a small one.
+                // A server may claim any length, and a sum that wraps would look small.
                 bytes = bytes.checked_add(object.size_bytes).ok_or_else(|| too_large(&store))?;
             } else {
                 excluded += 1;

@@ -1,4 +1,4 @@
-//! `locate`: in which region a store keeps its objects.
+//! `locate`: finds the region in which a store keeps its objects.
 
 use super::{Streams, TaskResult};
 use crate::retry::RetryPolicy;
@@ -17,10 +17,10 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Asks each store in turn and prints a line for each. A store that does not answer is no failure: whoever asks can do
-/// without, and the line says why.
+/// Asks each store in turn and prints one line each. A store that does not answer is no failure: the caller can do
+/// without the answer, and the line says why.
 pub(super) async fn locate(stores: &[StoreSpec], policy: RetryPolicy, streams: &mut Streams) -> TaskResult {
-    // Someone waits for the answer, and can do without it: one try.
+    // A user waits for the answer and can do without it, so make one attempt.
     let policy = RetryPolicy { tries_max: 1, ..policy };
     for spec in stores {
         let asked = ask(spec, policy).await;

@@ -1,7 +1,8 @@
-//! Work that needs no gateways and no journal: `ls`, `du`, `rm`, `cat`, `put`, `check`, `explain`,
-//! `doctor`, `locate`, `cancel`.
+//! Work that needs neither gateways nor a journal: `ls`, `du`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`,
+//! `locate`, `cancel`.
 //!
-//! A [`Task`] comes in as JSON; data goes to stdout, talk to stderr, and the exit code is that of the command line.
+//! The input is a [`Task`] in JSON. Data goes to stdout, messages to stderr, and the exit code is that of the command
+//! line.
 
 mod cancel;
 mod cat;
@@ -33,39 +34,39 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
 use tradewind_store::{Error, ErrorKind, Store};
 
-/// Tries of one request where a person waits for a listing: 1.5 s of pauses while nobody answers. Transfers are patient.
+/// Attempts per request while a user waits for a listing: 1.5 s of pauses if nobody answers. Transfers allow more.
 const PROMPT_TRIES_MAX: u32 = 5;
-/// The contract of a task that says none: the first did not.
+/// The contract of a task that names none: the first contract had no such field.
 const UNSAID_CONTRACT: u32 = 1;
-/// Longest task that is read.
+/// Longest task that is read, in bytes.
 const TASK_BYTES_MAX: u64 = 16 << 20;
 
-/// Exit code of a command that cannot be understood.
+/// Exit code for invalid usage.
 const EXIT_USAGE: u8 = 2;
 
 /// Why a task failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// It cannot be understood.
+    /// The task is not understood.
     #[error("{0}")]
     Usage(String),
-    /// A rule of the filter is no glob.
+    /// A rule of the filter is not a valid glob.
     #[error(transparent)]
     BadRule(#[from] BadRule),
-    /// A store refuses.
+    /// A store failed.
     #[error("{0}")]
     Store(#[from] Error),
-    /// It was done as far as it went, and did not end well.
+    /// The task was carried out as far as possible, but did not end well.
     #[error("{message}")]
     Ended {
-        /// How.
+        /// The outcome.
         outcome: Outcome,
-        /// One line.
+        /// What happened, in one line.
         message: String,
         /// One line of advice.
         hint: Option<String>,
     },
-    /// stdout or stdin fails. For tasks that only show something, a closed pipe is not a failure.
+    /// stdout or stdin failed. For tasks that only show something, a closed pipe is no failure.
     #[error("{0}")]
     Stream(#[from] io::Error),
 }
@@ -75,7 +76,8 @@ impl TaskError {
         Self::Ended { outcome, message: message.into(), hint: hint.map(str::to_owned) }
     }
 
-    /// The source, or all below it, is not there, or the filter excludes all its `excluded` objects.
+    /// The error if the source, or everything under it, does not exist, or if the filter leaves out all its `excluded`
+    /// objects.
     fn nothing_selected(url: &str, excluded: u64) -> Self {
         let hint = if excluded == 0 { "check the name with `tradewind ls`" } else { "check the rules of the filter" };
         Self::ended(Outcome::SourceNotFound, nothing_selected(url, excluded), Some(hint))
@@ -117,8 +119,8 @@ impl From<JournalError> for TaskError {
 
 type TaskResult = Result<(), TaskError>;
 
-/// `tradewind-gateway task`: reads a task from `file` (stdin when `None`), does it, and returns the exit code.
-/// SIGINT and SIGTERM stop a `put` or `cancel` cleanly; other tasks end at once, for they leave nothing behind.
+/// `tradewind-gateway task`: reads a task from `file` (stdin if `None`), runs it, and returns the exit code. SIGINT and
+/// SIGTERM stop a `put` or `cancel` cleanly; other tasks end at once, because they leave nothing behind.
 pub async fn main(file: Option<&Path>) -> u8 {
     let mut streams = Streams::of_process();
     let task = match read_task(file) {
@@ -134,7 +136,7 @@ pub async fn main(file: Option<&Path>) -> u8 {
     run(task, &mut streams, cancel).await
 }
 
-/// Does a task and returns the exit code; errors are said on `streams.talk`.
+/// Runs a task and returns the exit code; errors are written to `streams.talk`.
 pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -> u8 {
     if matches!(task, Task::Rm { .. } | Task::Check { .. } | Task::Put { .. } | Task::Cancel { .. }) {
         streams.outlive_reader();
@@ -153,7 +155,7 @@ pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -
     end(if needs_reader { done.map_err(unread) } else { done }, streams)
 }
 
-/// A destination that does not exist is no missing source.
+/// Keeps a missing destination from being reported as a missing source.
 fn not_written(error: TaskError) -> TaskError {
     match error {
         TaskError::Store(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
@@ -163,7 +165,7 @@ fn not_written(error: TaskError) -> TaskError {
     }
 }
 
-/// A reader that went away is a failure of a task that writes all or nothing.
+/// Turns a closed stdout into a failure, for a task that must write everything.
 fn unread(error: TaskError) -> TaskError {
     match error {
         TaskError::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -210,7 +212,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         } => {
             let sides = [(open(&source)?, source_prefix), (open(&destination)?, destination_prefix)];
             let are_files = sides.iter().all(|(store, _)| store.url().starts_with("file:"));
-            // Files state no checksum; on one machine reading them costs little.
+            // Files state no checksum; reading them on one machine is cheap.
             let reads = read || are_files && matches!(compare, Comparison::Auto | Comparison::Checksum);
             let rule = if reads { check::Rule::Read } else { check::Rule::Stated(compare) };
             check::Check { sides, rule, one_way, json, policy, tags: Default::default(), excluded: AtomicU64::new(0) }
@@ -232,7 +234,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
     }
 }
 
-/// The stores that a task has opened, to tell of those that cannot be reached. Clones share them.
+/// The stores that a task has opened, to report those that cannot be reached. Clones share them.
 #[derive(Clone, Default)]
 struct Opened(Arc<Mutex<Vec<Arc<dyn Store>>>>);
 
@@ -264,7 +266,7 @@ fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
 /// Parses a task. Pure, for the fuzzer.
 ///
 /// # Errors
-/// It is no task of this contract.
+/// It is not a task of this contract.
 pub fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
     let misunderstood = |error| TaskError::Usage(format!("the task is not understood: {error}"));
     let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).map_err(misunderstood)?;
@@ -282,7 +284,7 @@ pub fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
     serde_json::from_value(fields.into()).map_err(misunderstood)
 }
 
-/// Says what went wrong, and with which code the process ends.
+/// Prints what went wrong, and returns the exit code of the process.
 fn end(done: TaskResult, streams: &mut Streams) -> u8 {
     match done {
         Ok(()) => 0,
@@ -307,7 +309,7 @@ fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
     Ok(())
 }
 
-/// A prefix means a folder: `te` is all below `te/`, never `test/`.
+/// A prefix means a folder: `te` is everything below `te/`, never `test/`.
 fn folder_of(prefix: &str) -> String {
     if prefix.is_empty() || prefix.ends_with('/') { prefix.to_owned() } else { format!("{prefix}/") }
 }

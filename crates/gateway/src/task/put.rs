@@ -1,8 +1,8 @@
 //! `put`: writes stdin to one object.
 //!
-//! Input of up to one chunk is one request; more becomes a multipart upload, read in order and sent several parts at
-//! once. The length is not known beforehand, so parts grow as their number does; where all must have one size they
-//! cannot, and the length is bounded by chunk × parts.
+//! Input of up to one chunk is one request. Longer input becomes a multipart upload, read in order, with several parts
+//! sent concurrently. The length is unknown beforehand, so parts grow with their number. Where all parts must have one
+//! size they cannot grow, and the length is limited to chunk × parts.
 
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::object_url;
@@ -21,15 +21,15 @@ use tradewind_store::{
     StoreLimits, UploadId, Written, look_at_written,
 };
 
-/// Bytes of parts in memory; at the limit stdin is not read. A single longer part is let through alone.
+/// Most bytes of parts in memory; at the limit stdin is not read. A single longer part is sent alone.
 const MEMORY_MIB_MAX: u32 = 256;
-/// Parts do not grow beyond this.
+/// Parts do not grow beyond this size.
 const GROWN_PART_BYTES_MAX: u64 = 128 << 20;
 /// Parts of one size before the size doubles.
 const PARTS_OF_ONE_SIZE: u32 = 1000;
-/// Length of the pieces in which stdin is read.
+/// Length of one read from stdin.
 const SEGMENT_BYTES: usize = 1 << 20;
-/// Pieces that are read before anybody asks for them.
+/// Most reads ahead of demand.
 const SEGMENTS_AHEAD_MAX: usize = 4;
 
 /// Writes one object.
@@ -49,11 +49,11 @@ struct Line<'a> {
     bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     etag: Option<&'a str>,
-    /// `destination_checksum` when the store states the checksum that we computed, else `none`.
+    /// `destination_checksum` if the store states the checksum that we computed, else `none`.
     proof: &'static str,
 }
 
-/// What was written, with our own checksums of it.
+/// What was written, with our own checksums.
 struct Sent {
     written: Written,
     ours: Checksums,
@@ -95,10 +95,10 @@ impl Put {
         Ok(Sent { written, ours, bytes: payload.len() })
     }
 
-    /// Opens an upload and sees to it that it ends: completed, or aborted whatever happens.
+    /// Opens an upload and ensures that it ends: completed, or aborted after any failure.
     async fn send_parts(&self, first: Payload, input: &mut Incoming, sizes: &PartSizes) -> Result<Sent, TaskError> {
         let options = self.options(None);
-        // Not to be interrupted: an upload whose name never reached us could not be aborted.
+        // Must not be interrupted: an upload whose id was not received could not be aborted.
         let open = || self.store.open_upload(&self.key, &options);
         let upload = self.policy.run("open upload", self.store.url(), open).await?;
         let mut parts = Parts {
@@ -119,7 +119,7 @@ impl Put {
         match sent {
             Ok(Ok(sent)) => Ok(sent),
             Ok(Err(error)) | Err(error) => {
-                // A part that still arrived after the abort would stay in the store.
+                // A part that arrived after the abort would stay in the store.
                 parts.under_way.shutdown().await;
                 self.abort(&upload).await?;
                 Err(error)
@@ -176,7 +176,8 @@ impl Put {
         let complete = || self.store.complete_upload(&self.key, upload, tags, ours, &options);
         let written = match self.policy.working(bytes).run("complete upload", self.store.url(), complete).await {
             Ok(written) => written,
-            // An answer may be lost after the store has done what was asked: the upload is gone and the object there.
+            // The answer may have been lost after the store completed the upload: then the upload is gone and the
+            // object exists.
             Err(error) if error.kind == ErrorKind::UploadNotFound => self.written_already(ours, error).await?,
             Err(error) => return Err(error.into()),
         };
@@ -194,7 +195,7 @@ impl Put {
         }
     }
 
-    /// Asks for the object where the answer to the write states nothing that can be compared.
+    /// Asks for the object if the answer to the write states nothing that can be compared.
     async fn looked_at(&self, sent: Sent) -> Result<Sent, TaskError> {
         if sent.written.size_bytes.is_some() || sent.written.checksums.agrees_with(&sent.ours).is_some() {
             return Ok(sent);
@@ -204,7 +205,7 @@ impl Put {
         Ok(Sent { written, ..sent })
     }
 
-    /// Holds our checksum against what the store states. What does not match is not left as if it were good.
+    /// Compares our checksum with what the store states. A mismatching object is deleted if possible.
     async fn prove(&self, sent: &Sent, streams: &mut Streams) -> TaskResult {
         let url = object_url(self.store.as_ref(), &self.key);
         if let Some(found) = sent.written.size_bytes.filter(|found| *found != sent.bytes) {
@@ -232,7 +233,7 @@ impl Put {
 }
 
 impl Put {
-    /// Deletes the object that was written, unless another writer has replaced it; says what became of it.
+    /// Deletes the written object unless another writer has replaced it; returns what happened, in words.
     async fn take_back(&self, wrong: Precondition) -> String {
         if wrong.is_any() {
             return "it stays, because the store does not say which one it is".to_owned();
@@ -244,7 +245,7 @@ impl Put {
     }
 }
 
-/// Parts on their way.
+/// Parts being sent.
 struct Parts {
     upload: UploadId,
     memory: Arc<Semaphore>,
@@ -253,7 +254,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Begins to send a part, when the memory for it is free.
+    /// Starts to send a part once there is memory for it.
     async fn send(&mut self, put: &Put, number: u32, offset: u64, payload: Payload) -> Result<(), TaskError> {
         let mib = u32::try_from(payload.len().div_ceil(1 << 20)).unwrap_or(MEMORY_MIB_MAX).clamp(1, MEMORY_MIB_MAX);
         let memory = self.memory.clone();
@@ -298,7 +299,7 @@ impl Parts {
     }
 }
 
-/// How long each part is.
+/// The length of each part.
 #[derive(Clone, Copy, Debug)]
 struct PartSizes {
     first_bytes: u64,
@@ -317,14 +318,14 @@ impl PartSizes {
         Self { first_bytes, grown_bytes_max, parts_max, object_bytes_max }
     }
 
-    /// Of part `number`, counted from 1: doubles every [`PARTS_OF_ONE_SIZE`] parts.
+    /// The length of part `number`, counted from 1: doubles every [`PARTS_OF_ONE_SIZE`] parts.
     fn of(&self, number: u32) -> u64 {
         let doublings = ((number - 1) / PARTS_OF_ONE_SIZE).min(32);
         self.first_bytes.saturating_mul(1 << doublings).min(self.grown_bytes_max)
     }
 }
 
-/// stdin, read by a thread of its own: a read that waits cannot be given up otherwise.
+/// stdin, read by a separate thread, because a blocked read cannot be cancelled.
 struct Incoming {
     segments: mpsc::Receiver<io::Result<Bytes>>,
     rest: Bytes,
@@ -337,14 +338,14 @@ impl Incoming {
         Ok(Self { segments, rest: Bytes::new() })
     }
 
-    /// The next bytes: as many as asked for, or all that are left.
+    /// Returns the next bytes: as many as requested, or all that are left.
     async fn take(&mut self, bytes: u64) -> io::Result<Payload> {
         let mut segments = Vec::new();
         let mut missing = bytes;
         while missing > 0 && !self.is_at_end().await? {
             let length = missing.min(self.rest.len() as u64);
             missing -= length;
-            // No longer than what is in memory.
+            // Limited to the bytes in memory.
             segments.push(self.rest.split_to(length as usize));
         }
         Ok(Payload::new(segments))

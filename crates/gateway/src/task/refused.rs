@@ -1,26 +1,26 @@
-//! Entries that a listing names and does not give: said, or counted.
+//! Reports or counts entries that a listing names but cannot provide.
 
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::counted;
 use tradewind_contract::Outcome;
 use tradewind_store::{Error, ErrorKind};
 
-/// What listings refused so far.
+/// The entries that listings have refused so far.
 #[derive(Default)]
 pub(super) struct Refused {
-    /// Entries that may hide objects.
+    /// Number of entries that may hide objects.
     unseen: u64,
     links: u64,
 }
 
 impl Refused {
-    /// Says which entries cannot be listed and counts those that hide objects. A socket or a link hides none; links are
-    /// only counted, for a tree may hold many.
+    /// Reports entries that cannot be listed, and counts those that may hide objects. A socket or a link hides none;
+    /// links are only counted, because a tree may hold many.
     pub(super) fn take(&mut self, refused: &[Error], streams: &mut Streams) {
         for error in refused {
             match error.kind {
                 ErrorKind::Link => self.links += 1,
-                // It was there when the listing began; now it holds nothing.
+                // It existed when the listing began; now it holds nothing.
                 ErrorKind::NotFound => {}
                 ErrorKind::Unsupported => streams.say(&format!("note: left out: {error}")),
                 _ => {
@@ -31,7 +31,7 @@ impl Refused {
         }
     }
 
-    /// As [`Refused::take`], where what cannot be compared is no success whatever it is.
+    /// Like [`Refused::take`], for comparisons: an entry of any kind that cannot be compared counts as hidden.
     pub(super) fn take_uncompared(&mut self, error: &Error, streams: &mut Streams) {
         match error.kind {
             ErrorKind::Link => self.links += 1,
@@ -43,7 +43,7 @@ impl Refused {
         }
     }
 
-    /// Says how many symbolic links there were, and `what` became of them.
+    /// Reports the number of symbolic links, and `what` happened to them.
     pub(super) fn say_links(&self, what: &str, streams: &mut Streams) {
         match self.links {
             0 => {}
@@ -56,7 +56,7 @@ impl Refused {
         self.unseen > 0
     }
 
-    /// A listing with holes in it is no success.
+    /// Fails if the listing was incomplete.
     pub(super) fn end(&self) -> TaskResult {
         match self.unseen {
             0 => Ok(()),

@@ -1,10 +1,10 @@
-//! `rm`: one object, or all below a folder.
+//! `rm`: deletes one object, or everything below a folder.
 //!
-//! A folder is listed to its end before anything is deleted: a listing that turns out to be wrong or incomplete deletes
-//! nothing. The keys wait in a temporary file, so any number fits.
+//! A folder is listed completely before anything is deleted: if the listing turns out wrong or incomplete, nothing is
+//! deleted. The keys wait in a temporary file, so their number is unlimited.
 //!
-//! An object that has changed since it was listed stays, wherever its store checks that without another request, and
-//! everywhere if a size or time selected it: it may not be one that the user meant.
+//! An object that changed after it was listed is kept, because the user may not have meant it. Stores that can check
+//! this without another request always do; if a size or time selected the object, it is checked everywhere.
 
 use super::refused::Refused;
 use super::text::escaped;
@@ -41,7 +41,7 @@ struct Line<'a> {
     message: Option<String>,
 }
 
-/// How many keys went, and of those that did not what kept them.
+/// Number of deleted keys, and for the others what kept them.
 #[derive(Default)]
 struct Tally {
     gone: u64,
@@ -90,7 +90,7 @@ impl Rm {
     }
 
     async fn remove_object(&self, key: &str, tally: &mut Tally, streams: &mut Streams) -> TaskResult {
-        // A store deletes what is not there without a word, so it is asked first.
+        // Stores delete a missing key silently, so check first.
         match self.policy.run("head", self.store.url(), || self.store.head(key)).await {
             Ok(_) => {
                 let verdicts = self.delete(vec![ObjectDeletion::any(key)]).await;
@@ -101,7 +101,7 @@ impl Rm {
         }
     }
 
-    /// Returns whether anything lies below a key that is no object. A listing that fails shows nothing.
+    /// Returns whether anything exists below a key that is no object. A failed listing counts as empty.
     async fn is_folder(&self, key: &str) -> bool {
         let listing = Listing { store: self.store.clone(), prefix: folder_of(key), policy: self.policy };
         let Ok(pages) = listing.in_any_order().await else { return false };
@@ -177,7 +177,7 @@ impl Rm {
                         let (kind, message) = (Some(kind_name(error.kind)), Some(error.to_string()));
                         streams.json_line(&Line { url: &url, verdict: "failed", kind, message })?;
                     }
-                    // Other causes have one hint for all objects, at the end.
+                    // Other causes get one hint for all objects, at the end.
                     let hint = error.hint().filter(|_| error.kind == ErrorKind::HasSnapshots);
                     streams.say_error(&error.to_string(), hint);
                 }
@@ -187,12 +187,12 @@ impl Rm {
     }
 }
 
-/// Objects to delete, in a temporary file without a name: one line of JSON each.
+/// Objects to delete, in an unnamed temporary file: one line of JSON each.
 struct Listed {
     file: BufWriter<File>,
-    /// An object that is in another state than it was listed in stays.
+    /// True if an object whose state differs from its listing must be kept.
     states_matter: bool,
-    /// Objects that the filter left out.
+    /// Number of objects that the filter left out.
     excluded: u64,
 }
 
@@ -225,7 +225,7 @@ impl Listed {
         self.file.write_all(b"\n")
     }
 
-    /// The objects again, at most `keys_max` at once.
+    /// Reads the objects back, in batches of at most `keys_max`.
     fn into_batches(self, keys_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<ObjectDeletion>>>> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.rewind()?;
@@ -281,7 +281,7 @@ mod tests {
     use crate::directory_tree::DirectoryTree;
     use tradewind_contract::Limits;
 
-    /// An object that is written between the listing and the deletion may not be one that the filter meant.
+    /// An object written between the listing and the deletion may not be one that the filter meant.
     #[tokio::test]
     async fn a_file_that_is_filled_after_it_was_listed_stays() {
         let tree = DirectoryTree::with(&[("d/empty", b""), ("d/filled", b""), ("d/long", b"long")]);

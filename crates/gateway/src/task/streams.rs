@@ -1,43 +1,43 @@
-//! Where a task reads and writes.
+//! The input and output of a task.
 
 use super::text::{TerminalSafeJson, one_line};
 use serde::Serialize;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes gathered for one write to stdout.
+/// Most bytes collected for one write to stdout.
 const DATA_BUFFER_BYTES: usize = 256 << 10;
 
-/// stdin, stdout and stderr, or what stands for them in a test.
+/// stdin, stdout and stderr, or their replacements in a test.
 pub struct Streams {
-    /// What `put` reads; taken by the thread that reads it.
+    /// Input of `put`; taken by the thread that reads it.
     pub input: Option<Box<dyn Read + Send>>,
-    /// Data.
+    /// Output for data.
     pub data: Box<dyn Write + Send>,
-    /// Talk.
+    /// Output for messages.
     pub talk: Talk,
 }
 
-/// Where a task talks to the user, a line at a time. Clones talk to the same place.
+/// Where a task writes messages for the user, one line at a time. Clones share the output.
 #[derive(Clone)]
 pub struct Talk(Arc<Mutex<dyn Write + Send>>);
 
 impl Talk {
-    /// Talks to `writer`.
+    /// Writes messages to `writer`.
     pub fn new(writer: impl Write + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(writer)))
     }
 
-    /// Says one line, whatever a name in it holds.
+    /// Writes one line, whatever characters a name in it contains.
     pub(super) fn say(&self, line: &str) {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Talk that nobody hears changes nothing.
+        // A message that cannot be written changes nothing.
         writeln!(writer, "{}", one_line(line)).ok();
     }
 }
 
 impl Streams {
-    /// Those of the process; stdout is buffered and flushed at the end.
+    /// The streams of the process; stdout is buffered and flushed at the end.
     pub fn of_process() -> Self {
         Self {
             input: Some(Box::new(io::stdin())),
@@ -46,7 +46,7 @@ impl Streams {
         }
     }
 
-    /// Discards data once its reader has gone, instead of failing. For tasks that change something, or whose exit code
+    /// Discards data once its reader is gone, instead of failing. For tasks that change something, or whose exit code
     /// is an answer: they must run to their end.
     pub(super) fn outlive_reader(&mut self) {
         let data = std::mem::replace(&mut self.data, Box::new(io::sink()));
@@ -60,12 +60,12 @@ impl Streams {
         self.data.write_all(b"\n")
     }
 
-    /// Says one line to the user, whatever a name in it holds.
+    /// Writes one line to the user, whatever characters a name in it contains.
     pub(super) fn say(&mut self, line: &str) {
         self.talk.say(line);
     }
 
-    /// Says what went wrong and what to do.
+    /// Writes what went wrong, with a hint.
     pub(super) fn say_error(&mut self, message: &str, hint: Option<&str>) {
         self.say(&format!("error: {message}"));
         if let Some(hint) = hint {
@@ -83,7 +83,7 @@ impl OutlivesReader {
     fn unless_closed(&mut self, done: io::Result<usize>, bytes: usize) -> io::Result<usize> {
         match done {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                // A buffer inside tries once more when it is dropped, and ignores the result.
+                // An inner buffer retries once when it is dropped, and ignores the result.
                 self.data = None;
                 Ok(bytes)
             }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use tradewind_contract::{JobState, Progress};
 use tradewind_store::PutOptions;
 
-/// What a task has written so far.
+/// The output of a task so far.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -46,7 +46,7 @@ impl Ended {
         self.data.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// stdout, when all went well.
+    /// Returns stdout, after checking that the task succeeded.
     fn ok(&self) -> String {
         assert_eq!(self.code, 0, "{}", self.talk.text());
         self.data.text()
@@ -87,7 +87,7 @@ async fn ls_shows_one_level_or_all_in_order() {
 }
 
 #[tokio::test]
-async fn ls_says_more_when_asked() {
+async fn long_listings_show_more() {
     let tree = DirectoryTree::with(&[("d/b", b"333")]);
     tree.set_modified("d/b", 951_827_696_000);
     let long = run_task(with(ls(&tree, "d", true), json!({"long": true}))).await.ok();
@@ -98,7 +98,7 @@ async fn ls_says_more_when_asked() {
 }
 
 #[tokio::test]
-async fn sizes_have_units_when_asked() {
+async fn sizes_have_units_on_request() {
     let tree = DirectoryTree::with(&[("d/b", &[0; 22_000])]);
     let long = run_task(with(ls(&tree, "d", true), json!({"long": true, "human": true}))).await.ok();
     assert!(long.contains(" 22.0 kB "), "{long}");
@@ -125,7 +125,7 @@ async fn names_stay_on_their_lines() {
 }
 
 #[tokio::test]
-async fn nothing_there_is_said_by_code_3() {
+async fn a_missing_source_exits_with_3() {
     let tree = DirectoryTree::with(&[("a", b"1")]);
     let store = tree.spec();
     for task in [
@@ -144,7 +144,7 @@ async fn nothing_there_is_said_by_code_3() {
 }
 
 #[tokio::test]
-async fn du_sums_what_the_filter_takes() {
+async fn du_sums_the_selected_objects() {
     let tree = DirectoryTree::with(&[("d/a.txt", b"1"), ("d/e/b", b"22"), ("dx", b"4444")]);
     let task = json!({"task": "du", "store": tree.spec(), "prefix": "d", "json": true});
     let lines = run_task(task.clone()).await.json_lines();
@@ -160,7 +160,7 @@ fn rm(tree: &DirectoryTree, key: &str, recursive: bool) -> Value {
 }
 
 #[tokio::test]
-async fn rm_deletes_a_folder_and_not_its_namesakes() {
+async fn rm_deletes_a_folder_but_not_keys_with_a_similar_prefix() {
     let tree = DirectoryTree::with(&[("te/a", b"1"), ("te/b/c", b"2"), ("test/a", b"3"), ("te.txt", b"4")]);
     let dry = run_task(with(rm(&tree, "te", true), json!({"dry_run": true}))).await.ok();
     assert_eq!((dry.lines().count(), tree.keys().len()), (2, 4));
@@ -185,7 +185,7 @@ async fn rm_obeys_the_filter() {
     assert_eq!(tree.keys(), ["d/keep"]);
 }
 
-/// Bytes that differ from window to window, so that no two can be taken for each other.
+/// Bytes that differ between windows, so that swapped windows are noticed.
 fn long_bytes(length: usize) -> Vec<u8> {
     (0..length).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -217,7 +217,7 @@ async fn put_writes_what_it_reads_whatever_the_length() {
     }
 }
 
-/// Gives some bytes and then fails, as a broken pipe from a program that died.
+/// Returns some bytes and then fails, like the pipe of a program that died.
 struct Breaking(Cursor<Vec<u8>>);
 
 impl Read for Breaking {
@@ -246,7 +246,7 @@ async fn a_put_whose_input_breaks_leaves_nothing() {
     }
 }
 
-/// Endless input that tells when it has given so many bytes.
+/// Endless input that notifies once it has returned a given number of bytes.
 struct Endless {
     given: usize,
     tell_at: usize,
@@ -284,7 +284,7 @@ fn check(source: &DirectoryTree, source_prefix: &str, destination: &DirectoryTre
 }
 
 #[tokio::test]
-async fn check_looks_into_files_whether_told_to_or_not() {
+async fn check_always_reads_files() {
     let source = DirectoryTree::with(&[("a", b"1"), ("d/b", b"")]);
     let destination = DirectoryTree::with(&[("to/a", b"1"), ("to/d/b", b"")]);
     let read = run_task(check(&source, "", &destination, "to")).await;
@@ -297,7 +297,7 @@ async fn check_looks_into_files_whether_told_to_or_not() {
 }
 
 #[tokio::test]
-async fn check_one_way_does_not_mind_more() {
+async fn check_one_way_ignores_extra_objects() {
     let (source, destination) = (DirectoryTree::with(&[("a", b"1")]), DirectoryTree::with(&[("a", b"1"), ("b", b"2")]));
     assert_eq!(run_task(check(&source, "", &destination, "")).await.code, 6);
     run_task(with(check(&source, "", &destination, ""), json!({"one_way": true}))).await.ok();
@@ -313,9 +313,9 @@ fn any_tree() -> impl Strategy<Value = BTreeMap<&'static str, &'static str>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// What differs is what differs between two maps.
+    /// The differences found are those between two maps.
     #[test]
-    fn check_finds_what_two_maps_say(source in any_tree(), destination in any_tree()) {
+    fn check_finds_the_differences_of_two_maps(source in any_tree(), destination in any_tree()) {
         let (from, to) = (DirectoryTree::new(), DirectoryTree::new());
         source.iter().for_each(|(name, bytes)| from.write(name, bytes.as_bytes()));
         destination.iter().for_each(|(name, bytes)| to.write(&format!("p/{name}"), bytes.as_bytes()));
@@ -361,7 +361,7 @@ async fn a_bad_rule_is_bad_usage() {
 }
 
 #[tokio::test]
-async fn locate_has_a_line_for_each_store_and_says_why_not() {
+async fn locate_prints_a_line_or_an_error_for_each_store() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
     drop(listener);
@@ -375,7 +375,7 @@ async fn locate_has_a_line_for_each_store_and_says_why_not() {
 }
 
 #[tokio::test]
-async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
+async fn doctor_distinguishes_a_working_store_from_a_broken_one() {
     let tree = DirectoryTree::with(&[("a", b"1")]);
     let task = |stores: Value| json!({"task": "doctor", "stores": stores, "json": true});
     let ended = run_task(task(json!([tree.spec()]))).await;
@@ -387,7 +387,7 @@ async fn doctor_tells_a_store_that_works_from_one_that_does_not() {
 }
 
 #[tokio::test]
-async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
+async fn cancel_aborts_open_uploads_and_updates_the_status() {
     let (tree, folder) = (DirectoryTree::with(&[("done", b"1")]), tempfile::tempdir().unwrap());
     let task = json!({"task": "cancel", "state_dir": folder.path(), "stores": [tree.spec()]});
     let state = StateDir::create(folder.path()).unwrap();
@@ -419,7 +419,7 @@ async fn cancel_aborts_what_is_open_and_says_so_in_the_status() {
     run_task(task).await.ok();
 }
 
-/// Code and state of a job that is cancelled after `begun` objects were found, with this in the place of its journal.
+/// Exit code and state of a cancelled job in which `begun` objects were found, with `journal` in place of its journal.
 async fn cancelled_without_journal(begun: u64, journal: Option<&[u8]>) -> (u8, JobState) {
     let (tree, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
     let state = StateDir::create(folder.path()).unwrap();
@@ -435,7 +435,7 @@ async fn cancelled_without_journal(begun: u64, journal: Option<&[u8]>) -> (u8, J
 }
 
 #[tokio::test]
-async fn a_job_without_its_journal_is_cancelled_and_what_may_be_left_is_named() {
+async fn a_job_without_its_journal_is_cancelled_with_a_warning() {
     assert_eq!(cancelled_without_journal(0, None).await, (0, JobState::Cancelled), "nothing had begun");
     assert_eq!(cancelled_without_journal(2, None).await, (4, JobState::Cancelled));
     assert_eq!(cancelled_without_journal(2, Some(&[b'x'; 5000])).await, (4, JobState::Cancelled));

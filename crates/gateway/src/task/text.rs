@@ -1,16 +1,16 @@
-//! Names and sizes as people read them. JSON has both exactly.
+//! Names and sizes in readable form. JSON output has both exactly.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::io;
 
-/// A name on one line, as `ls -b` shows it: `\n`, `\t`, `\x1b`, and for characters that are invisible or turn the line
-/// around `\u202e`. A backslash is doubled, so that what is printed means one name only.
+/// Returns a name on one line, like `ls -b`: `\n`, `\t`, `\x1b`, and `\u202e` for characters that are invisible or
+/// reverse the line. A backslash is doubled, so that the output stands for one name only.
 pub(super) fn escaped(name: &str) -> Cow<'_, str> {
     escape(name, true)
 }
 
-/// A line of talk on one line; what it quotes may hold anything. Backslashes stay as they are.
+/// Returns a message on one line; it may quote any characters. Backslashes stay.
 pub(super) fn one_line(line: &str) -> Cow<'_, str> {
     escape(line, false)
 }
@@ -36,7 +36,7 @@ fn escape(text: &str, backslashes: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// JSON that is safe to show on a terminal: characters that JSON allows raw, and a terminal obeys, are escaped.
+/// JSON that is safe to show on a terminal: escapes characters that JSON allows unescaped but a terminal interprets.
 pub(super) struct TerminalSafeJson;
 
 impl serde_json::ser::Formatter for TerminalSafeJson {
@@ -44,7 +44,7 @@ impl serde_json::ser::Formatter for TerminalSafeJson {
         let mut rest = fragment;
         while let Some((index, c)) = rest.char_indices().find(|(_, c)| is_unprintable(*c)) {
             writer.write_all(&rest.as_bytes()[..index])?;
-            // All of them lie in the basic multilingual plane, so one escape is enough.
+            // All of them are in the basic multilingual plane, so one escape is enough.
             write!(writer, "\\u{:04x}", u32::from(c))?;
             rest = &rest[index + c.len_utf8()..];
         }
@@ -52,18 +52,18 @@ impl serde_json::ser::Formatter for TerminalSafeJson {
     }
 }
 
-/// Control characters, line separators, and the format characters that hide or reorder what stands beside them.
+/// Control characters, line separators, and format characters that hide or reorder the text next to them.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// `1.25 GB`: decimal units, three digits, as `format_bytes` of the command line has it.
+/// Formats `1.25 GB`: decimal units and three digits, like `format_bytes` of the command line.
 pub(super) fn human_bytes(bytes: u64) -> String {
     if bytes < 1000 {
         return format!("{bytes} B");
     }
-    // Three digits are shown; a double holds fifteen.
+    // Three digits are shown; a double has fifteen.
     let mut count = bytes as f64;
     let mut unit = "";
     for next in ["kB", "MB", "GB", "TB", "PB"] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn json_escapes_what_a_terminal_would_obey_and_reads_back_the_same() {
+    fn json_escapes_control_characters_and_reads_back_the_same() {
         let name = "a\u{9b}31m\u{7f}\u{202e}é\n\u{feff}z";
         let mut json = Vec::new();
         let mut serializer = serde_json::Serializer::with_formatter(&mut json, TerminalSafeJson);

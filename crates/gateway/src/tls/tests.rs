@@ -15,13 +15,13 @@ fn identity(ca: &FleetCa, name: &str) -> Identity {
     Identity::new(ca.certificate().unwrap().der().clone(), node.certificate.der().clone(), node.key_der()).unwrap()
 }
 
-/// What a handshake and one byte each way came to, on both sides.
+/// The results of a handshake, and of one byte each way, on both sides.
 struct Meeting {
     client: Result<(), String>,
     server: Result<String, String>,
 }
 
-/// Lets `client` (with its own configuration) call `server`, wanting `wanted`.
+/// Connects `client` (with its own configuration), which wants `wanted`, to `server`.
 async fn meet(client: Arc<ClientConfig>, server: &Identity, wanted: &str) -> Meeting {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -45,7 +45,7 @@ async fn meet(client: Arc<ClientConfig>, server: &Identity, wanted: &str) -> Mee
     }
 }
 
-/// A client configuration that `Identity` would refuse to make: any certificate, trusting `trusted`.
+/// A client configuration that `Identity` would refuse to make: it shows any certificate, and trusts `trusted`.
 fn odd_client(trusted: &FleetCa, shown: Option<(&FleetCa, &str)>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.certificate().unwrap().der().clone()).unwrap();

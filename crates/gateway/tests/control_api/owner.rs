@@ -237,6 +237,49 @@ async fn a_gateway_that_was_removed_is_not_reached_and_cannot_come_back() {
 }
 
 #[tokio::test]
+async fn a_removed_gateway_is_refused_although_its_name_is_given_again_and_its_certificate_is_valid() {
+    const NEXT: &str = "606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f";
+    let folder = Folder::new();
+    let mut owner = Owner::start(&folder, &["--log-level", "warn"]).await;
+    let mut log = BufReader::new(owner.child.stderr.take().unwrap()).lines();
+    for calls_home in [true, false] {
+        let earlier = owner.enrol("sink", calls_home).await;
+        assert_eq!(version(&owner.socket("sink")).await.1["data_address"], earlier.ready["data_address"]);
+        assert_eq!(owner.admin(Method::DELETE, "/v1/gateways/sink", &Value::Null).await.0, StatusCode::NO_CONTENT);
+        let mut entry = json!({ "token_hex": NEXT, "expires_unix_s": soon(), "calls_home": calls_home });
+        assert_eq!(owner.put("sink", &entry).await.0, StatusCode::NO_CONTENT);
+        let (mut document, said) =
+            if calls_home { (owner.call("sink"), "call refused") } else { (owner.listen("sink"), "not reached") };
+        document["token_hex"] = json!(NEXT);
+        let next = joining(&document).await;
+        if !calls_home {
+            entry["dial"] = json!(next.control());
+            assert_eq!(owner.put("sink", &entry).await.0, StatusCode::NO_CONTENT);
+        }
+        owner.wait("sink", "the next one's enrolment", |state| state["enrolled"] == true).await;
+        assert_eq!(version(&owner.socket("sink")).await.1["data_address"], next.ready["data_address"]);
+        if !calls_home {
+            // The earlier one answers where the owner dials.
+            entry["dial"] = json!(earlier.control());
+            assert_eq!(owner.put("sink", &entry).await.0, StatusCode::NO_CONTENT);
+            let mut closed = UnixStream::connect(owner.socket("sink")).await.unwrap();
+            assert_eq!(closed.read(&mut [0]).await.unwrap(), 0);
+        }
+        let refused = async {
+            loop {
+                let line = log.next_line().await.unwrap().expect("the log ended");
+                if line.contains(said) && line.contains("its certificate is not that of the present sink") {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, refused).await.expect("it was never refused");
+        assert_eq!(owner.admin(Method::DELETE, "/v1/gateways/sink", &Value::Null).await.0, StatusCode::NO_CONTENT);
+    }
+    owner.end().await;
+}
+
+#[tokio::test]
 async fn a_connection_waits_for_a_gateway_that_enrols_later() {
     let folder = Folder::new();
     let owner = Owner::start(&folder, &[]).await;

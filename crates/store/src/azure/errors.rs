@@ -1,10 +1,10 @@
-//! Error codes of Azure by meaning.
+//! Classifies Azure's error codes by meaning.
 
 use crate::ErrorKind;
 use crate::rest::status_meaning;
 use http::StatusCode;
 
-/// The meaning of an error answer; of its status alone when the code is not known.
+/// The meaning of an error answer; if the code is unknown, that of its status.
 pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     match code {
         "BlobNotFound" => ErrorKind::NotFound,
@@ -32,18 +32,18 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "OperationTimedOut" => ErrorKind::Timeout,
         "InternalError" => ErrorKind::Server,
         "Md5Mismatch" | "Crc64Mismatch" | "InvalidMd5" => ErrorKind::ChecksumMismatch,
-        // Blocks that expired, were discarded by another write of the key, or never came.
+        // Blocks that expired, were discarded by another write of the key, or never arrived.
         "InvalidBlockList" => ErrorKind::UploadNotFound,
         "InvalidResourceName" | "InvalidUri" | "OutOfRangeInput" => ErrorKind::InvalidKey,
         _ => status_meaning(status),
     }
 }
 
-/// What stands in the way of a write that is refused with this code.
+/// What blocks a write that is refused with this code.
 pub(super) fn in_the_way(code: &str) -> Option<&'static str> {
     match code {
         "InvalidBlobType" => Some("a blob of another type has this name"),
-        // All blocks of a blob have ids of one length.
+        // All block ids of a blob must have the same length.
         "InvalidBlobOrBlock" => {
             Some("another client's unfinished upload has blocks under this name, which Azure keeps for a week")
         }
@@ -52,7 +52,7 @@ pub(super) fn in_the_way(code: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a 404 to a delete says that the blob is gone, and is not the page of a proxy that knows no such path.
+/// Returns whether a 404 to a delete says that the blob is gone, rather than being a proxy's page for an unknown path.
 pub(super) fn says_gone(code: &str, body: &[u8]) -> bool {
     matches!(code, "BlobNotFound" | "ResourceNotFound" | "PathNotFound")
         || (code.is_empty() && body.trim_ascii().is_empty())

@@ -1,4 +1,4 @@
-//! Headers of answers into what a store says, and options of writes into headers.
+//! Translates headers of answers into object states, and options of writes into headers.
 
 use super::xml::decode_md5;
 use crate::rest::{Call, encode_query, header, parse_http_date};
@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 const METADATA_PREFIX: &str = "x-ms-meta-";
 
-/// Azure writes CRC-64/NVME least significant byte first.
+/// Azure encodes CRC-64/NVME with the least significant byte first.
 pub(super) fn encode_crc64(crc: u64) -> String {
     BASE64_STANDARD.encode(crc.to_le_bytes())
 }
@@ -18,7 +18,8 @@ fn decode_crc64(text: &str) -> Option<u64> {
     Some(u64::from_le_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?))
 }
 
-/// What the headers of HEAD or GET say. With a range, `Content-MD5` is of the range and the blob's is beside it.
+/// What the headers of HEAD or GET say. For a range, `Content-MD5` is that of the range; the blob's is in another
+/// header.
 pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &HeaderMap) -> ObjectInfo {
     let md5_header = if is_range { "x-ms-blob-content-md5" } else { "content-md5" };
     let text = |name: &str| header(headers, name).filter(|value| !value.is_empty()).map(str::to_owned);
@@ -50,7 +51,8 @@ pub(super) fn etag(headers: &HeaderMap) -> Option<String> {
     header(headers, "etag").map(|etag| etag.trim_matches('"').to_owned()).filter(|etag| !etag.is_empty())
 }
 
-/// What the headers of a write say. Checksums are those of the request's body, so only Put Blob's are the object's.
+/// What the headers of a write say. Checksums are those of the request's body, so only for Put Blob are they the
+/// object's.
 pub(crate) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
     let of_body = |name: &str| header(headers, name).filter(|_| body_is_object);
     Written {
@@ -66,7 +68,7 @@ pub(crate) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
     }
 }
 
-/// Headers of a write that makes a new object.
+/// Sets the headers of a write that makes a new object.
 pub(super) fn set_options(call: &mut Call, options: &PutOptions) -> Result<()> {
     set_attributes(call, &options.attributes)?;
     set_metadata(call, &options.attributes)?;
@@ -80,7 +82,7 @@ pub(super) fn set_options(call: &mut Call, options: &PutOptions) -> Result<()> {
     Ok(())
 }
 
-/// The properties that a reader sees as headers.
+/// Sets the properties that a reader sees as headers.
 pub(super) fn set_attributes(call: &mut Call, attributes: &Attributes) -> Result<()> {
     let plain = [
         ("x-ms-blob-content-type", &attributes.content_type),
@@ -97,7 +99,7 @@ pub(super) fn set_attributes(call: &mut Call, attributes: &Attributes) -> Result
     Ok(())
 }
 
-/// Metadata; Azure wants names that are C# identifiers and refuses others.
+/// Sets the metadata. Azure accepts only names that are C# identifiers.
 pub(super) fn set_metadata(call: &mut Call, attributes: &Attributes) -> Result<()> {
     for (name, value) in &attributes.metadata {
         call.set_named(&format!("{METADATA_PREFIX}{name}"), value)?;
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn crc64_is_little_endian() {
-        // "123456789", as Azurite computes it.
+        // The CRC of "123456789", as Azurite computes it.
         assert_eq!(encode_crc64(0xae8b_1486_0a79_9888), "iJh5CoYUi64=");
         assert_eq!(decode_crc64("iJh5CoYUi64="), Some(0xae8b_1486_0a79_9888));
     }

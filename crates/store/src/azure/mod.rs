@@ -1,15 +1,15 @@
 //! Azure Blob Storage: block blobs of one container.
 //!
-//! Decisions that users meet:
-//! - An upload is a name only: its id is random and part of each block's id, so any process can write blocks, and two
-//!   uploads of one key do not mix. Azure forgets blocks that were never committed after a week; until then they can
-//!   be neither listed as objects nor removed alone, so aborting an upload only forgets it.
-//! - Azure's `x-ms-content-crc64` is CRC-64/NVME, written least significant byte first. Each PUT and each block carries
-//!   it, and Azure refuses bytes that do not match. Of an object made of blocks Azure states no checksum of its own;
-//!   what is proven is every block and the list of them.
-//! - `Content-MD5` of a blob may have been set by whoever wrote it; it is taken as what the store says.
-//! - Each write gives a blob a new ETag, and Azure checks it while it deletes.
-//! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the former and takes the latter for `/`.
+//! Decisions that users notice:
+//! - An upload is only a name: its id is random and part of each block's id. So any process can write blocks, and two
+//!   uploads of one key do not mix. Azure discards uncommitted blocks after a week; until then they are not listed as
+//!   objects and cannot be removed alone, so aborting an upload does nothing.
+//! - Azure's `x-ms-content-crc64` is CRC-64/NVME, least significant byte first. Each PUT and each block carries it, and
+//!   Azure refuses bytes that do not match. For an object made of blocks Azure states no checksum of its own; the proof
+//!   covers every block and the list of blocks.
+//! - The writer of a blob may have set its `Content-MD5`; it counts as stated by the store.
+//! - Each write gives a blob a new ETag, and Azure checks it during a delete.
+//! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the segments and treats a backslash as `/`.
 
 mod errors;
 pub(crate) mod headers;
@@ -56,17 +56,17 @@ pub(crate) struct AzureStore {
     http: Http,
     /// `None` for anonymous access.
     credentials: Option<AzureCredentialProvider>,
-    /// Where they come from, for people.
+    /// Where the credentials come from, for messages.
     credential_source: &'static str,
     origin: String,
     /// Path of the account: empty, or `/account` for an emulator.
     account_root: String,
     container: String,
-    /// The server answered a write with a condition as if it did not know such.
+    /// The server answered a conditional write as if it did not support conditions.
     refuses_write_conditions: AtomicBool,
 }
 
-/// Without the credentials: `object_store` prints keys and tokens.
+/// Omits the credentials: `object_store` would print keys and tokens.
 impl std::fmt::Debug for AzureStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("AzureStore");
@@ -84,23 +84,23 @@ impl AzureStore {
         &self.http
     }
 
-    /// Returns whether anything on this machine names credentials, other than that Azure's machines have some.
+    /// Returns whether anything on this machine configures credentials; managed identity alone does not count.
     pub(crate) fn credentials_are_set_up(&self) -> bool {
         self.credentials.is_some() && self.credential_source != source::MANAGED_IDENTITY
     }
 
-    /// What requests are authorised with now; `None` where they go unsigned.
+    /// The credential that authorises requests now; `None` if they are sent unsigned.
     pub(crate) async fn credential(&self) -> Result<Option<Arc<AzureCredential>>, String> {
         let Some(provider) = &self.credentials else { return Ok(None) };
         provider.get_credential().await.map(Some).map_err(|error| crate::error::innermost(&error))
     }
 
-    /// Goes through the chain; false where requests go unsigned.
+    /// Queries the credential chain; false if requests are sent unsigned.
     pub(crate) async fn has_credentials(&self) -> Result<bool, String> {
         Ok(self.credential().await?.is_some())
     }
 
-    /// The link of the chain that answers, for people.
+    /// The link of the chain that gives credentials, for messages.
     pub(crate) fn credential_source(&self) -> &'static str {
         self.credential_source
     }
@@ -186,7 +186,7 @@ impl Store for AzureStore {
         self.put_block_list(key, parts, options).await
     }
 
-    /// Nothing to do: see the head of this module.
+    /// Does nothing; see the module's documentation.
     async fn abort_upload(&self, _key: &str, _upload: &UploadId) -> Result<()> {
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Store for AzureStore {
 
     async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
         let call = self.call("copy part", http::Method::PUT, key, &[]);
-        // Put Block From URL wants the source public or signed for by a SAS, even within one account.
+        // Put Block From URL needs a public source or one signed by a SAS, even within one account.
         Err(call.error(crate::ErrorKind::Unsupported, "this store copies whole objects only"))
     }
 

@@ -1,4 +1,4 @@
-//! From a configuration to a container. No request is made.
+//! Opens a container from its configuration. Makes no request.
 
 use super::AzureStore;
 use super::source::{ANONYMOUS, AZ_LOGIN, CERTIFICATE, Surroundings, credential_source};
@@ -8,18 +8,19 @@ use crate::rest::split_endpoint;
 use crate::rest::{Http, TlsRoots};
 use crate::token::azure::ClientCertificate;
 use crate::token::environment;
-use crate::token::{Renewing, TokenClient};
+use crate::token::{LibraryClient, Renewing, TokenClient};
 use crate::{Error, ErrorKind, Result, StoreConfig};
 use object_store::azure::{AzureConfigKey, AzureCredential, AzureCredentialProvider, MicrosoftAzureBuilder};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Names the endpoint when the configuration does not, as Azure's own tools read it.
+/// The variable that Azure's own tools read for the endpoint. Applies if the configuration has none.
 const ENDPOINT_VARIABLE: &str = "AZURE_STORAGE_ENDPOINT";
 
 impl AzureStore {
     /// Opens `az://account/container`. Credentials are found as `object_store` finds them: account key, SAS or token
-    /// from `AZURE_*`, a client secret, workload identity, `az login`, managed identity; and by a client certificate.
+    /// from `AZURE_*`, a client secret, workload identity, `az login`, managed identity. A client certificate is an
+    /// addition.
     pub(crate) fn open(config: &StoreConfig, account: &str, container: &str) -> Result<Self> {
         let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
         let plain = |name: &str| {
@@ -43,7 +44,8 @@ impl AzureStore {
             let builder = MicrosoftAzureBuilder::from_env()
                 .with_account(account)
                 .with_container_name(container)
-                .with_use_emulator(false);
+                .with_use_emulator(false)
+                .with_http_connector(LibraryClient);
             let source = credential_source(&builder, Surroundings::look());
             let builder = match source {
                 CERTIFICATE => {
@@ -71,13 +73,13 @@ impl AzureStore {
     }
 }
 
-/// The configuration of a container, with the endpoint of this machine's environment if it has none.
+/// The configuration of a container. An endpoint from this machine's environment is added if it has none.
 pub(crate) fn with_environment(config: &StoreConfig) -> StoreConfig {
     let endpoint = config.endpoint.clone().or_else(|| environment(ENDPOINT_VARIABLE));
     StoreConfig { endpoint, ..config.clone() }
 }
 
-/// The account key of this machine's environment.
+/// The account key from this machine's environment.
 pub(crate) fn account_key() -> Option<String> {
     MicrosoftAzureBuilder::from_env().get_config_value(&AzureConfigKey::AccessKey)
 }

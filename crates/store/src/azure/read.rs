@@ -12,7 +12,7 @@ use std::ops::Range;
 impl AzureStore {
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {
         self.check_key(operation, key)?;
-        // The ETag of a blob is new with each write, and the version that the answer names is checked.
+        // Each write gives a blob a new ETag. The version in the answer is checked too.
         let mut call = self.call(operation, method, key, &[]);
         if let Some(etag) = &condition.etag {
             call.set("if-match", &format!("\"{etag}\""))?;
@@ -31,7 +31,8 @@ impl AzureStore {
         Ok(info)
     }
 
-    /// A directory of a hierarchical namespace, or the empty blob by which Hadoop marks one, is no object.
+    /// Refuses a directory of a hierarchical namespace, or the empty blob that Hadoop uses to mark one: neither is an
+    /// object.
     fn refuse_directory(&self, call: &Call, headers: &HeaderMap) -> Result<()> {
         let says = |name: &str, value: &str| header(headers, name).is_some_and(|said| said.eq_ignore_ascii_case(value));
         let is_marker = says("x-ms-meta-hdi_isfolder", "true") && content_length(headers) == Some(0);
@@ -48,14 +49,14 @@ impl AzureStore {
         condition: &Precondition,
     ) -> Result<Download> {
         if range.as_ref().is_some_and(Range::is_empty) {
-            // HTTP cannot ask for nothing.
+            // HTTP cannot request an empty range.
             let info = self.head_blob(key, condition).await?;
             return Ok(Download { info, body: futures::stream::empty().boxed() });
         }
         let mut call = self.read_call("get", Method::GET, key, condition)?;
         call.patient = true;
         if let Some(range) = &range {
-            // Not `Range`: that one is part of the signature and folded by some proxies.
+            // Not `Range`: that header is part of the signature, and some proxies alter it.
             call.set("x-ms-range", &format!("bytes={}-{}", range.start, range.end - 1))?;
         }
         let sent = self.send(call.clone()).await.map_err(|error| read_error(error, condition))?;
@@ -74,7 +75,7 @@ impl AzureStore {
         let prefix = request.prefix.as_str();
         let after = request.start_after.as_deref().filter(|after| *after >= prefix);
         if after.is_some_and(|after| !after.starts_with(prefix)) {
-            // Behind all keys with this prefix.
+            // After all keys with this prefix.
             return Ok(ListPage::default());
         }
         let mut page = self.list_once(request, after, request.continuation.as_deref()).await?;
@@ -88,7 +89,7 @@ impl AzureStore {
 
     async fn list_once(&self, request: &ListRequest, after: Option<&str>, marker: Option<&str>) -> Result<ListPage> {
         let max = request.max_keys.map(|max| max.to_string());
-        // The metadata tell the marks of directories.
+        // Metadata is needed to recognise directory markers.
         let mut query = vec![("restype", "container"), ("comp", "list"), ("include", "metadata")];
         if !request.prefix.is_empty() {
             query.push(("prefix", &request.prefix));

@@ -1,4 +1,4 @@
-//! One call: addressed, authorised, sent, and its answer sorted into success or an error by meaning.
+//! Addresses, authorises and sends one call, and sorts its answer into success or an error with a meaning.
 
 use super::errors::{in_the_way, meaning, says_gone};
 use super::{AzureStore, LIMITS};
@@ -11,11 +11,11 @@ use hyper::body::Incoming;
 use object_store::azure::AzureAuthorizer;
 use object_store::client::{HttpRequest, HttpRequestBody};
 
-/// Service version: CRC-64 on all writes, blobs of 190 TiB, `startFrom` in listings.
+/// Service version. It has CRC-64 on all writes, blobs of 190 TiB, and `startFrom` in listings.
 const SERVICE_VERSION: &str = "2023-11-03";
 
 impl AzureStore {
-    /// A call on `key`, or on the container when it is empty.
+    /// A call on `key`, or on the container if `key` is empty.
     pub(super) fn call(&self, operation: &'static str, method: Method, key: &str, query: &[(&str, &str)]) -> Call {
         let root = format!("{}/{}", self.account_root, self.container);
         let mut headers = HeaderMap::with_capacity(16);
@@ -33,7 +33,7 @@ impl AzureStore {
         }
     }
 
-    /// Refuses keys that Azure does not hold as they are.
+    /// Refuses keys that Azure would alter.
     pub(super) fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
         let wrong = |why: String| Err(Error::new(ErrorKind::InvalidKey, operation, format!("{}/{key}", self.url), why));
         if key.is_empty() {
@@ -51,7 +51,7 @@ impl AzureStore {
         Ok(())
     }
 
-    /// Sends and returns an answer of success with its body unread.
+    /// Sends a call and returns a successful answer, its body unread.
     pub(super) async fn send(&self, mut call: Call) -> Result<Response<Incoming>> {
         if !call.body.is_empty() {
             // The signature covers the length.
@@ -77,12 +77,12 @@ impl AzureStore {
         Err(asked.error(kind, message))
     }
 
-    /// Sends and reads the whole of a small answer.
+    /// Sends a call and reads a small answer in full.
     pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes)> {
         let asked = Call { body: Payload::default(), ..call.clone() };
         let (head, body) = self.send(call).await?.into_parts();
         let body = read_all(&asked, body).await?;
-        // Success in the status, failure in the body.
+        // The status says success, but the body holds an error.
         if let Some(answer) = parse_error(&body) {
             let message = describe(head.status, Some(&answer), header(&head.headers, "x-ms-request-id"));
             return Err(asked.error(meaning(StatusCode::INTERNAL_SERVER_ERROR, &answer.code), message));
@@ -90,7 +90,7 @@ impl AzureStore {
         Ok((head.headers, body))
     }
 
-    /// Signs with the account's key, adds the SAS, or adds the token.
+    /// Signs with the account's key, or adds the SAS or the token.
     async fn authorise(&self, call: &mut Call) -> Result<()> {
         let Some(provider) = &self.credentials else { return Ok(()) };
         let (operation, url) = (call.operation, call.url.clone());

@@ -1,4 +1,4 @@
-//! Names the link of Azure's credential chain that will answer.
+//! Names the link of Azure's credential chain that will give credentials.
 
 use crate::token::environment;
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
@@ -11,12 +11,12 @@ pub(super) const MANAGED_IDENTITY: &str = "instance metadata (managed identity)"
 pub(super) const AZ_LOGIN: &str = "az login";
 pub(super) const CERTIFICATE: &str = "client certificate";
 
-/// Settings of this machine's environment that `object_store` does not read.
+/// Settings of this machine that `object_store` does not read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Surroundings {
     /// `AZURE_CLIENT_CERTIFICATE_PATH` is set.
     pub(super) has_certificate: bool,
-    /// Somebody ran `az login`, `az` is there, and `AZURE_USE_AZURE_CLI` does not say otherwise.
+    /// `az login` was run, `az` is installed, and `AZURE_USE_AZURE_CLI` does not forbid it.
     pub(super) is_logged_in: bool,
 }
 
@@ -42,13 +42,13 @@ fn is_logged_in(folder: &Path) -> bool {
     profile.is_some_and(|profile| profile["subscriptions"].as_array().is_some_and(|list| !list.is_empty()))
 }
 
-/// The link that will answer: the one that `builder` was told to choose, else the first that has all it needs. The order
-/// is that of `object_store`, with the certificate behind the client secret. `az login` comes before a managed identity
-/// that nothing names.
+/// The link that will give credentials: the one that `builder` is configured for, else the first that is complete. The
+/// order is that of `object_store`, with the certificate after the client secret. `az login` comes before a managed
+/// identity that no setting selects.
 pub(super) fn credential_source(builder: &MicrosoftAzureBuilder, surroundings: Surroundings) -> &'static str {
     use AzureConfigKey::*;
     let has = |keys: &[AzureConfigKey]| keys.iter().all(|key| builder.get_config_value(key).is_some());
-    // The builder keeps the word as it was given until it is built.
+    // The builder keeps a setting's text unparsed until it is built.
     let is_set = |key: &AzureConfigKey| {
         let word = builder.get_config_value(key).unwrap_or_default().to_ascii_lowercase();
         ["1", "true", "on", "yes", "y"].contains(&word.as_str())
@@ -61,7 +61,7 @@ pub(super) fn credential_source(builder: &MicrosoftAzureBuilder, surroundings: S
         Some("workload_identity") => return "workload identity",
         Some("sas_token") => return "SAS in environment",
         Some("azure_cli") => return AZ_LOGIN,
-        // Building refuses any other than this last one.
+        // Building refuses any value other than this last one.
         Some(_) => return MANAGED_IDENTITY,
     }
     let names_identity = [ClientId, ObjectId, MsiResourceId, MsiEndpoint].iter().any(|key| has(&[*key]));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_logged_out_is_not_logged_in() {
+    fn after_logging_out_nobody_is_logged_in() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!is_logged_in(folder.path()));
         let write = |text: &str| std::fs::write(folder.path().join("azureProfile.json"), text).unwrap();

@@ -20,21 +20,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Deletes in flight at once.
+/// Most concurrent deletes.
 const DELETES_IN_FLIGHT: usize = 16;
-/// How often a copy that Azure makes in the background is asked about.
+/// Interval at which a copy that Azure makes in the background is polled.
 const COPY_POLL: Duration = Duration::from_millis(500);
-/// How long a copy may make no progress where the caller does not say.
+/// Longest time that a copy may make no progress, if the caller sets no limit.
 const COPY_SILENCE_MAX: Duration = Duration::from_secs(3600);
 /// Digits of an upload id.
 const UPLOAD_DIGITS: usize = 16;
 
-/// An upload id. Azure keeps none, so any will do that no other upload has.
+/// Returns a new upload id. Azure keeps none, so any unused id will do.
 pub(super) fn new_upload() -> UploadId {
     UploadId(format!("{:016x}", rand::random::<u64>()))
 }
 
-/// All block ids of a blob must have one length.
+/// Returns the id of a block. All block ids of a blob must have the same length.
 fn block_id(upload: &UploadId, part: u32) -> String {
     BASE64_STANDARD.encode(format!("{}-{part:07}", upload.0))
 }
@@ -43,7 +43,7 @@ fn is_upload(text: &str) -> bool {
     text.len() == UPLOAD_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The payload's CRC-64: the given one, or else computed, so that no byte leaves unguarded.
+/// The payload's CRC-64, given or computed, so that no byte is sent unprotected.
 fn crc64_of(payload: &Payload, given: &Checksums) -> u64 {
     let computed = || Checksums::of_segments(payload.segments()).crc64nvme;
     given.crc64nvme.or_else(computed).unwrap_or_default()
@@ -102,8 +102,8 @@ impl AzureStore {
         Ok(written(&headers, false))
     }
 
-    /// Sends a write on the condition that what it replaces is as expected. A server that refuses conditions, as some
-    /// emulators may, gets it without.
+    /// Sends a write under the condition that it replaces what is expected. A server that does not support conditions,
+    /// as some emulators do not, gets it without.
     async fn send_expecting(&self, call: Call, expect: Option<&Expect>) -> Result<(HeaderMap, Bytes)> {
         let mut conditional = call.clone();
         match expect.filter(|_| !self.refuses_write_conditions.load(Ordering::Relaxed)) {
@@ -120,7 +120,7 @@ impl AzureStore {
                 self.refuses_write_conditions.store(true, Ordering::Relaxed);
                 Ok(done)
             }
-            // Nothing is there to match. To a copy it may also mean the original.
+            // Nothing exists to match. For a copy, 404 may also mean that the source is missing.
             Err(error) if error.kind == ErrorKind::NotFound && error.operation != "copy" => {
                 Err(Error { kind: ErrorKind::PreconditionFailed, ..error })
             }
@@ -128,7 +128,7 @@ impl AzureStore {
         }
     }
 
-    /// Sends a write, whose answer of success has an ETag or no body.
+    /// Sends a write. A successful answer must have an ETag or no body.
     async fn send_write(&self, call: Call) -> Result<(HeaderMap, Bytes)> {
         let asked = Call { body: Payload::default(), ..call.clone() };
         let (headers, body) = self.send_small(call).await?;
@@ -136,7 +136,7 @@ impl AzureStore {
         Ok((headers, body))
     }
 
-    /// Uploads that have uncommitted blocks. Azure does not say since when.
+    /// Returns the uploads with uncommitted blocks. Azure does not say when they began.
     pub(super) async fn uncommitted(&self, key: &str) -> Result<Vec<PendingUpload>> {
         let query = [("comp", "blocklist"), ("blocklisttype", "uncommitted")];
         let call = self.call("list uploads", Method::GET, key, &query);
@@ -180,13 +180,14 @@ impl AzureStore {
         if options.attributes != Attributes::default() {
             headers = self.set_properties(key, &options.attributes).await?;
         }
-        // The ETag of the copy as it is now; the answer to the request has another one while the copy is pending.
+        // The present ETag of the copy: it changes while the copy is pending, so that of the first answer is outdated.
         let written = Written { etag: etag(&headers), ..Written::default() };
         look_at_written(self, key, &written, &Checksums::default()).await
     }
 
-    /// Within one account a copy is mostly done at once; Azure makes a large one in the background. A copy whose progress
-    /// stands still for too long is aborted. A blob that tells of no copy, or of another, was written by somebody else.
+    /// Waits for a copy. Within one account most copies are done at once; Azure makes large ones in the background. A
+    /// copy that makes no progress for too long is aborted. If the blob reports no copy, or another one, another writer
+    /// replaced it.
     async fn wait_for_copy(&self, call: &Call, key: &str, id: Option<&str>) -> Result<HeaderMap> {
         let replaced = || call.error(ErrorKind::Overwritten, "another write to this key replaced it");
         let limits = work_limits().unwrap_or(WorkLimits::of(COPY_SILENCE_MAX, 0));
@@ -220,7 +221,7 @@ impl AzureStore {
                     let then = match self.abort_copy(key, id).await {
                         Ok(()) => "it was aborted".to_owned(),
                         Err(error) if is_abort_refused => format!("it could not be aborted: {error}"),
-                        // It may have ended meanwhile.
+                        // It may have ended in the meantime.
                         Err(_) => {
                             is_abort_refused = true;
                             continue;
@@ -239,7 +240,7 @@ impl AzureStore {
         }
     }
 
-    /// Aborts a copy and removes the empty blob that Azure leaves of it.
+    /// Aborts a copy and removes the empty blob that Azure leaves behind.
     async fn abort_copy(&self, key: &str, id: Option<&str>) -> Result<()> {
         let mut call = self.call("abort copy", Method::PUT, key, &[("comp", "copy"), ("copyid", id.unwrap_or(""))]);
         call.set("x-ms-copy-action", "abort")?;
@@ -251,7 +252,7 @@ impl AzureStore {
         }
     }
 
-    /// Removes the blob without bytes that a failed copy has left under `key`, if it is still the one of that ETag.
+    /// Removes the empty blob that a failed copy left under `key`, if its ETag is still `etag`.
     async fn remove_empty(&self, key: &str, etag: Option<String>) -> Result<()> {
         if etag.is_none() {
             return Ok(());
@@ -280,14 +281,14 @@ impl AzureStore {
         self.check_key("delete", key)?;
         let url = || format!("{}/{key}", self.url);
         if !condition.is_any() && (!self.is_azure_itself() || condition.etag.is_none()) {
-            // Another server may ignore the condition on the delete.
+            // Other servers may ignore the condition on the delete.
             match self.head_blob(key, &Precondition::default()).await {
                 Ok(now) => condition.check_for_deletion(url(), &now)?,
                 Err(error) if error.kind == ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
-        // Without `x-ms-delete-snapshots`, so that Azure refuses to delete snapshots, of which there may be no other copy.
+        // No `x-ms-delete-snapshots`: Azure must refuse to delete snapshots, which may be the only copies.
         let mut call = self.call("delete", Method::DELETE, key, &[]);
         if let Some(etag) = &condition.etag {
             call.set("if-match", &format!("\"{etag}\""))?;

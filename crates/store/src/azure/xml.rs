@@ -1,4 +1,4 @@
-//! The XML of Azure Blob Storage. Pure: bytes in, values out.
+//! Parses the XML of Azure Blob Storage. Pure: bytes in, values out.
 
 use crate::ObjectInfo;
 use crate::rest::{parse_http_date, percent_decode};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub(crate) struct Listing {
     pub(crate) blobs: Vec<ObjectInfo>,
     pub(crate) prefixes: Vec<String>,
-    /// Marker of the next page, empty at the end; `None` where the server does not say.
+    /// Marker of the next page, empty at the end; `None` if the server does not say.
     pub(crate) next: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
                 }
             }
             ("BlobPrefix", "Name") => listing.prefixes.push(name_of(&at)?),
-            // A directory of a hierarchical namespace has properties of its own, which are of no blob.
+            // A directory of a hierarchical namespace has properties of its own, which belong to no blob.
             (_, "BlobPrefix") => (blob, has_size, is_directory) = (ObjectInfo::default(), false, false),
             ("EnumerationResults", "NextMarker") => listing.next = Some(at.text.to_owned()),
             _ => {}
@@ -52,13 +52,13 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
     Ok(listing)
 }
 
-/// A name that XML cannot carry is percent-encoded, and says so.
+/// A name. One that XML cannot carry is percent-encoded and marked so.
 fn name_of(at: &Walk<'_>) -> Result<String, XmlError> {
     if !at.is_encoded {
         return Ok(at.text.to_owned());
     }
     let undecodable = || XmlError("an encoded name cannot be decoded".to_owned());
-    // A plus is a plus here.
+    // Here a plus stands for itself.
     percent_decode(&at.text.replace('+', "%2B")).ok_or_else(undecodable)
 }
 

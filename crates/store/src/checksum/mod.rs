@@ -1,4 +1,4 @@
-//! CRC-64/NVME and CRC-32C: computed while bytes pass, combined from parts to whole objects.
+//! CRC-64/NVME and CRC-32C: computed while bytes pass, combined from parts into those of whole objects.
 //!
 //! Both are linear, so the checksum of a concatenation follows from those of its parts and their lengths alone.
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use serde::{Deserialize, Serialize};
 
-/// CRC-64/NVME, as S3 calls `CRC64NVME`.
+/// CRC-64/NVME, called `CRC64NVME` by S3.
 pub type Crc64Nvme = u64;
-/// CRC-32C (Castagnoli), as GCS and S3 call it.
+/// CRC-32C (Castagnoli), as used by GCS and S3.
 pub type Crc32c = u32;
 
-/// What is known of some bytes. A field is `None` when nobody said or computed it.
+/// The known checksums of some bytes. A field is `None` if nobody stated or computed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksums {
     /// CRC-64/NVME of the bytes.
@@ -25,7 +25,7 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    /// Both CRCs of the segments, in order. Costs about 0.03 CPU-s per GB.
+    /// Computes both CRCs of the segments, in order. Costs about 0.03 CPU-s per GB.
     pub fn of_segments(segments: &[Bytes]) -> Self {
         let mut crc64 = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
         let mut crc32 = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -36,7 +36,8 @@ impl Checksums {
         Self { crc64nvme: Some(crc64.finalize()), crc32c: Some(crc32.finalize() as u32), md5: None }
     }
 
-    /// Of `first` followed by `second`, which is `second_bytes` long. A checksum that one side lacks is lost; MD5 always is.
+    /// Combines `first` with `second`, which follows it and is `second_bytes` long. A checksum that one side lacks is
+    /// dropped, and so is every MD5.
     pub fn concat(first: &Self, second: &Self, second_bytes: u64) -> Self {
         Self {
             crc64nvme: first.crc64nvme.zip(second.crc64nvme).map(|(a, b)| combine_crc64nvme(a, b, second_bytes)),
@@ -45,14 +46,14 @@ impl Checksums {
         }
     }
 
-    /// Without an MD5 that cannot be one of `size_bytes` bytes: some servers state one constant for all objects, such as
+    /// Drops an MD5 that cannot belong to `size_bytes` bytes: some servers state one constant for all objects, such as
     /// zeros or the MD5 of nothing.
     pub fn plausible(self, size_bytes: u64) -> Self {
         Self { md5: self.md5.filter(|md5| may_be_md5(u128::from_be_bytes(*md5), size_bytes)), ..self }
     }
 
-    /// `Some(true)` when at least one checksum is known on both sides and all such agree, `Some(false)` when one
-    /// differs, `None` when the two have nothing in common to compare.
+    /// `Some(true)` when at least one checksum is known on both sides and all of those agree, `Some(false)` when one
+    /// differs, `None` when no checksum is known on both sides.
     pub fn agrees_with(&self, other: &Self) -> Option<bool> {
         let verdicts = [
             self.crc64nvme.zip(other.crc64nvme).map(|(a, b)| a == b),
@@ -63,7 +64,7 @@ impl Checksums {
     }
 }
 
-/// Returns whether a number can be the MD5 of so many bytes.
+/// Returns whether a number can be the MD5 of `size_bytes` bytes.
 pub fn may_be_md5(md5: u128, size_bytes: u64) -> bool {
     const OF_NOTHING: u128 = 0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e;
     md5 != 0 && (md5 == OF_NOTHING) == (size_bytes == 0)
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_common_is_no_verdict() {
+    fn without_a_common_checksum_there_is_no_verdict() {
         let md5_only = Checksums { md5: Some([0; 16]), ..Checksums::default() };
         assert_eq!(md5_only.agrees_with(&Checksums::of_segments(&[])), None);
     }

@@ -1,4 +1,4 @@
-//! The system calls that change a tree, so that a test can record them and undo what a power loss may undo.
+//! The system calls that change a tree, behind a trait. A test can record them and undo what a power loss may undo.
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, RenameFlags, openat, renameat, renameat2};
@@ -15,11 +15,11 @@ use std::time::SystemTime;
 
 /// Changes to a tree. Until a file or directory is synced, a power loss may undo any of its changes.
 pub trait Disk: Debug + Send + Sync {
-    /// Names the time since the machine was started. Another value means that unsynced changes may be lost.
+    /// An id of the current boot of the machine. If it differs later, unsynced changes may be lost.
     fn boot(&self) -> &str;
 
-    /// A number that the file keeps as long as it exists, over restarts too, and that no other file has meanwhile. Its
-    /// inode; the device is left out, because its number may be another after a mount.
+    /// A number that identifies a file as long as it exists, also across reboots. This is its inode; the device is left
+    /// out because its number may change with each mount.
     fn file_number(&self, stat: &FileStat) -> u64 {
         stat.st_ino
     }
@@ -27,32 +27,32 @@ pub trait Disk: Debug + Send + Sync {
     /// Creates a file that must not exist yet, open for writing.
     fn create(&self, directory: &OwnedFd, name: &str) -> Result<File, Errno>;
 
-    /// Makes a directory; [`Errno::EEXIST`] where something has the name.
+    /// Creates a directory; [`Errno::EEXIST`] if the name is taken.
     fn make_directory(&self, parent: &OwnedFd, name: &str) -> Result<(), Errno>;
 
-    /// Writes at `offset`; returns how many bytes were written.
+    /// Writes at `offset`; returns the number of bytes written.
     fn write(&self, file: &File, slices: &[IoSlice<'_>], offset: u64) -> Result<usize, Errno>;
 
-    /// Cuts a file to `bytes`.
+    /// Truncates or extends a file to `bytes`.
     fn set_length(&self, file: &File, bytes: u64) -> std::io::Result<()>;
 
     /// Sets the modification time.
     fn set_modified(&self, file: &File, time: SystemTime) -> std::io::Result<()>;
 
-    /// Waits until the bytes of a file, or the entries of a directory, are on the disk.
+    /// Waits until the bytes of a file, or the entries of a directory, are on disk.
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// Renames within a directory; replaces what has the name `to`.
+    /// Renames within a directory and replaces any file named `to`.
     fn rename(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno>;
 
-    /// Renames within a directory; [`Errno::EEXIST`] where something has the name `to`.
+    /// Renames within a directory; [`Errno::EEXIST`] if the name `to` is taken.
     fn rename_new(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno>;
 
     /// Removes a file, or with [`UnlinkatFlags::RemoveDir`] an empty directory.
     fn remove(&self, directory: &OwnedFd, name: &str, flag: UnlinkatFlags) -> Result<(), Errno>;
 }
 
-/// The kernel's own calls.
+/// Calls the kernel directly.
 #[derive(Debug, Default)]
 pub struct Kernel;
 
@@ -93,7 +93,7 @@ impl Disk for Kernel {
 
     fn rename_new(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
         match renameat2(directory, from, directory, to, RenameFlags::RENAME_NOREPLACE) {
-            // The file system cannot (NFS, some FUSE): the caller has just seen that the name is free.
+            // The file system does not support it (NFS, some FUSE). The caller has just checked that the name is free.
             Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => self.rename(directory, from, to),
             done => done,
         }
@@ -104,14 +104,14 @@ impl Disk for Kernel {
     }
 }
 
-/// Linux makes a random id at each start. Containers see their host's, which is right: the host holds their bytes.
+/// Linux generates a random id at each boot. A container sees its host's, which is right: the host holds its bytes.
 fn read_boot() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let id = text.trim();
     (!id.is_empty()).then(|| id.to_owned())
 }
 
-/// An id of this process alone: whatever another process wrote counts as unsynced and is read again.
+/// An id of this process alone: bytes that another process wrote count as unsynced and are read again.
 fn unknown_boot() -> String {
     format!("unknown-{:016x}", rand::random::<u64>())
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_boot_stays_the_same_and_an_unknown_one_is_never_another() {
+    fn the_boot_id_is_stable_and_an_unknown_one_is_unique() {
         assert_eq!(Kernel.boot(), Kernel.boot());
         assert!(!Kernel.boot().is_empty());
         assert_ne!(unknown_boot(), unknown_boot());

@@ -1,4 +1,4 @@
-//! Durability: syncing files and directories, and reading parts again that may have been lost.
+//! Durability: syncs files and directories, and rereads parts that may have been lost.
 
 use super::Tree;
 use super::links::Blocked;
@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes read at once when a part is checked.
+/// Bytes per read while a part is checked.
 const READ_BYTES: usize = 1 << 20;
-/// Unit of `st_blocks`, whatever the file system's own.
+/// Unit of `st_blocks`, independent of the file system's block size.
 const BLOCK_BYTES: u64 = 512;
-/// Directories known to be on the disk; at the limit all are forgotten and synced again, which costs time only.
+/// Most directories remembered as synced. At the limit all are forgotten and synced again, which only costs time.
 const SYNCED_DIRECTORIES_MAX: usize = 65_536;
 
-/// Directories whose own entries in their parents are known to be on the disk. The empty path is the root.
+/// Directories whose entries in their parents are known to be on disk. The empty path is the root.
 #[derive(Debug, Default)]
 pub(super) struct SyncedDirectories(Mutex<HashSet<String>>);
 
@@ -38,7 +38,7 @@ impl SyncedDirectories {
 }
 
 impl Tree {
-    /// Waits until the directory `path` and all above it are on the disk, whoever made them.
+    /// Waits until the directory `path` and all its ancestors are on disk, whoever created them.
     pub(super) fn sync_directories(&self, path: &str) -> Result<(), Blocked> {
         if !self.synced.contains("") {
             self.sync_above_root();
@@ -64,17 +64,18 @@ impl Tree {
         Ok(())
     }
 
-    /// The root may have been made by this store. Directories that may not be opened were not.
+    /// Syncs the directories above the root, which this store may have created. It cannot have created those that it
+    /// may not open.
     fn sync_above_root(&self) {
         for parent in self.root.ancestors().skip(1) {
             if let Ok(parent) = File::open(parent) {
-                // A file system that cannot sync directories gives no promise about them either.
+                // A file system that cannot sync directories makes no promise about them either.
                 let _ = self.disk.sync(parent.as_fd());
             }
         }
     }
 
-    /// Waits until the object `key` is on the disk.
+    /// Waits until the object `key` is on disk.
     pub(super) fn sync_object(&self, key: &str) -> Result<()> {
         const OPERATION: &str = "sync";
         let split = self.split(OPERATION, key)?;
@@ -91,7 +92,7 @@ impl Tree {
         self.sync_directories(split.parent).map_err(blocked)
     }
 
-    /// The time of the last change of its inode, which no program can set.
+    /// The inode's change time, which no program can set.
     pub(super) fn changed_unix_ms(&self, key: &str) -> Option<i64> {
         let split = self.split("stat", key).ok()?;
         let directory = self.open_directory(split.parent).ok()?;
@@ -99,15 +100,15 @@ impl Tree {
         Some(stat.st_ctime * 1000 + stat.st_ctime_nsec / 1_000_000)
     }
 
-    /// Returns whether `part` of an upload has its bytes. Reads them.
+    /// Returns whether the bytes of `part` of an upload are intact. Reads them.
     pub(super) fn has_part(&self, key: &str, upload: &UploadId, offset: u64, part: &PartTag) -> Result<bool> {
         let (_, file) = self.open_temporary("check part", key, upload, OFlag::O_RDONLY)?;
         self.part_is_in(key, &file, offset, part)
     }
 
-    /// Returns whether the temporary file is as long as its parts and takes at least as much room. One that was cut and
-    /// grew again has a hole where they were. A file system that compresses makes it look smaller than it is, which
-    /// costs a read.
+    /// Returns whether the temporary file is as long as its parts and occupies at least as much space. A file that was
+    /// truncated and grew again has a hole instead of the parts. On a file system that compresses, the file occupies
+    /// less, which costs one read.
     pub(super) fn may_hold_parts(&self, key: &str, upload: &UploadId, end: u64, bytes: u64) -> Result<bool> {
         let (_, file) = self.open_temporary("check upload", key, upload, OFlag::O_RDONLY)?;
         let metadata = file.metadata().map_err(|error| self.io_error("check upload", key, &error))?;
@@ -135,7 +136,7 @@ impl Tree {
         Ok(sums.agrees_with(&part.checksums) == Some(true))
     }
 
-    /// Reads the parts of an upload that were written before the machine was last started.
+    /// Reads the parts of an upload that were written before the last boot, and refuses the upload if one was lost.
     pub(super) fn refuse_lost_parts(&self, key: &str, file: &File, parts: &[PartTag]) -> Result<()> {
         const OPERATION: &str = "complete upload";
         let mut offset = 0;

@@ -1,11 +1,11 @@
-//! Errors of the system by meaning.
+//! Classifies the system's errors by meaning.
 
 use super::Tree;
 use super::links::Blocked;
 use crate::{Error, ErrorKind};
 use nix::errno::Errno;
 
-/// The meaning of a failed system call on a file that was to be read.
+/// The meaning of a failed system call while a file is read.
 fn meaning(errno: Errno) -> ErrorKind {
     match errno {
         Errno::ENOENT => ErrorKind::NotFound,
@@ -15,14 +15,14 @@ fn meaning(errno: Errno) -> ErrorKind {
             ErrorKind::InvalidKey
         }
         Errno::ELOOP => ErrorKind::InvalidKey,
-        // Too many open files: fewer at once will do.
+        // Too many open files: slow down.
         Errno::EMFILE | Errno::ENFILE => ErrorKind::SlowDown,
         _ => ErrorKind::Server,
     }
 }
 
 impl Tree {
-    /// An error of `operation` on `key`.
+    /// Returns an error of `operation` on `key`.
     pub(super) fn error(
         &self,
         kind: ErrorKind,
@@ -33,13 +33,13 @@ impl Tree {
         Error::new(kind, operation, self.object_url(key), message)
     }
 
-    /// URL of `key`, for people.
+    /// URL of `key` for messages.
     pub(super) fn object_url(&self, key: &str) -> String {
         let slash = if self.url.ends_with('/') { "" } else { "/" };
         format!("{}{slash}{key}", self.url)
     }
 
-    /// What a failed system call means for `operation` on `key`.
+    /// Translates a failed system call of `operation` on `key`.
     pub(super) fn system_error(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
         let message = match errno {
             Errno::ELOOP if self.follow_symlinks => "symbolic links that lead in a circle".to_owned(),
@@ -52,7 +52,7 @@ impl Tree {
         self.error(meaning(errno), operation, key, message)
     }
 
-    /// As [`Tree::system_error`] for a path that was not followed to its end.
+    /// Like [`Tree::system_error`], for a path that could not be followed to its end.
     pub(super) fn blocked_error(&self, operation: &'static str, key: &str, blocked: Blocked) -> Error {
         match blocked {
             Blocked::System(errno) => self.system_error(operation, key, errno),
@@ -60,7 +60,7 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::system_error`] for errors that come from the standard library.
+    /// Like [`Tree::system_error`], for errors of the standard library.
     pub(super) fn io_error(&self, operation: &'static str, key: &str, error: &std::io::Error) -> Error {
         match error.raw_os_error() {
             Some(code) => self.system_error(operation, key, Errno::from_raw(code)),

@@ -1,18 +1,18 @@
-//! How finely a file system keeps modification times.
+//! The resolution of a file system's modification times.
 //!
-//! Only file systems whose rounding is known are believed to round. Guessing from the times themselves would call two
-//! files the same whenever one of them was changed at a whole second.
+//! Only file systems that are known to round are treated as such. Guessing from the times would treat two files as
+//! equal whenever one of them was changed at a whole second.
 
 use super::Tree;
 use std::os::fd::OwnedFd;
 
-/// FAT, under whatever name: even seconds.
+/// FAT in all its variants: even seconds.
 const MSDOS: u64 = 0x4d44;
 /// exFAT: hundredths of a second.
 const EXFAT: u64 = 0x2011_bab0;
 
 impl Tree {
-    /// Learns how finely times are kept where `directory` lies.
+    /// Notes the resolution of the file system that holds `directory`.
     pub(super) fn note_grain(&self, directory: &OwnedFd) {
         self.grain_ns.get_or_init(|| magic_of(directory).map_or(1, grain_ns));
     }
@@ -29,7 +29,7 @@ fn magic_of(_directory: &OwnedFd) -> Option<u64> {
     None
 }
 
-/// The grain of a file system with this magic number, as in `statfs(2)`.
+/// The resolution of a file system with this magic number (see `statfs(2)`).
 fn grain_ns(magic: u64) -> u64 {
     match magic {
         MSDOS => 2_000_000_000,

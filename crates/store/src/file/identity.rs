@@ -1,7 +1,8 @@
 //! Compares two paths by identity: same directory or file, through symbolic links and bind mounts.
 //!
-//! Two things are compared: device and inode of each path and of every directory above it, and the part of a file system
-//! that each path shows, as the kernel lists its mounts. The second also finds a bind mount below one of the paths.
+//! Two things are compared: device and inode of each path and of every directory above it, and the part of a file
+//! system that each path shows, according to the kernel's mount table. The second also finds a bind mount below one of
+//! the paths.
 
 use crate::identity::{Kinship, Likeness, Relation};
 use nix::libc::{FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
@@ -14,24 +15,26 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The mounts of this process. Not there outside Linux, and in a container without `/proc`: then the inodes decide.
+/// The mounts of this process. Missing outside Linux and in a container without `/proc`; then the inodes decide.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// File systems that may show files of another one, or of a server that is mounted twice, under devices of their own.
+/// File systems that may show another file system's files, or a server's files twice, under device numbers of their
+/// own.
 const VIEWS: [FsType; 4] =
     [FsType(OVERLAYFS_SUPER_MAGIC), FsType(NFS_SUPER_MAGIC), FsType(FUSE_SUPER_MAGIC), FsType(SMB_SUPER_MAGIC)];
 
 /// Device and inode.
 type Inode = (u64, u64);
 
-/// When a file or directory was modified and changed, in seconds and nanoseconds. No program can set the second.
+/// When a file or directory was last modified and last changed, in seconds and nanoseconds. No program can set the
+/// time of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times {
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-/// A part of a file system: all below a path in it.
+/// A part of a file system: everything below one path in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Region {
     /// `major:minor`.
@@ -50,7 +53,7 @@ struct Mount {
 /// A directory that may not exist yet.
 #[derive(Debug)]
 struct Directory {
-    /// The deepest part that exists, without links.
+    /// The deepest part that exists, with links resolved.
     existing: PathBuf,
     /// The rest.
     missing: PathBuf,
@@ -60,19 +63,19 @@ struct Directory {
     times: Vec<Times>,
 }
 
-/// How two directories, which need not exist yet, relate.
+/// Returns how two directories, which need not exist yet, relate.
 pub(crate) async fn directory_kinship(one: PathBuf, other: PathBuf) -> io::Result<Kinship> {
     blocking(move || {
         let (one, other) = (Directory::find(&one), Directory::find(&other));
         let relation = one.relation_to(&other)?;
-        // Within one file system every directory is known by its inode; another one may show the same files again.
+        // Within one file system, inodes identify directories; another file system may show the same files again.
         let one_device = one.inodes.last().map(|inode| inode.0) == other.inodes.last().map(|inode| inode.0);
         Ok(Kinship { relation, proven: one_device || relation != Relation::Apart })
     })
     .await?
 }
 
-/// The relation of two directories, which need not exist yet. Blocks.
+/// Returns the relation of two directories, which need not exist yet. Blocks.
 pub(super) fn directory_relation(one: &Path, other: &Path) -> io::Result<Relation> {
     Directory::find(one).relation_to(&Directory::find(other))
 }
@@ -82,7 +85,7 @@ pub(super) fn is_same_inode(path: &Path, stat: &FileStat) -> bool {
     fs::metadata(path).is_ok_and(|meta| inode(&meta) == (stat.st_dev, stat.st_ino))
 }
 
-/// How two files relate: the same where they have one inode, or would have one name in one directory.
+/// Returns how two files relate. They are the same if they share an inode, or would have one name in one directory.
 pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
     let compared = blocking(move || {
         let (of_one, of_other) = (fs::metadata(&one).ok(), fs::metadata(&other).ok());
@@ -92,19 +95,19 @@ pub(crate) async fn file_kinship(one: PathBuf, other: PathBuf) -> Kinship {
             return Kinship { relation: Relation::Same, proven: true };
         }
         let parents = (Directory::find(&parent(&one)), Directory::find(&parent(&other)));
-        // Directories that are the same at their ends are so all the way up.
+        // If the innermost directories are the same, so are all directories above them.
         let one_parent = parents.0.inodes.last() == parents.1.inodes.last() && parents.0.missing == parents.1.missing;
         let one_view = parents.0.is_seen_to_hold(&parents.1) && parents.1.is_seen_to_hold(&parents.0);
         let same = (one_parent || one_view) && one.file_name() == other.file_name();
         let one_device = parents.0.inodes.last().map(|inode| inode.0) == parents.1.inodes.last().map(|inode| inode.0);
         Kinship { relation: if same { Relation::Same } else { Relation::Apart }, proven: same || one_device }
     });
-    // The work cannot panic; if it did, nothing would be known.
+    // The work cannot panic; if it did, the result would be unknown.
     compared.await.unwrap_or(Kinship { relation: Relation::Apart, proven: false })
 }
 
-/// Compares two files by their lengths and times, of which the last cannot be set by any program: two views of one file,
-/// as of a directory that is mounted twice over different file systems, have them in common.
+/// Compares two files by their lengths and times, including the change time, which no program can set. Two views of one
+/// file have these in common, for example when a directory is mounted twice over different file systems.
 pub(crate) async fn compare_states(one: PathBuf, other: PathBuf) -> Likeness {
     let state = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.len(), Times::of(&meta)));
     let compared = blocking(move || match state(&one) {
@@ -113,7 +116,7 @@ pub(crate) async fn compare_states(one: PathBuf, other: PathBuf) -> Likeness {
         Some(ours) if state(&one) == Some(ours) => Likeness::Different,
         Some(_) => Likeness::Unstable,
     });
-    // The work cannot panic; if it did, nothing would be known.
+    // The work cannot panic; if it did, the result would be unknown.
     compared.await.unwrap_or(Likeness::Unstable)
 }
 
@@ -170,21 +173,21 @@ impl Directory {
         })
     }
 
-    /// Returns whether `inner` lies within this directory as another file system shows it: a merged directory of overlayfs
-    /// has the times of the upper one, and a directory that is mounted twice has them at both places. Their files need not
-    /// be the same: the upper directory lacks those of the lower.
+    /// Returns whether `inner` lies within this directory as another file system shows it. A merged directory of
+    /// overlayfs has the times of its upper directory, and a directory that is mounted twice has the same times at both
+    /// places. Their files need not be the same: the upper directory lacks those of the lower one.
     fn is_seen_to_hold(&self, inner: &Self) -> bool {
         let (Some(device), Some(times)) = (self.inodes.last().map(|inode| inode.0), self.times.last()) else {
             return false;
         };
         let views = inner.inodes.iter().zip(&inner.times).enumerate();
-        // Times in whole seconds are those of a file system that makes them up, or that has no finer ones.
+        // A file system with whole seconds either makes its times up or has no finer ones.
         let mut views =
             views.filter(|(_, (inode, of_view))| inode.0 != device && *of_view == times && times.changed.1 != 0);
         views.any(|(depth, _)| {
             let view: PathBuf = inner.existing.components().take(depth + 1).collect();
             let below: PathBuf = inner.existing.components().skip(depth + 1).collect();
-            // Two directories of other file systems have one time if they were made in one tick of the kernel's clock.
+            // Elsewhere equal times prove nothing: two directories created in one tick of the kernel's clock have them.
             below.join(&inner.missing).starts_with(&self.missing) && (may_be_view(&self.existing) || may_be_view(&view))
         })
     }
@@ -193,7 +196,7 @@ impl Directory {
         self.missing.as_os_str().is_empty()
     }
 
-    /// The parts of file systems that this directory shows: its own, then those mounted below it.
+    /// The parts of file systems that this directory shows: its own first, then those mounted below it.
     fn regions(&self, mounts: &[Mount]) -> Vec<Region> {
         let own = mount_id(&self.existing).and_then(|id| mounts.iter().find(|mount| mount.id == id));
         let own = own.and_then(|mount| {
@@ -229,7 +232,7 @@ fn relation(second_within: bool, first_within: bool) -> Relation {
     }
 }
 
-/// Each list has the directory's own region first.
+/// Compares two lists of regions. Each has the directory's own region first.
 fn region_relation(one: &[Region], other: &[Region]) -> Relation {
     let (Some(own), Some(others_own)) = (one.first(), other.first()) else { return Relation::Apart };
     let covered = |regions: &[Region], own: &Region| regions.iter().any(|region| region.holds(own));
@@ -259,7 +262,7 @@ fn read_mounts() -> io::Result<Vec<Mount>> {
     }
 }
 
-/// A line as in `proc_pid_mountinfo(5)`: id, parent, major:minor, root, mount point, …
+/// Parses a line as in `proc_pid_mountinfo(5)`: id, parent, major:minor, root, mount point, …
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
@@ -268,7 +271,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, at, shows: Region { device, path } })
 }
 
-/// The kernel writes space, tab, newline and backslash as `\` and three octal digits.
+/// Decodes a path: the kernel writes space, tab, newline and backslash as `\` and three octal digits.
 fn unescape(field: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -331,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_file_has_many_names() {
+    async fn names_of_one_file_are_recognised() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::write(path("a"), "x").unwrap();

@@ -1,8 +1,8 @@
-//! Symbolic links that are followed, and where they must not lead.
+//! Follows symbolic links, and refuses those that lead to the other side of the job.
 //!
 //! A link inside the source may lead into the destination, or to a directory above it. The job would then overwrite or
-//! delete its own source, or copy its own output. Comparing the two roots does not find this: a link can lie anywhere
-//! below a root, and can appear while the job runs. So each link is resolved whenever an operation passes it, and the
+//! delete its own source, or copy its own output. Comparing the two roots does not find this: a link can be anywhere
+//! below a root, and can appear while the job runs. So each link is resolved whenever an operation follows it, and the
 //! operation is refused if the link leads into a place that the store must keep out of.
 
 use super::Tree;
@@ -20,19 +20,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// Directories behind links that are known to lie apart. At the limit all are forgotten and compared again, which costs
-/// time only.
+/// Most remembered directories behind links that are known to lie apart. At the limit all are forgotten and compared
+/// again, which only costs time.
 const CLEARED_MAX: usize = 65_536;
 const NOT_MOVED: &str =
     "a symbolic link to a directory: mv does not delete what lies behind it, so use cp and remove the link";
 const CHANGED: &str = "a symbolic link that was changed while it was followed";
 
-/// Why a path below the root was not followed to its end.
+/// Why a path below the root could not be followed to its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Blocked {
     /// The system's error.
     System(Errno),
-    /// A link on the way must not be followed: one line.
+    /// A link in the path must not be followed; one line says why.
     Link(String),
 }
 
@@ -48,17 +48,17 @@ impl From<std::io::Error> for Blocked {
     }
 }
 
-/// A directory that was opened.
+/// An open directory.
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) directory: OwnedFd,
     pub(super) through_link: bool,
 }
 
-/// Places that no link may lead to, and the directories that were compared with them.
+/// Places that no link may lead to, and the directories already compared with them.
 #[derive(Debug, Default)]
 pub(super) struct KeptOut {
-    /// No link to a directory is passed, wherever it leads.
+    /// No link to a directory is followed, wherever it leads.
     no_directories: AtomicBool,
     places: RwLock<Vec<PathBuf>>,
     /// Canonical paths, and whether files in them (or the directories themselves) were compared.
@@ -88,7 +88,7 @@ impl KeptOut {
         self.places.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why a link must not lead to `directory` (a canonical path), or to a file in it.
+    /// Returns why a link must not lead to `directory` (a canonical path), or to a file in it; `None` if it may.
     fn refusal(&self, directory: &Path, entry: Entry) -> Result<Option<String>, Blocked> {
         let known = (directory.to_owned(), entry);
         if self.cleared.lock().unwrap_or_else(PoisonError::into_inner).contains(&known) {
@@ -117,13 +117,13 @@ fn refusal(into: &str, place: &Path) -> String {
 }
 
 impl Tree {
-    /// Opens the directory `name`, which has the key `key` (without a final slash). A link is passed only if links are
-    /// followed and it does not lead to the other side of the job.
+    /// Opens the directory `name`, which has the key `key` (without a final slash). A link is followed only if links
+    /// are enabled and it does not lead to the other side of the job.
     pub(super) fn enter(&self, parent: &OwnedFd, name: &str, key: &str) -> Result<Entered, Blocked> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         match openat(parent, name, flags | OFlag::O_NOFOLLOW, Mode::empty()) {
             Ok(directory) => Ok(Entered { directory, through_link: false }),
-            // Linux answers ENOTDIR for a link, as for a file; others ELOOP.
+            // Linux returns ENOTDIR for a link, as for a file; other systems ELOOP.
             Err(Errno::ENOTDIR | Errno::ELOOP) if is_link(parent, name) => {
                 if !self.follow_symlinks {
                     return Err(Errno::ELOOP.into());
@@ -136,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// Looks at the entry `name`, which has the key `key`, and, if links are followed, at what it leads to.
+    /// Stats the entry `name`, which has the key `key`. If links are followed, stats the target of a link.
     pub(super) fn stat_entry(&self, directory: &OwnedFd, name: &str, key: &str) -> Result<FileStat, Blocked> {
         let found = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         if !self.follow_symlinks || !is_kind(&found, libc::S_IFLNK) {
@@ -149,7 +149,7 @@ impl Tree {
         Ok(end)
     }
 
-    /// Refuses the link `key`, which leads to `end`, if that lies at the other side of the job.
+    /// Refuses the link `key`, which leads to `end`, if `end` lies on the other side of the job.
     fn refuse_link(&self, end: &FileStat, key: &str, entry: Entry) -> Result<(), Blocked> {
         let places = self.kept_out.places();
         let no_directories = entry == Entry::Directory && self.kept_out.no_directories.load(Ordering::Relaxed);
@@ -178,7 +178,7 @@ pub(super) fn is_link(directory: &OwnedFd, name: &str) -> bool {
     fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_kind(&stat, libc::S_IFLNK))
 }
 
-/// Device and inode of a directory and of each directory above it, as far as they may be opened.
+/// Device and inode of a directory and of each directory above it, as far as this process may open them.
 pub(super) fn identities_upwards(directory: &OwnedFd) -> Result<Vec<(u64, u64)>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let stat = fstat(directory)?;

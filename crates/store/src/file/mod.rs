@@ -1,23 +1,23 @@
 //! A directory tree as a store.
 //!
-//! A key is a path below the root, with `/` between segments. What a tree cannot hold ([`path::check_key`]) is refused
-//! by name. Decisions that users meet:
-//! - An empty directory is listed as a zero-byte object `dir/`; writing `dir/` makes a directory. A directory that
-//!   holds anything is no object.
+//! A key is a path below the root, with `/` between segments. A key that a tree cannot hold ([`path::check_key`]) is
+//! refused with its name. Decisions that users notice:
+//! - An empty directory is listed as a zero-byte object `dir/`; writing `dir/` creates a directory. A directory with
+//!   entries is no object.
 //! - Deleting the last file of a directory leaves the directory.
-//! - Symbolic links are followed only when the configuration says so. Otherwise no operation passes through one, so
-//!   nothing below the root leads out of it; listings report links as refused. A link that leads to the other side of
-//!   the job is never followed ([`links`]).
-//! - Writes go to a temporary file beside the target and become visible by `rename`. Its name and its inode are the upload
-//!   id ([`temporary`]), so any process on the machine may write parts, but never into another file that has got the name.
-//!   Listings never show such files.
-//! - A write replaces a regular file and nothing else: a device, FIFO, socket, directory or symbolic link (followed or
-//!   not) that has the name stays as it is, and the write is refused.
-//! - A write is acked when the kernel has the bytes. Only durable writes wait for the disk ([`durable`]); parts carry the
-//!   boot in which they were written, and one from another boot is read before it counts.
-//! - Files have no ETag: a read is guarded by length and [`FileIdentity`](crate::FileIdentity), before its first and after
-//!   its last byte.
-//! - A conditional delete looks at the file right before it unlinks it; see `write::delete`.
+//! - Symbolic links are followed only if the configuration says so. Otherwise no operation passes through one, so
+//!   nothing below the root leads out of it, and listings report links as refused. A link that leads to the other side
+//!   of the job is never followed ([`links`]).
+//! - Writes go to a temporary file beside the target and become visible by `rename`. Its name and its inode are the
+//!   upload id ([`temporary`]). So any process on the machine may write parts, but never into another file that has
+//!   since taken the name. Listings never show such files.
+//! - A write replaces only a regular file. A device, FIFO, socket, directory or symbolic link (followed or not) of that
+//!   name stays, and the write is refused.
+//! - A write is acked when the kernel has the bytes. Only durable writes wait for the disk ([`durable`]). Parts carry
+//!   the boot in which they were written; a part from another boot is read before it counts.
+//! - Files have no ETag: a read checks length and [`FileIdentity`](crate::FileIdentity) before its first and after its
+//!   last byte.
+//! - A conditional delete checks the file right before it unlinks it; see `write::delete`.
 
 mod disk;
 mod durable;
@@ -48,7 +48,7 @@ use std::sync::OnceLock;
 
 const TIB: u64 = 1 << 40;
 
-/// PATH_MAX of Linux; a key that passes it together with the root is refused by the kernel.
+/// PATH_MAX of Linux. The kernel refuses a key that exceeds it together with the root.
 const KEY_BYTES_MAX: usize = 4095;
 
 const LIMITS: StoreLimits = StoreLimits {
@@ -67,26 +67,26 @@ const LIMITS: StoreLimits = StoreLimits {
 #[derive(Clone, Debug)]
 pub(crate) struct FileStore(Arc<Tree>);
 
-/// What the blocking half of the store works with.
+/// The state of the store, for its blocking operations.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
     url: String,
     fsync: bool,
     follow_symlinks: bool,
-    /// True if names that differ only in case are one file here; found out at the first write.
+    /// True if names that differ only in case are one file here; determined at the first write.
     folds_case: OnceLock<bool>,
     kept_out: links::KeptOut,
     cursors: walk::Cursors,
     turns: write::Turns,
     disk: Arc<dyn Disk>,
     synced: durable::SyncedDirectories,
-    /// How finely modification times are kept, in nanoseconds; found out at the first look.
+    /// Resolution of modification times, in nanoseconds; determined at the first `stat`.
     grain_ns: OnceLock<u64>,
 }
 
 impl FileStore {
-    /// A store over `root`, which need not exist yet: the first write makes it.
+    /// A store over `root`, which need not exist yet: the first write creates it.
     pub(crate) fn new(root: &Path, config: &StoreConfig, disk: Arc<dyn Disk>) -> Result<Self> {
         if !root.is_absolute() {
             let message = "a file URL needs an absolute path";
@@ -107,7 +107,7 @@ impl FileStore {
         })))
     }
 
-    /// Where a key lies.
+    /// The path of a key.
     pub(crate) fn path_of(&self, key: &str) -> PathBuf {
         self.0.root.join(key)
     }
@@ -122,7 +122,7 @@ impl FileStore {
         self.0.kept_out.add(place);
     }
 
-    /// Runs `work` where blocking is allowed.
+    /// Runs `work` on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -213,8 +213,8 @@ impl Store for FileStore {
         self.blocking("complete upload", move |tree| tree.complete_upload(&key, &upload, &parts, &options)).await
     }
 
-    /// Writes are acked when the kernel has the bytes; with [`PutOptions::durable`] or `fsync` when the disk has a whole
-    /// object. Parts are synced at completion only.
+    /// Writes are acked when the kernel has the bytes; with [`PutOptions::durable`] or `fsync`, when a whole object is
+    /// on disk. Parts are synced at completion only.
     fn volatile_boot(&self) -> Option<&str> {
         Some(self.0.disk.boot())
     }
@@ -227,7 +227,7 @@ impl Store for FileStore {
     async fn may_hold_parts(&self, key: &str, upload: &UploadId, end: u64, bytes: u64) -> bool {
         let (key, upload) = (key.to_owned(), upload.clone());
         let looked = self.blocking("check upload", move |tree| tree.may_hold_parts(&key, &upload, end, bytes)).await;
-        // What the look meets, the next request for the upload meets too.
+        // If the check fails, the next request for the upload fails the same way and reports it.
         looked.unwrap_or(true)
     }
 
@@ -255,7 +255,7 @@ impl Store for FileStore {
         self.blocking("list uploads", move |tree| tree.pending_uploads(&key)).await
     }
 
-    /// Never: a copy inside the kernel would skip the hashing that proves the bytes.
+    /// Always false: a copy inside the kernel would skip the hashing that proves the bytes.
     fn can_copy_from(&self, _source: &dyn Store) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Watches files of several names while this process takes one of the names away; see
+//! Observes files with several names while this process removes one of the names; see
 //! [`OwnUnlinkings`](crate::model::OwnUnlinkings).
 
 use super::read::identity_of_stat;
@@ -14,8 +14,8 @@ const WITNESS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLO
 #[cfg(not(target_os = "linux"))]
 const WITNESS: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Watches a file that has other names too while one of its names is taken away. Until then no other name of such a file
-/// is, and whoever asks for the identity of a file waits: a state that was seen in between must have been noted.
+/// Observes a file with several names while one of them is removed. Meanwhile no other name of any such file is
+/// removed, and whoever asks for a file's identity waits: a state seen in between must have been noted.
 #[derive(Debug)]
 pub(super) struct Witness {
     file: OwnedFd,
@@ -24,8 +24,8 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Before the entry `name`, which was found to be `stat`, is removed or replaced. `None` if the file has no other
-    /// name, or cannot be watched.
+    /// Call this before the entry `name`, whose state is `stat`, is removed or replaced. `None` if the file has no
+    /// other name, or cannot be observed.
     pub(super) fn of(directory: &OwnedFd, name: &str, stat: &FileStat) -> Option<Self> {
         if identity_of_stat(stat).links < 2 {
             return None;
@@ -36,7 +36,7 @@ impl Witness {
         Some(Self { file, before, noted })
     }
 
-    /// After the name was taken away.
+    /// Call this after the name was removed.
     pub(super) fn note(mut self) {
         let Ok(stat) = fstat(&self.file) else { return };
         let (before, after) = (self.before, identity_of_stat(&stat));

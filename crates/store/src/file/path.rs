@@ -1,4 +1,4 @@
-//! Keys as paths: what a tree can hold, and directories opened step by step so that no link leads out.
+//! Keys as paths: which keys a tree can hold, and directories opened segment by segment so that no link leads out.
 
 use super::Tree;
 use super::links::Blocked;
@@ -8,15 +8,15 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use std::os::fd::OwnedFd;
 
-/// NAME_MAX of all file systems in use.
+/// NAME_MAX of all common file systems.
 const NAME_BYTES_MAX: usize = 255;
-/// What marks a temporary file; 16 hex digits follow: 8 of the full name's CRC-32C, 8 random.
+/// Marks a temporary file; 16 hex digits follow: 8 of the full name's CRC-32C, 8 random.
 const TEMPORARY_MARK: &str = ".tradewind-";
 const TEMPORARY_DIGITS: usize = 16;
-/// Bytes of a name that its temporary name repeats.
+/// Bytes of a name that its temporary name keeps.
 const NAME_BYTES_KEPT: usize = NAME_BYTES_MAX - 1 - TEMPORARY_MARK.len() - TEMPORARY_DIGITS;
 
-/// A key split into the directory that holds it and the name in there.
+/// A key split into the directory that holds it and the name in that directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split<'a> {
     /// Directory below the root, empty or without a final slash.
@@ -27,14 +27,14 @@ pub(super) struct Split<'a> {
     pub(super) is_directory: bool,
 }
 
-/// Splits a key, or says why no tree can hold it.
+/// Splits a key, or returns why no tree can hold it.
 pub(super) fn check_key(key: &str) -> Result<Split<'_>, String> {
     let (path, is_directory) = match key.strip_suffix('/') {
         Some(path) => (path, true),
         None => (key, false),
     };
     if path.is_empty() {
-        return Err("no file can be named so".to_owned());
+        return Err("no file can have this name".to_owned());
     }
     for segment in path.split('/') {
         match segment {
@@ -68,19 +68,20 @@ pub(super) fn temporary_name(name: &str) -> String {
     format!(".{}{TEMPORARY_MARK}{}{:08x}", &name[..end], name_digits(name), rand::random::<u32>())
 }
 
-/// Whether `name` is one that [`temporary_name`] makes. The checksum in it tells it from a file that users named so.
+/// Returns whether [`temporary_name`] made `name`. The checksum in it distinguishes it from a user's file of a similar
+/// name.
 pub(super) fn is_temporary(name: &str) -> bool {
     let Some((start, digits)) = name.rsplit_once(TEMPORARY_MARK) else { return false };
     let Some(start) = start.strip_prefix('.') else { return false };
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    // Of a long name only the start is kept, cut before a character of up to four bytes.
+    // A long name keeps only its start, cut before a character of up to four bytes.
     let may_be_cut = start.len() + 3 >= NAME_BYTES_KEPT;
     digits.len() == TEMPORARY_DIGITS
         && digits.bytes().all(is_hex)
         && (may_be_cut || digits.starts_with(&name_digits(start)))
 }
 
-/// Whether `temporary` belongs to a write of `name`.
+/// Returns whether `temporary` belongs to a write of `name`.
 pub(super) fn is_temporary_of(temporary: &str, name: &str) -> bool {
     let Some((start, digits)) = temporary.rsplit_once(TEMPORARY_MARK) else { return false };
     is_temporary(temporary)
@@ -92,17 +93,17 @@ pub(super) fn is_temporary_of(temporary: &str, name: &str) -> bool {
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(OFlag::O_CLOEXEC);
 
 impl Tree {
-    /// Splits a key, or refuses it.
+    /// Splits a key, or returns the error that refuses it.
     pub(super) fn split<'a>(&self, operation: &'static str, key: &'a str) -> Result<Split<'a>> {
         check_key(key).map_err(|why| self.error(ErrorKind::InvalidKey, operation, key, why))
     }
 
-    /// Flags that keep an open from passing a link, unless links are followed.
+    /// Flags that make an open fail on a link, unless links are followed.
     pub(super) fn no_follow(&self) -> OFlag {
         if self.follow_symlinks { OFlag::empty() } else { OFlag::O_NOFOLLOW }
     }
 
-    /// Opens the root. It may itself be a link: the user named it.
+    /// Opens the root, which may itself be a link: the user named it.
     pub(super) fn open_root(&self) -> Result<OwnedFd, Errno> {
         open(&self.root, OFlag::O_RDONLY | DIRECTORY, Mode::empty())
     }
@@ -116,7 +117,7 @@ impl Tree {
         Ok(directory)
     }
 
-    /// As [`Tree::open_directory`], making what is missing, the root too.
+    /// Like [`Tree::open_directory`], but creates missing directories, including the root.
     pub(super) fn make_directory(&self, path: &str) -> Result<OwnedFd, Blocked> {
         match self.open_directory(path) {
             Err(Blocked::System(Errno::ENOENT)) => {}
@@ -135,7 +136,7 @@ impl Tree {
     }
 }
 
-/// The segments of a path that are not empty, each with the path up to its end.
+/// The non-empty segments of a path, each with the path up to its end.
 fn segments(path: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut end = 0;
     path.split('/').filter_map(move |segment| {

@@ -1,4 +1,4 @@
-//! Reading files: guarded by length and identity, in buffers that are used again.
+//! Reading files: guarded by length and identity, into reusable buffers.
 
 use super::Tree;
 use super::links::Blocked;
@@ -18,26 +18,26 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of one read. Large enough that the hand-over between threads does not count, small enough for the cache.
+/// Bytes per read. Large enough to make the hand-over between threads negligible, small enough for the cache.
 const BUFFER_BYTES: usize = 1024 * 1024;
-/// Buffers kept for use again, all stores of a process together (32 MiB); more are given back to the system. The first
-/// touch of fresh memory costs more than the read itself.
+/// Most buffers kept for reuse by all stores of a process (32 MiB); further ones are freed. The first touch of fresh
+/// memory costs more than the read itself.
 const KEPT_BUFFERS_MAX: usize = 32;
-/// The clock that the kernel stamps files with; it moves in ticks of at most 10 ms.
+/// The clock that the kernel stamps files with; it advances in ticks of at most 10 ms.
 #[cfg(target_os = "linux")]
 const STAMPING_CLOCK: ClockId = ClockId::CLOCK_REALTIME_COARSE;
 #[cfg(not(target_os = "linux"))]
 const STAMPING_CLOCK: ClockId = ClockId::CLOCK_REALTIME;
-/// Longest tick, and so the longest wait for a file to settle. A change that lies further ahead than this is the mark of
-/// another clock (a file server's, or one that was set back), and is not waited for.
+/// Longest tick, and so the longest wait for a file to settle. A change further in the future than this comes from
+/// another clock (a file server's, or one that was set back); a read does not wait for it.
 const TICK_MAX: Duration = Duration::from_millis(10);
 
-/// Pause before the clock is looked at again.
+/// Pause between two readings of the clock.
 const SETTLE_PAUSE: Duration = Duration::from_millis(1);
 
 static KEPT_BUFFERS: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// A full-size buffer that goes back to the kept ones when its last reader drops it.
+/// A full-size buffer, returned to the pool when its last reader drops it.
 struct Buffer {
     bytes: Vec<u8>,
     filled: usize,
@@ -65,17 +65,17 @@ impl Drop for Buffer {
     }
 }
 
-/// A file that is being read, and what is still to come of it.
+/// A file that is being read, and the rest of the range.
 pub(super) struct Reader {
     tree: Arc<Tree>,
     key: String,
     file: File,
     range: Range<u64>,
-    /// Length and identity at the start; at the end they must be the same.
+    /// Length and identity at the start; they must be the same at the end.
     state: (u64, FileIdentity),
 }
 
-/// A read that has begun: the first buffer is already there, so a small file takes one hand-over to a thread.
+/// A started read. Its first buffer is already filled, so a small file takes only one hand-over to a thread.
 pub(super) struct Started {
     info: ObjectInfo,
     first: Option<Bytes>,
@@ -87,7 +87,7 @@ impl Reader {
         self.tree.error(kind, "get", &self.key, message)
     }
 
-    /// The next bytes; `None` at the end of the range.
+    /// Returns the next bytes; `None` at the end of the range.
     fn next(&mut self) -> Result<Option<Bytes>> {
         let left = self.range.end - self.range.start;
         if left == 0 {
@@ -156,7 +156,7 @@ fn modified_ms(seconds: i64, nanoseconds: i64) -> i64 {
     seconds * 1000 + nanoseconds / 1_000_000
 }
 
-/// Nanoseconds since the Unix epoch; the nearest there are of a time beyond the years 1677 to 2262.
+/// Nanoseconds since the Unix epoch; times outside the years 1677 to 2262 are clamped to the range.
 fn unix_ns(seconds: i64, nanoseconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
@@ -177,12 +177,12 @@ pub(super) fn identity_of_stat(stat: &FileStat) -> FileIdentity {
         inode: stat.st_ino,
         modified_unix_ns: unix_ns(stat.st_mtime, stat.st_mtime_nsec),
         changed_unix_ns: unix_ns(stat.st_ctime, stat.st_ctime_nsec),
-        // 32 or 64 bits wide.
+        // 32 or 64 bits, depending on the platform.
         links: stat.st_nlink as _,
     }
 }
 
-/// The attributes of a file for a listing or a head; a directory is a zero-byte object, and its identity does not
+/// The attributes of a file for a listing or a head. A directory is a zero-byte object, and its identity does not
 /// matter.
 pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
     let is_directory = key.ends_with('/');
@@ -195,8 +195,8 @@ pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
     }
 }
 
-/// Metadata of an open file, taken when the kernel's clock has moved on from its last change. Otherwise a write after
-/// the read could bear the same stamp as one before it, and nobody would see it.
+/// Metadata of an open file, taken once the kernel's clock has advanced past its last change. Otherwise a write after
+/// the read could get the same time stamp as one before it and go unnoticed.
 #[expect(clippy::disallowed_methods, reason = "files are read on threads that may block")]
 fn settled(file: &File) -> io::Result<Metadata> {
     let began = Instant::now();
@@ -212,12 +212,13 @@ fn settled(file: &File) -> io::Result<Metadata> {
     }
 }
 
-/// A file that cannot be read at all has nothing to lose either: its length stands.
+/// Returns whether at least one byte can be read. A file that cannot be read cannot lose bytes: its stated length
+/// stands.
 fn has_a_byte(file: &File) -> bool {
     file.read_at(&mut [0], 0).is_ok_and(|read| read > 0)
 }
 
-/// What to call something that is neither a regular file nor a directory.
+/// The name of something that is neither a regular file nor a directory, for messages.
 pub(super) fn special_name(mode: libc::mode_t) -> &'static str {
     match mode & libc::S_IFMT {
         libc::S_IFLNK => "a symbolic link",
@@ -233,7 +234,7 @@ pub(super) fn is_kind(stat: &FileStat, kind: libc::mode_t) -> bool {
 }
 
 impl Tree {
-    /// An error of a read, where what is missing may be the root itself.
+    /// The error of a read. If something is missing, it may be the root itself.
     fn read_error(&self, operation: &'static str, key: &str, blocked: impl Into<Blocked>) -> Error {
         let errno = match blocked.into() {
             Blocked::System(errno) => errno,
@@ -252,7 +253,7 @@ impl Tree {
         }
     }
 
-    /// The error for what is no regular file and has the name of one.
+    /// The error for something that has a file's name but is no regular file.
     fn no_file(&self, operation: &'static str, key: &str, mode: libc::mode_t) -> Error {
         match mode & libc::S_IFMT {
             libc::S_IFREG => self.error(ErrorKind::NotFound, operation, key, "it is a file, not a directory"),
@@ -289,7 +290,7 @@ impl Tree {
         let split = self.split("get", key)?;
         let fail = |errno: Errno| self.read_error("get", key, errno);
         let directory = self.open_directory(split.parent).map_err(|blocked| self.read_error("get", key, blocked))?;
-        // Without O_NONBLOCK the open of a pipe would wait for a writer.
+        // Without O_NONBLOCK, opening a FIFO would wait for a writer.
         let mut flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | self.no_follow();
         if split.is_directory {
             flags |= OFlag::O_DIRECTORY;
@@ -300,7 +301,7 @@ impl Tree {
             return Err(self.no_file("get", key, metadata.mode() as libc::mode_t));
         }
         let size = if split.is_directory { 0 } else { metadata.len() };
-        // Files of `/proc` and some FUSE file systems: what is read is not what was stated.
+        // Files of `/proc` and some FUSE file systems state length 0 but have content.
         if size == 0 && !split.is_directory && has_a_byte(&file) {
             let message = "its length is stated as 0 but it has content";
             return Err(self.error(ErrorKind::Unsupported, "get", key, message));

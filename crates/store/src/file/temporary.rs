@@ -1,5 +1,5 @@
-//! Which file an upload is written to. Its name alone does not say: somebody may have moved, linked or made another file
-//! there since, and a part written into that one would destroy it.
+//! Identifies the file that an upload is written to. The name alone is not enough: somebody may since have moved or
+//! linked the file, or created another one there, and writing a part into that one would destroy it.
 
 use super::disk::Disk;
 use super::path::is_temporary_of;
@@ -9,19 +9,19 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::FileStat;
 
-/// Between the name and the number in an upload id; no name has it.
+/// Separates the name and the number in an upload id; no name contains it.
 const NUMBER_MARK: char = '/';
 
-/// A temporary file as its upload id describes it.
+/// A temporary file, as its upload id describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TemporaryFile<'a> {
     pub(super) name: &'a str,
-    /// See [`Disk::file_number`]. Older versions did not keep it.
+    /// See [`Disk::file_number`]. Older versions did not record it.
     pub(super) number: Option<u64>,
 }
 
 impl<'a> TemporaryFile<'a> {
-    /// The file of an upload of `name`; `None` if the id names none.
+    /// The temporary file of an upload of `name`; `None` if the id does not describe one.
     pub(super) fn of(upload: &'a UploadId, name: &str) -> Option<Self> {
         let (temporary, number) = match upload.0.split_once(NUMBER_MARK) {
             Some((temporary, digits)) => (temporary, Some(u64::from_str_radix(digits, 16).ok()?)),
@@ -35,7 +35,7 @@ impl<'a> TemporaryFile<'a> {
         UploadId(format!("{}{}", self.name, number.unwrap_or_default()))
     }
 
-    /// Returns whether the file that has the name is the one that was created, and has no other name under which somebody
+    /// Returns whether the file `found` is the one that was created. It must have no other name through which somebody
     /// may need its bytes.
     pub(super) fn may_be_written(self, disk: &dyn Disk, found: &FileStat) -> bool {
         is_kind(found, libc::S_IFREG)
@@ -43,7 +43,8 @@ impl<'a> TemporaryFile<'a> {
             && self.number.is_none_or(|number| disk.file_number(found) == number)
     }
 
-    /// Returns whether the name may be removed: it is that of the file that was created. A file with other names keeps them.
+    /// Returns whether the name may be removed: it must belong to the file that was created. The file keeps any other
+    /// names.
     pub(super) fn may_be_removed(self, disk: &dyn Disk, found: &FileStat) -> bool {
         match self.number {
             Some(number) => is_kind(found, libc::S_IFREG) && disk.file_number(found) == number,
@@ -52,8 +53,8 @@ impl<'a> TemporaryFile<'a> {
     }
 }
 
-/// What opening a name without following links says if no regular file has it: a link, a directory, or a FIFO without a
-/// reader or a socket.
+/// Returns whether the error of an open that follows no links means that the name belongs to no regular file: to a
+/// link, a directory, a FIFO without a reader, or a socket.
 pub(super) fn errno_of_another(errno: Errno) -> bool {
     matches!(errno, Errno::ELOOP | Errno::EISDIR | Errno::ENXIO)
 }
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upload_id_names_the_file_and_ids_of_older_versions_only_its_name() {
+    fn an_upload_id_identifies_the_file_and_older_ids_only_its_name() {
         let name = temporary_name("big");
         for number in [None, Some(0), Some(u64::MAX)] {
             let file = TemporaryFile { name: &name, number };

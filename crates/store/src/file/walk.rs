@@ -1,9 +1,9 @@
-//! Listing a tree in byte order of its keys, page by page.
+//! Lists a tree in byte order of its keys, page by page.
 //!
-//! Keys sort as if each directory were called `name/`, so a plain depth-first walk over names sorted that way yields
-//! them in order. Memory: the names of the directories on the way down to the current key, packed; never the tree.
-//! The walk is kept between pages, so that a directory of a million files is read once and not once a page; a walk
-//! that was forgotten (too many at once) is begun again behind the last key.
+//! Keys sort as if each directory were called `name/`. So a depth-first walk over names sorted that way yields keys in
+//! order. Memory: the packed names of the directories above the current key, never the tree. The walk is kept between
+//! pages, so that a directory of a million files is read once and not once per page. If too many walks are open, the
+//! oldest is forgotten and restarts after its last key.
 
 use super::Tree;
 use super::links::{Blocked, Entered, identities_upwards, is_link};
@@ -18,18 +18,18 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-/// Entries of a page when the caller names no number.
+/// Entries per page if the caller gives no number.
 const PAGE_ENTRIES: usize = 4096;
-/// Walks kept between pages; the oldest is forgotten and, when asked for, begun again behind its last key.
+/// Most walks kept between pages. The oldest is forgotten and, when requested, restarted after its last key.
 const CURSORS_MAX: usize = 32;
 const GONE: &str = "the directory was removed or moved while it was listed";
 
-/// What an entry of a directory is.
+/// Type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     File,
     Directory,
-    /// A link, or a file system that does not tell: `stat` will.
+    /// A link, or an entry of unknown type: `stat` decides.
     Unknown,
     /// A socket, pipe or device.
     Special,
@@ -67,23 +67,23 @@ impl Names {
     }
 }
 
-/// A directory on the way down.
+/// A directory above the current key.
 #[derive(Debug)]
 struct Frame {
     directory: OwnedFd,
-    /// Device and inode, to see when a link leads back up.
+    /// Device and inode, to detect a link that leads back up.
     identity: (u64, u64),
-    /// The same of all directories above it, if it is the base of the walk or a link leads to it, and links are followed.
+    /// Identities of all directories above it. Filled only if links are followed, for the walk's base and behind links.
     upwards: Vec<(u64, u64)>,
     names: Names,
-    /// There is nothing in it at all, not even an unfinished upload.
+    /// The directory has no entry at all, not even an unfinished upload.
     is_empty: bool,
     next: usize,
     /// Length of the key of this directory within [`Cursor::path`].
     path_length: usize,
 }
 
-/// A walk between two pages.
+/// The state of a walk between two pages.
 #[derive(Debug)]
 pub(super) struct Cursor {
     frames: Vec<Frame>,
@@ -91,7 +91,7 @@ pub(super) struct Cursor {
     path: String,
 }
 
-/// The walks that wait for their next page.
+/// The walks that wait for a request for their next page.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
     kept: Mutex<(u64, Vec<(u64, Cursor)>)>,
@@ -116,10 +116,10 @@ impl Cursors {
     }
 }
 
-/// One page in the making.
+/// A page while it is filled.
 struct Page<'a> {
     request: &'a ListRequest,
-    /// Exclusive lower bound: `start_after` or the last key of the page before.
+    /// Exclusive lower bound: `start_after`, or the last key of the previous page.
     after: Option<&'a str>,
     entries_max: usize,
     page: ListPage,
@@ -131,7 +131,7 @@ impl Page<'_> {
         self.page.objects.len() + self.page.prefixes.len() + self.page.refused.len() >= self.entries_max
     }
 
-    /// Returns whether any key that is `key`, or for a directory lies below it, can be on this page.
+    /// Returns whether this page can hold `key` or, for a directory, any key below it.
     fn may_hold(&self, key: &str) -> bool {
         let prefix = &self.request.prefix;
         let in_prefix = key.starts_with(prefix.as_str()) || key.ends_with('/') && prefix.starts_with(key);
@@ -158,7 +158,7 @@ impl Tree {
             None => (None, None),
             Some(Some((id, last))) => (Some(id), Some(last)),
             Some(None) => {
-                let message = "this is no continuation of a listing of files";
+                let message = "this is not a continuation of a file listing";
                 return Err(self.error(ErrorKind::BadRequest, "list", &request.prefix, message));
             }
         };
@@ -178,7 +178,7 @@ impl Tree {
         self.begin(directory, page)
     }
 
-    /// Opens the directory that the prefix lies in; `None` when there is none, so nothing to list.
+    /// Opens the directory that contains the prefix; `None` if it does not exist, so there is nothing to list.
     fn open_base(&self, prefix: &str) -> Result<Option<OwnedFd>> {
         let base = base_of(prefix);
         let fail = |errno| self.system_error("list", prefix, errno);
@@ -201,7 +201,7 @@ impl Tree {
         }
     }
 
-    /// A directory that is not there holds nothing, unless the listing has begun before: then it has gone meanwhile.
+    /// The page for a missing directory: empty, or an error if the directory vanished during the listing.
     fn without_base(&self, mut page: Page<'_>) -> ListPage {
         if page.after.is_some() {
             let base = base_of(&page.request.prefix);
@@ -226,7 +226,7 @@ impl Tree {
         Ok(self.fill(Cursor { frames: vec![frame], path }, page))
     }
 
-    /// Reads and sorts the names of a directory. Names that are no UTF-8 are put into `refused`.
+    /// Reads and sorts the names of a directory. Names that are not UTF-8 go to `refused`.
     fn frame(&self, entered: Entered, path_length: usize, refused: &mut Vec<Vec<u8>>) -> Result<Frame, Errno> {
         let Entered { directory, through_link } = entered;
         let stat = fstat(&directory)?;
@@ -259,7 +259,7 @@ impl Tree {
                 Some(_) => Kind::Special,
             };
             if kind == Kind::Unknown && self.stat(&directory, text).is_ok_and(|stat| is_kind(&stat, libc::S_IFDIR)) {
-                // It must be known before sorting that its name counts as `name/`.
+                // A directory sorts as `name/`, so its kind must be known before sorting.
                 kind = Kind::Directory;
             }
             names.push(name, kind)?;
@@ -288,7 +288,7 @@ impl Tree {
         fstatat(directory, name, flags)
     }
 
-    /// Walks on until the page is full or the walk at its end.
+    /// Continues the walk until the page is full or the walk ends.
     fn fill(&self, mut cursor: Cursor, mut page: Page<'_>) -> ListPage {
         while !page.is_full() {
             let Some(frame) = cursor.frames.last_mut() else { return page.page };
@@ -299,7 +299,7 @@ impl Tree {
                 continue;
             };
             frame.next += 1;
-            // Names that are no UTF-8 never entered the frame.
+            // Names that are not UTF-8 never enter the frame.
             let Ok(name) = std::str::from_utf8(name) else { continue };
             let key = format!("{}{name}", cursor.path);
             if page.is_beyond(&key) {
@@ -317,7 +317,7 @@ impl Tree {
         page.page
     }
 
-    /// The directory that a prefix names is an object itself when it is empty; the root never is.
+    /// Adds the directory that the prefix names if it is empty, because it is then an object. The root never is.
     fn take_empty_base(&self, frame: &Frame, key: String, page: &mut Page<'_>) {
         if !key.is_empty()
             && page.takes(&key)
@@ -328,7 +328,7 @@ impl Tree {
         }
     }
 
-    /// Takes a file, folds a directory, or returns a directory to go down into.
+    /// Adds a file, folds a directory, or returns a directory to descend into.
     fn visit(&self, frame: &Frame, name: &str, key: &str, kind: Kind, page: &mut Page<'_>) -> Option<Entered> {
         if kind == Kind::Directory {
             if page.request.delimited && key.starts_with(page.request.prefix.as_str()) {
@@ -364,9 +364,9 @@ impl Tree {
             Err(Blocked::System(errno)) if is_link(&frame.directory, name) => {
                 self.refuse(page, key, self.broken_link(key, errno));
             }
-            // It was removed since the directory was read.
+            // It was removed after the directory was read.
             Err(Blocked::System(Errno::ENOENT)) => {}
-            // It may be a directory, and its URL then ends as that of one.
+            // It may be a directory, so its URL ends like a directory's.
             Err(blocked @ Blocked::System(_)) if kind == Kind::Unknown => {
                 self.refuse(page, key, self.blocked_error("list", &format!("{key}/"), blocked));
             }
@@ -375,7 +375,7 @@ impl Tree {
         None
     }
 
-    /// The error of a link that was to be followed.
+    /// The error for a link that could not be followed.
     fn broken_link(&self, key: &str, errno: Errno) -> Error {
         let why = match errno {
             Errno::ENOENT => "a symbolic link that leads nowhere".to_owned(),
@@ -390,7 +390,7 @@ impl Tree {
         if is_behind {
             key.clone_into(&mut page.last);
         }
-        // A directory that was entered for an earlier page, or for another range, hides what comes behind.
+        // A directory that was entered for an earlier page, or for another range, hides the keys after it.
         if is_behind || key.ends_with('/') {
             page.page.refused.push(error);
         }
@@ -424,7 +424,7 @@ impl Tree {
         for name in names {
             let key = format!("{directory_key}{}", String::from_utf8_lossy(name));
             if page.takes(&key) {
-                // As a shell takes it.
+                // In the shell's notation.
                 let message = format!("the name is not UTF-8: $'{}'", name.escape_ascii());
                 page.page.refused.push(self.error(ErrorKind::InvalidKey, "list", &key, message));
             }

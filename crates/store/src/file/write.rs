@@ -1,7 +1,7 @@
-//! Writing files: into a temporary file beside the target, visible by `rename`.
+//! Writes files: into a temporary file beside the target, which a `rename` makes visible.
 //!
-//! `rename` replaces whatever has the name, a device or a link as well as a file. So only a regular file is ever
-//! replaced: the name is looked at, following no link, before the first byte is written and again before the `rename`.
+//! `rename` replaces whatever has the name: a file, but also a device or a link. To replace only regular files, the
+//! name is checked, following no link, before the first byte is written and again before the `rename`.
 
 use super::Tree;
 use super::disk::Disk;
@@ -28,14 +28,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Segments given to one `pwritev`; IOV_MAX is 1024 on Linux, 16 at least by POSIX.
+/// Segments per `pwritev`. IOV_MAX is 1024 on Linux and at least 16 by POSIX.
 const SEGMENTS_PER_CALL: usize = 16;
 
-/// Files whose parts are written at the same time; two that share a turn wait for each other.
+/// Locks for files whose parts are written concurrently. Two files that share a lock wait for each other.
 const TURNS: usize = 64;
 
-/// One writer at a time for each file. The kernel lets no more in anyway (the inode's lock), but makes the others spin:
-/// a tenth of the CPU of a download into memory.
+/// Allows one writer at a time per file. The kernel's inode lock does so too, but makes the others spin, which takes a
+/// tenth of the CPU of a download into memory.
 #[derive(Debug)]
 pub(super) struct Turns([Mutex<()>; TURNS]);
 
@@ -65,7 +65,7 @@ struct Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.kept {
-            // A failure leaves a file that the sweep after a crash finds.
+            // If this fails, the file stays until the cleanup after a crash finds it.
             let _ = self.disk.remove(self.directory, &self.name, UnlinkatFlags::NoRemoveDir);
         }
     }
@@ -100,7 +100,7 @@ fn system_time(unix_ms: i64) -> SystemTime {
     if unix_ms < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
-/// What has the name, where it is none of the files that a write may replace.
+/// The type of an existing entry that a write may not replace; `None` for a regular file.
 fn irreplaceable(mode: libc::mode_t) -> Option<&'static str> {
     Some(match mode & libc::S_IFMT {
         libc::S_IFREG => return None,
@@ -153,7 +153,7 @@ impl Tree {
         Ok((file, Temporary { disk: self.disk.as_ref(), directory, name: temporary, kept: false }))
     }
 
-    /// Gives a complete temporary file its time and its name, and says which file it is now.
+    /// Gives a complete temporary file its modification time and its final name, and returns the file's identity.
     fn publish(
         &self,
         operation: &'static str,
@@ -172,7 +172,8 @@ impl Tree {
             set.map_err(|error| self.io_error(operation, key, &error))?;
         }
         if self.is_durable(options) {
-            // After a failed sync the kernel forgets the bytes and the next sync succeeds: they must be written again.
+            // After a failed sync the kernel discards the bytes and the next sync succeeds, so they must be written
+            // again.
             let lost = |errno: Errno| self.error(ErrorKind::ChecksumMismatch, operation, key, errno.desc());
             self.disk.sync(file.as_fd()).map_err(lost)?;
         }
@@ -186,7 +187,8 @@ impl Tree {
             return Err(unmet());
         }
         let witness = replaced.and_then(|stat| Witness::of(temporary.directory, split.name, &stat));
-        // No system call replaces a file on a condition, so it was looked at right before. A new one takes no name.
+        // No system call replaces a file on a condition, so the caller checked it just before. A new file never
+        // replaces one.
         if expect == Some(&Expect::Absent) {
             let renamed = self.disk.rename_new(temporary.directory, &temporary.name, split.name);
             renamed.map_err(|errno| if errno == Errno::EEXIST { unmet() } else { fail(errno) })?;
@@ -201,14 +203,13 @@ impl Tree {
             let synced = self.sync_directories(split.parent);
             synced.map_err(|blocked| self.blocked_error(operation, key, blocked))?;
         }
-        // The rename is a change too, so the identity is taken after it.
+        // The rename changes the identity too, so read it afterwards.
         let metadata = file.metadata().map_err(|error| self.io_error(operation, key, &error))?;
         Ok(Written { file: Some(identity_of(&metadata)), size_bytes: Some(metadata.len()), ..Written::default() })
     }
 
-    /// The file that has a name; `None` if nothing has. Refuses a name that something other than a regular file has. Links
-    /// count as what they are, also where they are followed when read: `rename` would replace the link, not what it leads
-    /// to.
+    /// Stats the file that has a name; `None` if the name is free. Refuses anything but a regular file. Links are not
+    /// followed here, even if reads follow them: `rename` would replace the link, not its target.
     fn stat_replaceable(
         &self,
         operation: &'static str,
@@ -226,7 +227,8 @@ impl Tree {
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 
-    /// Where `A` and `a` are one file, writing the second would silently replace the first.
+    /// Refuses a name that differs from an existing one only in case, where the file system treats the two as one file.
+    /// Writing the second would silently replace the first.
     fn refuse_case_twin(&self, operation: &'static str, key: &str, directory: &OwnedFd, name: &str) -> Result<()> {
         if fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_err() {
             return Ok(());
@@ -256,7 +258,7 @@ impl Tree {
         let fail = |errno| self.system_error("open upload", key, errno);
         let directory =
             self.make_directory(split.parent).map_err(|blocked| self.blocked_error("open upload", key, blocked))?;
-        // Better now than after all parts are written.
+        // Refuse now rather than after all parts are written.
         self.stat_replaceable("open upload", key, &directory, split.name)?;
         let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
         let number = self.disk.file_number(&fstat(&file).map_err(fail)?);
@@ -272,8 +274,8 @@ impl Tree {
         Ok(split)
     }
 
-    /// Opens the temporary file of an upload, and no other file that has its name meanwhile. It is never created here: a
-    /// part that comes after completion or abort finds nothing.
+    /// Opens the temporary file of an upload, and no other file that has since taken its name. Never creates it: a part
+    /// that arrives after completion or abort finds no file.
     pub(super) fn open_temporary(
         &self,
         operation: &'static str,
@@ -289,7 +291,7 @@ impl Tree {
             other => self.blocked_error(operation, key, other),
         };
         let directory = self.open_directory(split.parent).map_err(fail)?;
-        // Without O_NONBLOCK a FIFO waits for its other end.
+        // Without O_NONBLOCK, opening a FIFO waits for its other end.
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let opened = openat(&directory, temporary.name, flags, Mode::empty());
         let opened = opened.map_err(|errno| if errno_of_another(errno) { gone() } else { fail(errno.into()) });
@@ -374,12 +376,12 @@ impl Tree {
         Ok(pending.collect())
     }
 
-    /// Deletes a file, or a directory that is empty. What is not there (a directory that holds something is no object)
-    /// is no error. A mount point cannot be removed, however often that is tried.
+    /// Deletes a file or an empty directory. A missing file, or a directory with entries (which is no object), is no
+    /// error. A mount point can never be removed.
     ///
-    /// No system call unlinks a file on a condition, so the file is looked at right before: a writer that replaces it
-    /// within these microseconds, or writes to it through a descriptor, loses. Renaming it away first would close that
-    /// gap, but hide the file from its readers and, after a crash, from its owner.
+    /// No system call unlinks a file on a condition, so the file is checked right before. If a writer replaces it
+    /// within these microseconds, or writes to it through an open descriptor, that write is lost. Renaming it away
+    /// first would close the gap, but would hide the file from its readers and, after a crash, from its owner.
     pub(super) fn delete(&self, deletion: &ObjectDeletion) -> Result<()> {
         let key = &deletion.key;
         let split = self.split("delete", key)?;
@@ -397,7 +399,8 @@ impl Tree {
             Ok(()) => Ok(()),
             Err(Refused::Blocked(Blocked::System(Errno::ENOENT | Errno::ENOTDIR | Errno::ENOTEMPTY))) => Ok(()),
             Err(Refused::Blocked(Blocked::System(Errno::EISDIR))) if !split.is_directory => Ok(()),
-            // A full directory that could not be removed anyway (a mount point, a read-only file system) gives another error.
+            // A full directory that cannot be removed anyway (a mount point, a read-only file system) returns another
+            // error.
             Err(Refused::Blocked(_)) if split.is_directory && self.holds_anything(split) => Ok(()),
             Err(Refused::Blocked(Blocked::System(Errno::EBUSY))) => Err(self.error(
                 ErrorKind::Unsupported,
@@ -420,7 +423,8 @@ impl Tree {
         entries.is_ok_and(|mut entries| entries.iter().flatten().any(|entry| is_entry(entry.file_name())))
     }
 
-    /// An empty directory holds nothing that could be lost, so its state does not matter. Returns the state of a file.
+    /// Refuses a file that changed, and returns its state. An empty directory has nothing to lose, so its state does
+    /// not matter.
     fn refuse_changed(
         &self,
         directory: &OwnedFd,
@@ -430,7 +434,8 @@ impl Tree {
         if deletion.condition.is_any() || split.is_directory {
             return Ok(None);
         }
-        // The unlink takes the link, so the condition is on what the link leads to only where links are followed.
+        // Unlinking removes the link itself. Only where links are followed does the condition apply to the link's
+        // target.
         let stat = self.stat_entry(directory, split.name, &deletion.key).map_err(Refused::Blocked)?;
         if !is_kind(&stat, libc::S_IFREG) {
             return Err(Refused::Changed("it is no regular file any more"));

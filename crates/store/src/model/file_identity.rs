@@ -1,20 +1,21 @@
-//! The identity of a file, and the changes of it that this process has made by removing names of hard-linked files.
+//! The identity of a file, and the changes that this process makes to it by removing names of hard-linked files.
 //!
-//! Removing one name of a file changes the time of change of the file, and so the identity under which its other names
-//! are known. `mv` does this when it deletes, or replaces at the destination, one of several names of a file. Those
-//! changes are noted, with the identity before and after, so that nothing else can hide behind them: a file that was
-//! also rewritten, or has got or lost a name by somebody else's hand, has an identity that was never noted.
+//! Removing one name of a file updates the file's change time, and with it the identity recorded for its other names.
+//! `mv` causes this when it deletes, or replaces at the destination, one of several names of a file. Those changes are
+//! noted with the identity before and after, so that they cannot hide any other change: a file that was also rewritten,
+//! or that gained or lost a name through another process, has an identity that was never noted.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Changes remembered (about 60 bytes each). At the limit all are forgotten: the files then count as changed, and stay.
+/// Most changes remembered (about 60 bytes each). At the limit all are forgotten: the files then count as changed and
+/// are kept.
 const CHANGES_MAX: usize = 1 << 20;
-/// The identity of one state of a file. Any write, and any change of its metadata, changes at least one.
+/// The identity of one state of a file. Any write, and any change of metadata, changes at least one field.
 ///
-/// The kernel stamps times with its clock tick (up to 10 ms), so two writes within one tick can have one identity.
-/// A read therefore waits until the file's last change is older than a tick. Stores through a shared writable mapping
+/// The kernel stamps times with its clock tick (up to 10 ms), so two writes within one tick can have the same identity.
+/// A read therefore waits until the file's last change is older than a tick. Writes through a shared writable mapping
 /// (`mmap`) are stamped late or never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileIdentity {
@@ -26,13 +27,13 @@ pub struct FileIdentity {
     pub modified_unix_ns: i64,
     /// Last change of bytes or metadata (`st_ctim`), nanoseconds since the Unix epoch. Only the kernel sets it.
     pub changed_unix_ns: i64,
-    /// Names that the file has (`st_nlink`). A new or removed name changes `changed_unix_ns` too.
+    /// Number of names of the file (`st_nlink`). Adding or removing a name changes `changed_unix_ns` too.
     pub links: u64,
 }
 
 impl FileIdentity {
-    /// The first thing in which `now` differs, in words. That this process took one of a file's names away is no
-    /// difference: deleting one of two hard-linked files must not make the other look changed.
+    /// The first field in which `now` differs, in words. A name that this process itself removed is no difference:
+    /// deleting one of two hard-linked files must not make the other look changed.
     pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
         if (self.device, self.inode) != (now.device, now.inode) {
             Some("it is another file of that name")
@@ -52,7 +53,7 @@ type Inode = (u64, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct OwnUnlinkings {
-    /// The identities that each file had, in order, each made of the one before by a removal of ours.
+    /// The identities that each file had, in order. Each follows from the one before by a removal of this process.
     states: HashMap<Inode, Vec<FileIdentity>>,
     changes: usize,
 }
@@ -75,19 +76,19 @@ impl OwnUnlinkings {
 
     fn leads(&self, before: &FileIdentity, now: &FileIdentity) -> bool {
         let Some(states) = self.states.get(&(before.device, before.inode)) else { return false };
-        // The state that was listed is one of the first, the present one of the last.
+        // The listed state is one of the first, the present state one of the last.
         let before = states.iter().position(|known| known == before);
         let now = states.iter().rposition(|known| known == now);
         before.zip(now).is_some_and(|(before, now)| before < now)
     }
 }
 
-/// Whether removals of names by this process, and nothing else, made `now` of the file that was `before`.
+/// Returns whether the file changed from `before` to `now` only because this process removed names of it.
 fn is_own_unlinking(before: &FileIdentity, now: &FileIdentity) -> bool {
     own_unlinkings().leads(before, now)
 }
 
-/// The removals that this process has noted. Nobody compares identities while this is held.
+/// The removals that this process has noted. While the lock is held, nobody compares identities.
 pub(crate) fn own_unlinkings() -> MutexGuard<'static, OwnUnlinkings> {
     OWN_UNLINKINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unbroken_row_of_own_removals_explains_a_change() {
+    fn only_an_unbroken_series_of_own_removals_explains_a_change() {
         let mut noted = OwnUnlinkings::default();
         noted.add(state(10, 4), state(11, 3));
         noted.add(state(11, 3), state(12, 2));

@@ -1,4 +1,4 @@
-//! The nouns of a store.
+//! The data types of a store.
 
 mod expect;
 mod file_identity;
@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes in order, as segments that are shared and never copied. A clone is cheap, so a write can be tried again.
+/// Bytes in order, as segments that are shared and never copied. A clone is cheap, so a write can be retried.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     segments: Vec<Bytes>,
@@ -28,19 +28,19 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// From segments in order; empty ones are dropped.
+    /// Creates a payload from segments in order; empty ones are dropped.
     pub fn new(segments: Vec<Bytes>) -> Self {
         let segments: Vec<Bytes> = segments.into_iter().filter(|segment| !segment.is_empty()).collect();
         let bytes = segments.iter().map(|segment| segment.len() as u64).sum();
         Self { segments, bytes, progress: None }
     }
 
-    /// The same bytes; whoever sends them counts them in `progress`, so that a watchdog sees whether they move.
+    /// The same bytes. The sender counts sent bytes in `progress`, so that a watchdog sees whether they move.
     pub fn with_progress(self, progress: Arc<AtomicU64>) -> Self {
         Self { progress: Some(progress), ..self }
     }
 
-    /// `bytes` were handed to the connection or the disk.
+    /// Notes that `bytes` were handed to the connection or the disk.
     pub(crate) fn sent(&self, bytes: u64) {
         if let Some(progress) = &self.progress {
             progress.fetch_add(bytes, Ordering::Relaxed);
@@ -91,7 +91,7 @@ pub struct Attributes {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What a store says of one object. A listing leaves `attributes` empty and often `checksums` too.
+/// What a store reports about one object. A listing leaves `attributes` empty, and often `checksums` too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectInfo {
     /// Full key, not relative to any prefix.
@@ -104,7 +104,8 @@ pub struct ObjectInfo {
     pub version: Option<String>,
     /// Last modification, milliseconds since the Unix epoch.
     pub modified_unix_ms: i64,
-    /// Checksums of the whole object that the store vouches for. An ETag appears as `md5` only where it is known to be one.
+    /// Checksums of the whole object that the store vouches for. An ETag counts as `md5` only where it is known to be
+    /// one.
     pub checksums: Checksums,
     /// Attributes, where the request returned them.
     pub attributes: Attributes,
@@ -116,24 +117,24 @@ pub struct ObjectInfo {
 
 /// A started read.
 pub struct Download {
-    /// What the answer's headers say (size is that of the whole object).
+    /// What the answer's headers say (the size is that of the whole object).
     pub info: ObjectInfo,
-    /// The bytes of the asked range, in order. Ends with an error, not early, when the body is cut.
+    /// The bytes of the requested range, in order. If the body is cut, it ends with an error, not early.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 
-/// What to ask of a listing.
+/// The request for one page of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
     /// Only keys that begin with this, byte for byte.
     pub prefix: String,
     /// Only keys strictly greater.
     pub start_after: Option<String>,
-    /// Only keys less than or equal; a back end that cannot say so to its store cuts the page.
+    /// Only keys less than or equal; a back end whose store has no such option cuts the page.
     pub end_at: Option<String>,
     /// Fold keys that have another `/` after the prefix into `ListPage::prefixes`.
     pub delimited: bool,
-    /// At most so many entries; `None` for the store's page size (1,000 for S3).
+    /// At most this many entries; `None` for the store's page size (1,000 for S3).
     pub max_keys: Option<u32>,
     /// Opaque continuation from the previous page of the same request.
     pub continuation: Option<String>,
@@ -146,43 +147,44 @@ pub struct ListPage {
     pub objects: Vec<ObjectInfo>,
     /// Folded prefixes, each ending in `/`, when the request was delimited.
     pub prefixes: Vec<String>,
-    /// Entries that exist but cannot be transferred (a key that is no UTF-8, a socket, an unreadable directory):
-    /// what and why. The rest of the listing continues.
+    /// Entries that exist but cannot be transferred (a key that is no UTF-8, a socket, an unreadable directory), each
+    /// with the reason. The rest of the listing continues.
     pub refused: Vec<Error>,
     /// Pass this to get the next page; `None` at the end.
     pub continuation: Option<String>,
 }
 
-/// Names an open multipart upload. For files: the name of the temporary file, and its inode after a `/`.
+/// The id of an open multipart upload. For files: the name of the temporary file, and its inode after a `/`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UploadId(pub String);
 
-/// What a store returned for a part, to be given back at completion.
+/// What a store returned for a part, to be passed back at completion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartTag {
     /// Counts from 1.
     pub part: u32,
     /// Length in bytes.
     pub size_bytes: u64,
-    /// ETag or block id. Of files: the boot in which the part was written.
+    /// ETag or block id. For files: the boot in which the part was written.
     pub tag: String,
     /// Checksums of the part's bytes that were passed to, or returned by, the store.
     pub checksums: Checksums,
 }
 
-/// What a store says after a write became visible.
+/// What a store returns after a write became visible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// ETag of the new object, without quotes.
     pub etag: Option<String>,
     /// Version or generation of the new object.
     pub version: Option<String>,
-    /// Checksums of the whole object that the **store** states (or a file system where we read back), never our own echo.
+    /// Checksums of the whole object that the **store** states (or a file system that was read back), never our own
+    /// values.
     pub checksums: Checksums,
-    /// Identity of the new file. Of files only.
+    /// Identity of the new file. Files only.
     pub file: Option<FileIdentity>,
     /// Length in bytes, where the store was asked for the object after the write ([`look_at_written`]). Never sent or
-    /// journalled: whoever writes the object compares it at once.
+    /// journalled: the writer compares it at once.
     ///
     /// [`look_at_written`]: crate::look_at_written
     #[serde(skip)]
@@ -211,11 +213,11 @@ pub struct PutOptions {
     pub modified_unix_ms: Option<i64>,
     /// Expected length of the whole object, where known.
     pub size_bytes: Option<u64>,
-    /// Files: write to the disk, with all directory entries, before the object counts as written.
+    /// Files: flush the object and all its directory entries to the disk before it counts as written.
     #[serde(default)]
     pub durable: bool,
-    /// What the write may replace; `None` for whatever is there. It changes from one attempt to the next, so it is never
-    /// journalled, and travels beside the options.
+    /// What the write may replace; `None` for whatever is there. It changes between attempts, so it is never journalled
+    /// and is passed separately from the options.
     #[serde(skip)]
     pub expect: Option<Expect>,
 }
@@ -233,7 +235,7 @@ pub struct PartSource {
     pub range: Option<Range<u64>>,
 }
 
-/// One object to delete.
+/// A request to delete one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectDeletion {
     /// Its key.
@@ -243,7 +245,7 @@ pub struct ObjectDeletion {
 }
 
 impl ObjectDeletion {
-    /// Whatever has this key.
+    /// Deletes the object with this key, whatever its state.
     pub fn any(key: impl Into<String>) -> Self {
         Self { key: key.into(), condition: Precondition::default() }
     }
@@ -252,7 +254,7 @@ impl ObjectDeletion {
 /// What a store can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Smallest part but the last.
+    /// Smallest part, except the last.
     pub part_bytes_min: u64,
     /// Largest part.
     pub part_bytes_max: u64,
@@ -275,10 +277,10 @@ pub struct StoreLimits {
 /// Where a store keeps its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreLocation {
-    /// The cloud whose region `name` is: `aws` or `gcp`. A compatible server names regions too, often one that is also
-    /// a cloud's, but they say nothing of where it stands: `None`.
+    /// The cloud whose region `name` is: `aws` or `gcp`. `None` for a compatible server: it names regions too, often
+    /// one of a cloud's, but the name does not say where the server stands.
     pub provider: Option<&'static str>,
-    /// Region, or where objects lie in several the provider's word for it (`us`, `nam4`); lower case.
+    /// The region in lower case; for objects kept in several regions, the provider's name for the group (`us`, `nam4`).
     pub name: String,
 }
 
@@ -289,8 +291,9 @@ pub struct StoreDescription {
     pub endpoint: Option<String>,
     /// Region that requests are made for, where the store has one.
     pub region: Option<String>,
-    /// Which link of the credential chain answers, e.g. `profile backup` or `environment`.
+    /// The link of the credential chain that provides the credentials, e.g. `profile backup` or `environment`.
     pub credentials: Option<String>,
-    /// This machine's clock minus that of the store's last answer, seconds; the least that explains its `Date`.
+    /// This machine's clock minus that of the store, in seconds: the smallest difference that explains the `Date` of
+    /// its latest answer.
     pub clock_ahead_s: Option<i64>,
 }

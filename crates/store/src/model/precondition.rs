@@ -1,10 +1,10 @@
-//! The state of an object for which a request is valid, and the check whether an object is in that state.
+//! The state that an object must be in for a request, and the check of that state.
 
 use super::{FileIdentity, ObjectInfo, Written};
 use crate::error::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
-/// State an object must be in. Fields that are `None` do not matter; the default takes whatever is there.
+/// The state that an object must be in. `None` fields do not matter; the default matches any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precondition {
     /// ETag (HTTP If-Match, RFC 9110 §13.1.1), without quotes.
@@ -13,11 +13,12 @@ pub struct Precondition {
     pub version: Option<String>,
     /// Length of the whole object.
     pub size_bytes: Option<u64>,
-    /// Last modification, milliseconds since the Unix epoch. Compared in whole seconds, which is what `Last-Modified`
-    /// has.
+    /// Last modification, milliseconds since the Unix epoch. Compared in whole seconds, the resolution of
+    /// `Last-Modified`.
     pub modified_unix_ms: Option<i64>,
-    /// Not modified after this, milliseconds since the Unix epoch, compared in whole seconds. It matters only where the
-    /// object is looked at anyway: it asks for no request of its own. Of deletes only, so it never goes over the wire.
+    /// Not modified after this time, milliseconds since the Unix epoch, compared in whole seconds. Checked only where
+    /// the object's state is read anyway; it causes no request. Used for deletes only, so it is never sent over the
+    /// wire.
     #[serde(skip)]
     pub not_after_unix_ms: Option<i64>,
     /// Only for files.
@@ -25,38 +26,39 @@ pub struct Precondition {
 }
 
 impl Precondition {
-    /// The state that a listing describes. The time counts only where nothing better is known: some servers list
-    /// another time than the one they send with the object.
+    /// The state that a listing describes. The time counts only if nothing better is known: some servers list a
+    /// different time from the one they send with the object.
     pub fn listed(info: &ObjectInfo) -> Self {
         let exact = Self::exact(info);
         let has_better = exact.etag.is_some() || exact.version.is_some() || exact.file.is_some();
         Self { modified_unix_ms: exact.modified_unix_ms.filter(|_| !has_better), ..exact }
     }
 
-    /// The state that `info` describes, in all that it says.
+    /// The state that `info` describes, in all its fields.
     pub fn exact(info: &ObjectInfo) -> Self {
         Self {
             etag: info.etag.clone(),
             version: info.version.clone(),
             size_bytes: Some(info.size_bytes),
-            // 0 stands for a time that the store did not state.
+            // 0 means that the store did not state a time.
             modified_unix_ms: Some(info.modified_unix_ms).filter(|modified| *modified != 0 && info.file.is_none()),
             not_after_unix_ms: None,
             file: info.file,
         }
     }
 
-    /// The object that a write made. Empty if the store stated nothing about it: see [`Precondition::is_any`].
+    /// The state of the object that a write made. Empty if the store stated nothing about it: see
+    /// [`Precondition::is_any`].
     pub fn written(written: &Written) -> Self {
         Self { etag: written.etag.clone(), version: written.version.clone(), file: written.file, ..Self::default() }
     }
 
-    /// Returns whether any object fits.
+    /// Returns whether any object matches.
     pub fn is_any(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The first thing in which `now` differs, in words; `None` if it is in this state as far as it says.
+    /// The first field in which `now` differs, in words; `None` if `now` matches as far as it says.
     pub fn difference(&self, now: &ObjectInfo) -> Option<&'static str> {
         let differs = |wanted: &Option<String>, found: &Option<String>| {
             wanted.as_ref().zip(found.as_ref()).is_some_and(|(wanted, found)| wanted != found)
@@ -65,7 +67,7 @@ impl Precondition {
         let other_time = self
             .modified_unix_ms
             .is_some_and(|wanted| now.modified_unix_ms != 0 && second(wanted) != second(now.modified_unix_ms));
-        // 0, where the store states no time, is after nothing.
+        // A store that states no time gives 0, which is later than nothing.
         let rewritten = self.not_after_unix_ms.is_some_and(|latest| second(now.modified_unix_ms) > second(latest));
         if self.size_bytes.is_some_and(|wanted| wanted != now.size_bytes) {
             Some("its length differs")
@@ -80,9 +82,9 @@ impl Precondition {
         }
     }
 
-    /// Returns whether `now` says too little to tell this state from another: neither the ETag nor the version that was
-    /// seen, or where those were never known, not the time. A length alone tells nothing. No object may be deleted on such
-    /// an answer.
+    /// Returns whether `now` says too little to tell this state from another: it has neither the ETag nor the version
+    /// that was seen or, if neither was ever known, no time. A length alone is not enough. No object may be deleted on
+    /// such an answer.
     pub(crate) fn is_undecided(&self, now: &ObjectInfo) -> bool {
         let has_name = self.etag.is_some() || self.version.is_some();
         let named = self.etag.is_some() && now.etag.is_some() || self.version.is_some() && now.version.is_some();
@@ -90,7 +92,7 @@ impl Precondition {
         self.file.is_none() && if has_name { !named } else { !timed }
     }
 
-    /// The verdict on the object at `url` that is to be deleted only in this state, and of which the store says `now`.
+    /// The verdict on the object at `url`, which is to be deleted only in this state, given the store's answer `now`.
     pub(crate) fn check_for_deletion(&self, url: String, now: &ObjectInfo) -> Result<()> {
         if let Some(difference) = self.difference(now) {
             return Err(stays(url, difference));
@@ -104,12 +106,12 @@ impl Precondition {
     }
 }
 
-/// Message for an object that is in another state than it should be.
+/// Message for an object that is in a different state than required.
 pub(crate) fn another_state(difference: &str) -> String {
     format!("the object is not the one that was seen before: {difference}")
 }
 
-/// Verdict on an object that is not deleted because it changed.
+/// The error for an object that is kept because it changed.
 pub fn stays(url: String, difference: &str) -> Error {
     let message = format!("the object changed after it was last seen, so it stays: {difference}");
     Error::new(ErrorKind::PreconditionFailed, "delete", url, message)
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_does_not_state_is_no_difference() {
+    fn unstated_values_are_no_difference() {
         let silent = ObjectInfo { size_bytes: 1, ..ObjectInfo::default() };
         assert_eq!(Precondition::exact(&object()).difference(&silent), None);
         let finer = ObjectInfo { modified_unix_ms: 5_999, ..object() };
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_answer_is_no_leave_to_delete() {
+    fn an_answer_that_says_too_little_forbids_the_delete() {
         let silent = ObjectInfo { size_bytes: 1, ..ObjectInfo::default() };
         let url = || "s3://b/k".to_owned();
         assert!(Precondition::exact(&object()).check_for_deletion(url(), &object()).is_ok());
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_time_counts_only_where_nothing_better_is_known() {
+    fn a_listed_time_counts_only_if_nothing_better_is_known() {
         let later = ObjectInfo { modified_unix_ms: 9_000, ..object() };
         assert_eq!(Precondition::listed(&object()).difference(&later), None);
         let nameless = ObjectInfo { etag: None, version: None, ..object() };
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_may_not_be_later_than_listed() {
+    fn an_object_to_delete_may_not_be_newer_than_listed() {
         let unwanted = Precondition { not_after_unix_ms: Some(5_000), ..Precondition::listed(&object()) };
         let later = ObjectInfo { modified_unix_ms: 6_000, ..object() };
         assert_eq!(unwanted.difference(&later), Some("its time of modification differs"));

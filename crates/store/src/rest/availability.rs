@@ -1,32 +1,32 @@
-//! Whether a server can be reached, and answers anything but errors: what the latest requests came to.
+//! Tracks from the latest requests whether a server can be reached and answers with anything but errors.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A server that cannot be reached or answers nothing but passing errors, from the first request that failed since its
-/// last good answer to the latest. Any answer that is no passing error is a good one, a refusal too.
+/// A server that cannot be reached, or answers with transient errors only. Covers the time from the first request that
+/// failed after the last good answer, to the latest. Any answer but a transient error is good, including a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// Scheme, host and port.
     pub origin: String,
-    /// Whether the latest failed after a connection was made.
+    /// Whether the latest request failed after a connection was made.
     pub is_connected: bool,
-    /// What the latest try met.
+    /// Why the latest attempt failed.
     pub why: String,
-    /// When the first of the tries began.
+    /// When the first failed attempt began.
     pub since: Instant,
-    /// When the latest failed.
+    /// When the latest attempt failed.
     pub latest: Instant,
 }
 
 impl Unreachable {
-    /// So long it was tried in vain. It does not grow while nobody tries.
+    /// How long attempts have failed. Does not grow while nobody tries.
     pub fn lasted(&self) -> Duration {
         self.latest - self.since
     }
 }
 
-/// What is known of one server. Clones share it.
+/// The state of one server. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Availability(Arc<Mutex<State>>);
 
@@ -38,8 +38,9 @@ struct State {
 }
 
 impl Availability {
-    /// A request that began at `began` failed: it could not connect, or was answered with a passing error or not at all.
-    /// One that had a connection may have moved bytes for long, so only the moment when it failed counts.
+    /// Notes that a request that began at `began` failed: it could not connect, got a transient error, or got no
+    /// answer. A request with a connection may have moved bytes for a long time, so for it only the moment of failure
+    /// counts.
     pub(super) fn failed(&self, origin: &str, began: Instant, is_connected: bool, why: &str) {
         let mut state = self.lock();
         let first = if is_connected { Instant::now() } else { began };
@@ -50,12 +51,12 @@ impl Availability {
         state.failing = Some(Unreachable { origin, is_connected, why, since, latest: Instant::now() });
     }
 
-    /// There was a connection: a request may at least have come to the server.
+    /// Notes that a connection was made, so a request may have reached the server.
     pub(super) fn connected(&self) {
         self.lock().connected = true;
     }
 
-    /// The server answered, or bytes of an object move.
+    /// Notes that the server answered, or that bytes of an object move.
     pub(crate) fn answered(&self) {
         *self.lock() = State { connected: true, failing: None, answered: Some(Instant::now()) };
     }

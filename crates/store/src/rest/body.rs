@@ -1,4 +1,4 @@
-//! Bodies: payload segments out, exact lengths in.
+//! Request and answer bodies: payload segments out, exact lengths in.
 
 use super::{Availability, Call};
 use crate::rest::still_at_work;
@@ -25,7 +25,7 @@ pub(crate) struct SendBody {
 }
 
 impl SendBody {
-    /// `life` is told whenever bytes are handed over.
+    /// Reports each segment that is sent, except the first, to `life`.
     pub(crate) fn new(payload: Payload, life: Option<Availability>) -> Self {
         Self { bytes_left: payload.len(), next_segment: 0, payload, life }
     }
@@ -40,7 +40,7 @@ impl Body for SendBody {
         _context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(segment) = self.payload.segments().get(self.next_segment).cloned() else { return Poll::Ready(None) };
-        // The first ones only fill the buffers of this machine.
+        // The first segment may only fill buffers of this machine.
         if let Some(life) = self.life.as_ref().filter(|_| self.next_segment > 0) {
             life.answered();
         }
@@ -65,8 +65,8 @@ pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| call.error(ErrorKind::Truncated, format!("answer cut short: {error}")))?;
         if let Ok(data) = frame.into_data() {
-            // White space is what servers send while they work. Anything else is the answer, which is small: one that
-            // drips has the time of any other answer, and no more.
+            // Servers send white space while they work. Any other byte begins the answer, which is small: a slow answer
+            // gets the time limit of any other answer, and no more.
             if data.iter().all(u8::is_ascii_whitespace) {
                 still_at_work(call)?;
             }
@@ -82,7 +82,7 @@ pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
     Ok(all.freeze())
 }
 
-/// A body of which exactly `expected` bytes must come; anything else is an error at its end.
+/// A body of exactly `expected` bytes; any other length is an error at its end.
 pub(crate) fn stream_exactly(
     call: Call,
     body: Incoming,

@@ -1,14 +1,14 @@
-//! How far this machine's clock is from a server's, by the `Date` of its answers.
+//! Measures the difference between this machine's clock and a server's from the `Date` of its answers.
 
 use super::{header, parse_http_date};
 use http::HeaderMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// No answer told the time yet.
+/// No answer had a date yet.
 const UNKNOWN: i64 = i64::MIN;
 
-/// The difference that the last dated answer showed. Clones share it.
+/// The difference shown by the last dated answer. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct ServerClock(Arc<Observed>);
 
@@ -25,7 +25,7 @@ impl Default for ServerClock {
 }
 
 impl ServerClock {
-    /// Notes the `Date` of an answer to a request that was sent and answered at these times of this machine.
+    /// Reads the `Date` of an answer to a request that was sent and answered at these times of this machine.
     pub(super) fn observe(&self, sent_unix_ms: i64, answered_unix_ms: i64, headers: &HeaderMap) {
         if let Some(date_unix_ms) = header(headers, "date").and_then(parse_http_date) {
             self.0.ahead_s.store(least_ahead_s(sent_unix_ms, answered_unix_ms, date_unix_ms), Ordering::Relaxed);
@@ -48,12 +48,12 @@ fn known(value: &AtomicI64) -> Option<i64> {
     Some(value.load(Ordering::Relaxed)).filter(|value| *value != UNKNOWN)
 }
 
-/// The smallest difference that explains a date. The server wrote it, cut to the second, at some time between sending
-/// and answering, so a slow answer is no wrong clock.
+/// The smallest difference that explains a date. The server wrote the date, truncated to the second, at some time
+/// between request and answer, so a slow answer does not look like a wrong clock.
 fn least_ahead_s(sent_unix_ms: i64, answered_unix_ms: i64, date_unix_ms: i64) -> i64 {
     let least_ms = sent_unix_ms - (date_unix_ms + 999);
     let most_ms = answered_unix_ms - date_unix_ms;
-    // The clock of this machine may have been set back meanwhile.
+    // This machine's clock may have been set back between the two.
     0i64.clamp(least_ms, most_ms.max(least_ms)) / 1000
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_is_no_wrong_clock() {
+    fn a_slow_answer_does_not_look_like_a_wrong_clock() {
         assert_eq!(least_ahead_s(1_000_000, 1_090_000, 1_000_000), 0);
         assert_eq!(least_ahead_s(1_000_000, 1_090_000, 1_090_000), 0);
         assert_eq!(least_ahead_s(1_000_000, 1_000_050, 910_000), 89);

@@ -1,4 +1,4 @@
-//! Connections: TCP, TLS by rustls, and the proxy that the environment names.
+//! Opens connections: TCP, TLS with rustls, and the proxy from the environment.
 
 use crate::StoreConfig;
 use crate::{Error, ErrorKind, Result};
@@ -19,32 +19,32 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Longest wait for TCP, the proxy and TLS together; then the connection counts as timed out.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A silent peer is probed after this, …
+/// Time limit for TCP, proxy and TLS together; after it the connection counts as timed out.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle time before the first TCP keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// … then in this interval, …
+/// Interval between keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// … and after so many probes without an answer the connection is lost. So a dead host, or a path that swallows packets,
-/// is noticed within 30 s, however long a living server may take to answer.
+/// Unanswered probes after which the connection counts as lost. So a dead host, or a path that drops packets, is
+/// noticed within 30 s, however long a live server takes to answer.
 const KEEPALIVE_PROBES_MAX: u32 = 3;
-/// A connection is lost if the peer has not acknowledged bytes for this time.
+/// A connection counts as lost if sent bytes stay unacknowledged for this long.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
-/// Whom to trust.
+/// The certificates to trust.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsRoots {
-    /// A PEM file added to what the system trusts.
+    /// A PEM file, in addition to the system's certificates.
     pub(crate) ca_file: Option<PathBuf>,
-    /// The same, as its text.
+    /// More certificates, as PEM text.
     pub(crate) ca_pem: Option<String>,
     /// True if any connection will be HTTPS; reading the system's certificates costs some milliseconds.
     pub(crate) needed: bool,
 }
 
 impl TlsRoots {
-    /// Those of a store; `needed` as the field.
+    /// The certificates to trust for a store; `needed` sets the field of that name.
     pub(crate) fn of(config: &StoreConfig, needed: bool) -> Self {
         Self { ca_file: config.ca_file.clone(), ca_pem: config.ca_pem.clone(), needed }
     }
@@ -53,13 +53,14 @@ impl TlsRoots {
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-/// Opens connections, directly or through a proxy, within [`CONNECT_TIMEOUT`].
+/// Opens connections within its time limit, directly or through a proxy.
 #[derive(Clone)]
 pub(super) struct Connector {
     direct: HttpsConnector<HttpConnector>,
     tcp: HttpConnector,
     tls: Arc<rustls::ClientConfig>,
     proxies: Arc<Matcher>,
+    timeout: Duration,
 }
 
 impl std::fmt::Debug for Connector {
@@ -68,7 +69,7 @@ impl std::fmt::Debug for Connector {
     }
 }
 
-pub(super) fn connector(roots: &TlsRoots) -> Result<Connector> {
+pub(super) fn connector(roots: &TlsRoots, timeout: Duration) -> Result<Connector> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -77,14 +78,14 @@ pub(super) fn connector(roots: &TlsRoots) -> Result<Connector> {
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES_MAX));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_connect_timeout(Some(timeout));
     let tls = tls_config(roots)?;
     let direct = HttpsConnectorBuilder::new()
         .with_tls_config(tls.clone())
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp.clone());
-    Ok(Connector { direct, tcp, tls: Arc::new(tls), proxies: Arc::new(Matcher::from_env()) })
+    Ok(Connector { direct, tcp, tls: Arc::new(tls), proxies: Arc::new(Matcher::from_env()), timeout })
 }
 
 fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
@@ -155,16 +156,17 @@ impl tower_service::Service<Uri> for Connector {
     fn call(&mut self, target: Uri) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
+            let timeout = connector.timeout;
             let connecting = connector.connect(target);
-            tokio::time::timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| {
-                let message = format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
+            tokio::time::timeout(timeout, connecting).await.unwrap_or_else(|_| {
+                let message = format!("no connection within {} s", timeout.as_secs_f64());
                 Err(io::Error::new(io::ErrorKind::TimedOut, message).into())
             })
         })
     }
 }
 
-/// An open connection; it knows whether it leads to a proxy that wants absolute URIs.
+/// An open connection. It records whether it leads to a proxy that needs absolute URIs.
 pub(crate) struct Link {
     stream: Stream,
     forwarding: bool,

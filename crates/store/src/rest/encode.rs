@@ -1,4 +1,4 @@
-//! Percent-encoding as SigV4 wants it (RFC 3986 unreserved characters stay, hex digits in upper case).
+//! Percent-encoding for SigV4 (RFC 3986: unreserved characters stay; hex digits are upper case).
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
@@ -16,7 +16,7 @@ fn encode_into(out: &mut String, text: &str, keep_slash: bool) {
     }
 }
 
-/// Encodes a key for a path. Slashes stay, so `a//b` and `/a` keep their shape; `.` and `..` are sent as they are.
+/// Encodes a key for a path. Slashes stay, so `a//b` and `/a` are unchanged; `.` and `..` are sent unchanged.
 pub(crate) fn encode_path(prefix: &str, key: &str) -> String {
     let mut path = String::with_capacity(prefix.len() + 1 + key.len() * 3 / 2);
     path.push_str(prefix);
@@ -49,8 +49,8 @@ pub(crate) fn encode_query(parameters: &[(&str, &str)]) -> String {
     query
 }
 
-/// Undoes `encoding-type=url`, which some servers send with `+` for a space. `None` when the bytes are no UTF-8 or an
-/// escape is broken.
+/// Decodes `encoding-type=url`, including `+`, which some servers send for a space. `None` if the result is not UTF-8
+/// or an escape is invalid.
 pub(crate) fn percent_decode(text: &str) -> Option<String> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
         return Some(text.to_owned());
@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn keeps_the_shape_of_odd_keys() {
+    fn odd_keys_keep_their_slashes_and_dots() {
         assert_eq!(encode_path("/b", "a//b"), "/b/a//b");
         assert_eq!(encode_path("/b", "/a"), "/b//a");
         assert_eq!(encode_path("", "a/../b c+é"), "/a/../b%20c%2B%C3%A9");

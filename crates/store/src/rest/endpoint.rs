@@ -1,8 +1,8 @@
-//! The address of a server, as a user gives it.
+//! Parses a server's address as the user wrote it.
 
 use crate::{Error, ErrorKind, Result};
 
-/// Scheme, authority (without a default port, as clients send it in `Host`) and path without a final slash.
+/// Returns scheme, authority (without a default port, like clients' `Host` header) and path without a final slash.
 pub(crate) fn split_endpoint(endpoint: &str) -> Result<(String, String, String)> {
     let wrong = |why: &str| Error::new(ErrorKind::Configuration, "open", endpoint, format!("endpoint {why}"));
     let with_scheme = if endpoint.contains("://") { endpoint.to_owned() } else { format!("https://{endpoint}") };

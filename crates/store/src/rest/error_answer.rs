@@ -1,23 +1,23 @@
-//! The error answer that S3, its relatives and Azure have in common: an XML document with a code and a message.
+//! The error format that S3, compatible servers and Azure share: an XML document with a code and a message.
 
 use crate::ErrorKind;
 use crate::xml::walk;
 use http::StatusCode;
 
-/// `Error`, as a whole answer or within `DeleteResult`.
+/// An `Error` element, as a whole answer or within `DeleteResult`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorAnswer {
     /// Machine-readable code, e.g. `NoSuchKey`.
     pub(crate) code: String,
-    /// Text for people.
+    /// Human-readable text.
     pub(crate) message: String,
-    /// The region the server says the bucket is in.
+    /// The region that the server reports for the bucket.
     pub(crate) region: Option<String>,
     /// Key, within `DeleteResult`.
     pub(crate) key: String,
 }
 
-/// Reads an `Error` answer; `None` when it is none (HTML of a proxy, an empty body).
+/// Parses an `Error` answer; `None` for anything else (a proxy's HTML, an empty body).
 pub(crate) fn parse_error(xml: &[u8]) -> Option<ErrorAnswer> {
     let mut answer = ErrorAnswer::default();
     let walked = walk(xml, "Error", |at| {
@@ -37,7 +37,7 @@ pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
     if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
 }
 
-/// One line of what the server said.
+/// What the server said, in one line.
 pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
     let mut text = match answer {
         Some(answer) if answer.message.is_empty() => answer.code.clone(),

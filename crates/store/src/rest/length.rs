@@ -1,4 +1,4 @@
-//! How long a body must be, and how long the whole object is.
+//! The expected length of a body, and the size of the whole object.
 
 use super::{Call, header};
 use crate::{ErrorKind, Result};
@@ -9,7 +9,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     header(headers, "content-length").and_then(|length| length.parse().ok())
 }
 
-/// How many bytes the body must have, and the size of the whole object.
+/// Returns how many bytes the body must have, and the size of the whole object.
 pub(crate) fn expected_bytes(
     call: &Call,
     status: StatusCode,
@@ -42,7 +42,7 @@ pub(crate) fn expected_bytes(
     Ok((range.end - range.start, size))
 }
 
-/// `bytes 0-9/100`: first, last, size.
+/// Parses `bytes 0-9/100` into first, last and size.
 fn parse_content_range(text: &str) -> Option<(u64, u64, u64)> {
     let (range, size) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

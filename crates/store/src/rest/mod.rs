@@ -1,7 +1,8 @@
-//! The HTTP client that all network stores share: one connection pool a store, HTTP/1.1 keep-alive, exact paths.
+//! The HTTP client that all network stores share: one connection pool per store, HTTP/1.1 keep-alive, exact paths.
 //!
-//! Written on hyper rather than reqwest because keys must reach the server byte for byte: reqwest (and everything
-//! else over `url::Url`) folds `.` and `..` segments. It retries nothing: who calls knows the job.
+//! Built on hyper rather than reqwest because keys must reach the server byte for byte: reqwest (like everything else
+//! based on `url::Url`) removes `.` and `..` segments. It retries nothing: that is the caller's decision, because the
+//! caller knows the job.
 
 mod availability;
 mod body;
@@ -29,24 +30,24 @@ use crate::model::another_state;
 use crate::{Error, ErrorKind, ObjectInfo, Payload, Precondition, Result};
 pub(crate) use availability::Availability;
 use clock::ServerClock;
-use connector::{Connector, connector};
+use connector::{CONNECT_TIMEOUT, Connector, connector};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::time::{Duration, Instant};
 
-/// Longest wait for an answer to a request that moves no object bytes; then [`ErrorKind::Timeout`].
+/// Time limit for the answer to a request that moves no object bytes; after it, [`ErrorKind::Timeout`].
 const METADATA_TIMEOUT: Duration = Duration::from_secs(60);
-/// Idle connections kept per host; more are closed when they fall idle.
+/// Most idle connections kept per host; further ones are closed when they become idle.
 const IDLE_CONNECTIONS_MAX: usize = 256;
-/// Idle connections are closed after this. S3 closes its end after 20 s or so, and a connection that is closed under
-/// a request costs a retry.
+/// Idle connections are closed after this. S3 closes its end after about 20 s, and a connection that closes during a
+/// request costs a retry.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Read buffer of one connection. Body frames are at most this long.
+/// Largest read buffer of one connection. Body frames are at most this long.
 const READ_BUFFER_BYTES_MAX: usize = 512 * 1024;
 
-/// One request, before it is signed. A clone is cheap, so it can be sent again in another form.
+/// One request before it is signed. A clone is cheap, so it can be sent again in another form.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// Name of the store operation, for errors.
@@ -62,19 +63,19 @@ pub(crate) struct Call {
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Payload,
-    /// True if the answer may take as long as it likes (object bytes move, or the server works).
+    /// True if the answer has no time limit (object bytes move, or the server works).
     pub(crate) patient: bool,
 }
 
 impl Call {
-    /// Sets a header whose value may come from a user; one that HTTP cannot carry is a bad request.
+    /// Sets a header whose value may come from a user. A value that HTTP cannot carry is a bad request.
     pub(crate) fn set(&mut self, name: &'static str, value: &str) -> Result<()> {
         let name = http::HeaderName::from_static(name);
         self.headers.insert(name, self.header_value(value)?);
         Ok(())
     }
 
-    /// As [`Call::set`], for names that are not known beforehand.
+    /// Like [`Call::set`], for names that are not known at compile time.
     pub(crate) fn set_named(&mut self, name: &str, value: &str) -> Result<()> {
         let header = http::HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| self.error(ErrorKind::BadRequest, format!("`{name}` cannot be a header name")))?;
@@ -89,7 +90,7 @@ impl Call {
             .map_err(|_| self.error(ErrorKind::BadRequest, format!("`{}` cannot be a header", value.escape_debug())))
     }
 
-    /// Refuses an answer from another state of the object. Servers may ignore conditions.
+    /// Refuses an answer that shows another state of the object, because servers may ignore conditions.
     pub(crate) fn require(&self, condition: &Precondition, now: &ObjectInfo) -> Result<()> {
         match condition.difference(now) {
             None => Ok(()),
@@ -97,7 +98,7 @@ impl Call {
         }
     }
 
-    /// An error of this call.
+    /// Returns an error of this call.
     pub(crate) fn error(&self, kind: ErrorKind, message: impl std::fmt::Display) -> Error {
         Error::new(kind, self.operation, self.url.clone(), message)
     }
@@ -112,14 +113,19 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// A pool that trusts `roots`. Opens no connection and, for plain HTTP, reads no certificate.
+    /// A pool that trusts `roots`. Opens no connection and reads no certificates for plain HTTP.
     pub(crate) fn new(roots: &TlsRoots) -> Result<Self> {
+        Self::with_connect_timeout(roots, CONNECT_TIMEOUT)
+    }
+
+    /// Like [`Http::new`], with another time limit for TCP, proxy and TLS together.
+    pub(crate) fn with_connect_timeout(roots: &TlsRoots, connect_timeout: Duration) -> Result<Self> {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
-            .build(connector(roots)?);
+            .build(connector(roots, connect_timeout)?);
         Ok(Self { client, clock: ServerClock::default(), availability: Availability::default() })
     }
 
@@ -128,22 +134,22 @@ impl Http {
         self.clock.date_unix_ms()
     }
 
-    /// This machine's clock minus the server's in seconds, once an answer told the time.
+    /// This machine's clock minus the server's in seconds, once an answer had a date.
     pub(crate) fn clock_ahead_s(&self) -> Option<i64> {
         self.clock.ahead_s()
     }
 
-    /// Notes what moves.
+    /// Returns the tracker that requests and bodies report to.
     pub(crate) fn availability(&self) -> Availability {
         self.availability.clone()
     }
 
-    /// Set while no connection can be made, or nothing but errors are answered.
+    /// Set while no connection can be made, or while all answers are errors.
     pub(crate) fn unreachable(&self) -> Option<Unreachable> {
         self.availability.failing()
     }
 
-    /// Returns whether there was ever a connection, so that a request may have come to the server.
+    /// Returns whether there was ever a connection, so that a request may have reached the server.
     pub(crate) fn was_reached(&self) -> bool {
         self.availability.was_connected()
     }
@@ -201,8 +207,8 @@ impl Http {
     }
 }
 
-/// A request that waits for the head of its answer. Dropped before it comes, because nobody waits any longer, it was
-/// answered with nothing.
+/// A request that waits for the head of its answer. If it is dropped before that, because the caller no longer waits,
+/// it counts as unanswered.
 struct Unanswered<'a> {
     availability: &'a Availability,
     origin: &'a str,
@@ -214,24 +220,25 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if self.waits {
             let why = format!("no answer for {} s", self.began.elapsed().as_secs());
-            // Whether it had a connection is not known.
+            // It is unknown whether the request had a connection.
             self.availability.failed(self.origin, self.began, self.availability.was_connected(), &why);
         }
     }
 }
 
-/// Whether a status says that the server may answer better later.
+/// Returns whether a later request may succeed despite this status.
 fn is_passing(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 429 | 500 | 502..=504)
 }
 
-/// A request with a longer body that ends without an answer says nothing of the store: its bytes may have been on their
-/// way for long.
+/// A request with a longer body that ends without an answer does not count against the server: its bytes may still have
+/// been on their way.
 const SHORT_BODY_BYTES_MAX: u64 = 64 << 10;
 
 const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
 
-/// What a failure below HTTP means. The innermost cause says most ("Connection refused", "invalid peer certificate").
+/// Classifies a failure below HTTP. The root cause is the most specific ("Connection refused", "invalid peer
+/// certificate").
 fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &'static str, String) {
     let mut innermost: &(dyn std::error::Error + 'static) = error;
     let (mut kind, mut speaks_tls) = (ErrorKind::Connection, true);
@@ -241,7 +248,7 @@ fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &
             if io.kind() == std::io::ErrorKind::TimedOut {
                 kind = ErrorKind::Timeout;
             } else if io.get_ref().is_some_and(is_certificate_error) {
-                // It will be no better next time: the CA is missing, or the name is wrong.
+                // Retrying does not help: the CA is missing, or the name is wrong.
                 kind = ErrorKind::Configuration;
             } else if io.get_ref().is_some_and(is_no_tls) {
                 (kind, speaks_tls) = (ErrorKind::Configuration, false);
@@ -252,7 +259,7 @@ fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &
     (kind, what, if speaks_tls { innermost.to_string() } else { NO_TLS.to_owned() })
 }
 
-/// The cause where the first bytes of a server are no TLS.
+/// The cause reported when the server's first bytes are not TLS.
 const NO_TLS: &str = "the server does not speak TLS";
 
 fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
@@ -263,7 +270,7 @@ fn is_no_tls(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     matches!(tls_error(error), Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
 }
 
-/// Looks through I/O errors that wrap one another, which `source` passes over.
+/// Finds the TLS error in nested I/O errors, which `source` does not show.
 fn tls_error<'a>(error: &'a (dyn std::error::Error + Send + Sync + 'static)) -> Option<&'a rustls::Error> {
     match error.downcast_ref::<std::io::Error>() {
         Some(io) => io.get_ref().and_then(|inner| tls_error(inner)),
@@ -271,10 +278,10 @@ fn tls_error<'a>(error: &'a (dyn std::error::Error + Send + Sync + 'static)) -> 
     }
 }
 
-/// Meaning of a status alone, for answers whose body says nothing.
+/// The meaning of a status alone, for answers with an uninformative body.
 pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
     match status.as_u16() {
-        // A range is asked for within the length that is known, so an object without it is another one (416).
+        // Ranges are always requested within the known length, so 416 means that the object is now another one.
         304 | 412 | 416 => ErrorKind::PreconditionFailed,
         401 => ErrorKind::Unauthenticated,
         403 => ErrorKind::Forbidden,
@@ -288,7 +295,7 @@ pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
     }
 }
 
-/// Returns whether a body is a page for people, as a proxy or a captive portal sends it in place of the store's answer.
+/// Returns whether a body is a web page, which a proxy or a captive portal may send instead of the store's answer.
 pub(crate) fn is_web_page(body: &[u8]) -> bool {
     let start = body.trim_ascii_start();
     ["<!doctype html", "<html"]
@@ -296,7 +303,7 @@ pub(crate) fn is_web_page(body: &[u8]) -> bool {
         .any(|tag| start.get(..tag.len()).is_some_and(|head| head.eq_ignore_ascii_case(tag.as_bytes())))
 }
 
-/// Refuses an answer that says success, names nothing that it made, and has a body: no store's answer to a write has.
+/// Refuses a successful answer to a write that has a body but no ETag: no store sends such an answer.
 pub(crate) fn refuse_foreign_answer(call: &Call, etag: Option<&str>, body: &[u8]) -> Result<()> {
     if etag.is_some() || body.trim_ascii().is_empty() {
         return Ok(());
@@ -304,8 +311,7 @@ pub(crate) fn refuse_foreign_answer(call: &Call, etag: Option<&str>, body: &[u8]
     Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it names no ETag, and has a body"))
 }
 
-/// The error of a read: one that named no state of the object cannot have met another one, only an object that is too
-/// short.
+/// The error of a read. Without a condition, a failed precondition can only mean that the object is too short.
 pub(crate) fn read_error(error: Error, condition: &Precondition) -> Error {
     match error.kind {
         ErrorKind::PreconditionFailed if condition.is_any() => Error { kind: ErrorKind::Truncated, ..error },
@@ -313,7 +319,7 @@ pub(crate) fn read_error(error: Error, condition: &Precondition) -> Error {
     }
 }
 
-/// A header as text; absent when it is not there or is no UTF-8.
+/// A header as text; `None` if it is missing or not UTF-8.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
 }
@@ -324,7 +330,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn pages_for_people_are_known_by_their_first_tag() {
+    fn web_pages_are_recognised_by_their_first_tag() {
         assert!(is_web_page(b"\n<!DOCTYPE html><title>Sign in</title>"));
         assert!(is_web_page(b"<HTML lang=en>"));
         assert!(!is_web_page(b""));
@@ -340,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_tls_is_known_by_its_first_bytes() {
+    fn a_server_without_tls_is_recognised_by_its_first_bytes() {
         let rustls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
         let wrapped = io::Error::new(io::ErrorKind::InvalidData, rustls);
         assert!(is_no_tls(&wrapped) && !is_certificate_error(&wrapped));

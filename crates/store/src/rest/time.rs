@@ -1,8 +1,8 @@
-//! The two time formats of store answers, parsed without a calendar library: a listing has one per key.
+//! The two time formats of store answers, parsed without a calendar library: every entry of a listing has one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since the Unix epoch.
+/// The current time, milliseconds since the Unix epoch.
 pub(crate) fn unix_now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
@@ -17,7 +17,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// `20240506T070809Z`, as SigV4 wants it.
+/// Formats a time as `20240506T070809Z`, for SigV4.
 pub(crate) fn amz_date(unix_s: i64) -> String {
     let (days, seconds) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
     let (year, month, day) = civil_from_days(days);
@@ -47,7 +47,7 @@ fn unix_ms(year: i64, month: i64, day: i64, seconds_of_day: i64, ms: i64) -> Opt
         .then(|| (days_from_civil(year, month, day) * 86_400 + seconds_of_day) * 1000 + ms)
 }
 
-/// `2024-05-06T07:08:09.123Z`, with or without a fraction, always UTC.
+/// Parses `2024-05-06T07:08:09.123Z`, with or without a fraction, always UTC.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<i64> {
     let seconds = number(text, 11..13)? * 3600 + number(text, 14..16)? * 60 + number(text, 17..19)?;
     let fraction = text.get(19..)?.strip_prefix('.').unwrap_or_default();
@@ -55,7 +55,7 @@ pub(crate) fn parse_rfc3339(text: &str) -> Option<i64> {
     unix_ms(number(text, 0..4)?, number(text, 5..7)?, number(text, 8..10)?, seconds, digits.parse().ok()?)
 }
 
-/// `Mon, 06 May 2024 07:08:09 GMT` (RFC 9110 §5.6.7).
+/// Parses `Mon, 06 May 2024 07:08:09 GMT` (RFC 9110 §5.6.7).
 pub(crate) fn parse_http_date(text: &str) -> Option<i64> {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = MONTHS.find(text.get(8..11)?)? as i64 / 3 + 1;
@@ -69,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn writes_what_sigv4_wants() {
+    fn times_are_formatted_for_sigv4() {
         assert_eq!(amz_date(1_714_979_289), "20240506T070809Z");
     }
 

@@ -1,20 +1,20 @@
-//! From a URL, an endpoint and a region to where requests go.
+//! Determines the address of requests from URL, endpoint and region.
 
 use crate::Result;
 use crate::rest::split_endpoint;
 
-/// Where the requests of one bucket go.
+/// The address of one bucket's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BucketAddress {
     /// Region to sign for.
     pub(crate) region: String,
     /// `https://host[:port]`.
     pub(crate) origin: String,
-    /// What stands before `/key`: empty for virtual-hosted buckets, `/bucket` otherwise.
+    /// The path before `/key`: empty for virtual-hosted buckets, `/bucket` otherwise.
     pub(crate) root: String,
 }
 
-impl Place {
+impl BucketAddress {
     /// A bucket at AWS.
     pub(crate) fn aws(bucket: &str, region: &str, path_style: Option<bool>) -> Self {
         let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
@@ -47,19 +47,22 @@ mod tests {
 
     #[test]
     fn aws_buckets() {
-        let place = Place::aws("b", "eu-west-1", None);
-        assert_eq!((place.origin.as_str(), place.root.as_str()), ("https://b.s3.eu-west-1.amazonaws.com", ""));
-        let place = Place::aws("a.b", "cn-north-1", None);
-        assert_eq!((place.origin.as_str(), place.root.as_str()), ("https://s3.cn-north-1.amazonaws.com.cn", "/a.b"));
+        let address = BucketAddress::aws("b", "eu-west-1", None);
+        assert_eq!((address.origin.as_str(), address.root.as_str()), ("https://b.s3.eu-west-1.amazonaws.com", ""));
+        let address = BucketAddress::aws("a.b", "cn-north-1", None);
+        assert_eq!(
+            (address.origin.as_str(), address.root.as_str()),
+            ("https://s3.cn-north-1.amazonaws.com.cn", "/a.b")
+        );
     }
 
     #[test]
     fn custom_endpoints() {
-        let place = Place::custom("http://127.0.0.1:7070/", "b", "us-east-1", None).unwrap();
-        assert_eq!((place.origin.as_str(), place.root.as_str()), ("http://127.0.0.1:7070", "/b"));
-        let place = Place::custom("https://h:443/x/", "b", "auto", None).unwrap();
-        assert_eq!((place.origin.as_str(), place.root.as_str()), ("https://h", "/x/b"));
-        let place = Place::custom("http://h:1", "b", "auto", Some(false)).unwrap();
-        assert_eq!((place.origin.as_str(), place.root.as_str()), ("http://b.h:1", ""));
+        let address = BucketAddress::custom("http://127.0.0.1:7070/", "b", "us-east-1", None).unwrap();
+        assert_eq!((address.origin.as_str(), address.root.as_str()), ("http://127.0.0.1:7070", "/b"));
+        let address = BucketAddress::custom("https://h:443/x/", "b", "auto", None).unwrap();
+        assert_eq!((address.origin.as_str(), address.root.as_str()), ("https://h", "/x/b"));
+        let address = BucketAddress::custom("http://h:1", "b", "auto", Some(false)).unwrap();
+        assert_eq!((address.origin.as_str(), address.root.as_str()), ("http://b.h:1", ""));
     }
 }

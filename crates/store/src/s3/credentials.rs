@@ -1,16 +1,17 @@
-//! Who signs: keys from the environment, the clouds' own chains, or nobody.
+//! The credentials that sign requests: keys from the environment, the clouds' own chains, or none.
 
 use super::profile::ProfileChain;
 use super::source::{INSTANCE_METADATA, container_variable, machine_source};
 use crate::delegated::DELEGATED;
 use crate::error::innermost;
+use crate::token::LibraryClient;
 use crate::token::environment;
 use crate::{Delegated, Error, ErrorKind, Result, StoreAuthority, StoreConfig};
 use object_store::aws::{AmazonS3Builder, AwsCredential, AwsCredentialProvider};
 use object_store::gcp::GcpCredentialProvider;
 use std::sync::{Arc, OnceLock};
 
-/// Where the credentials of a store come from. Nothing is read or asked before the first request.
+/// Where the credentials of a store come from. Nothing is read or requested before the first request.
 pub(crate) enum Credentials {
     /// Requests are sent unsigned.
     Anonymous,
@@ -22,13 +23,13 @@ pub(crate) enum Credentials {
     WebIdentity(OnceLock<AwsCredentialProvider>),
     /// Container credentials or instance metadata.
     Machine(ProfileChain),
-    /// From another process.
+    /// Credentials from another process.
     Delegated(Arc<Delegated>),
-    /// OAuth of Google Cloud, and which link of its chain gives the tokens.
+    /// OAuth tokens of Google Cloud, and the link of its chain that provides them.
     Google(GcpCredentialProvider, String),
 }
 
-/// What a request is authorised with.
+/// The credentials that authorise a request.
 pub(crate) enum Authority {
     Nobody,
     Aws(Arc<AwsCredential>),
@@ -76,7 +77,8 @@ impl Credentials {
         Self::Machine(ProfileChain::of_machine())
     }
 
-    /// Returns whether somebody set these up here; what a cloud gives each of its machines is not set up here.
+    /// Returns whether anything on this machine configures credentials. Credentials that a cloud gives each of its
+    /// machines do not count.
     pub(super) fn are_set_up(&self) -> bool {
         match self {
             Self::Anonymous => false,
@@ -87,7 +89,7 @@ impl Credentials {
         }
     }
 
-    /// The link of the chain that answers, for people. Never a credential.
+    /// The link of the chain that gives credentials, for messages. Never a credential.
     pub(super) async fn source(&self) -> String {
         match self {
             Self::Anonymous => "none (anonymous)".to_owned(),
@@ -143,11 +145,15 @@ fn delegated_authority(authority: StoreAuthority) -> Result<Authority, String> {
 }
 
 fn web_identity() -> Result<impl FnOnce() -> AwsCredentialProvider, String> {
-    let store = AmazonS3Builder::from_env().with_bucket_name("unused").build().map_err(|error| innermost(&error))?;
+    let store = AmazonS3Builder::from_env()
+        .with_bucket_name("unused")
+        .with_http_connector(LibraryClient)
+        .build()
+        .map_err(|error| innermost(&error))?;
     Ok(move || Arc::clone(store.credentials()))
 }
 
-/// An error for a store that cannot be opened.
+/// Returns an error for a store that cannot be opened.
 pub(crate) fn configuration(url: &str, message: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Configuration, "open", url, message)
 }

@@ -1,9 +1,9 @@
-//! Deletes, on the condition that an object is in the state in which it was seen.
+//! Deletes objects on the condition that they are unchanged.
 //!
-//! Google checks the generation while it deletes, Amazon the ETag. An ETag says nothing of a new version with the same
-//! bytes, and other servers may ignore conditions. So wherever the condition holds more than the cloud itself will
-//! check, the object is looked at right before the delete, which carries what the protocol can express. With a server
-//! that ignores it, a write between the two requests is lost.
+//! Google checks the generation during a delete, Amazon the ETag. An ETag does not distinguish a new version with the
+//! same bytes, and other servers may ignore conditions. So if the condition holds more than the cloud itself will
+//! check, the object's state is read right before the delete, which carries all conditions that the protocol can
+//! express. If a server ignores those, a write between the two requests is lost.
 
 use super::Bucket;
 use super::errors::may_refuse_condition;
@@ -22,7 +22,7 @@ use md5::{Digest, Md5};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-/// Looks, and deletes of one key each, in flight at once.
+/// Most concurrent checks and single-key deletes.
 const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 
 impl Bucket {
@@ -46,8 +46,8 @@ impl Bucket {
         Ok(looked.into_iter().map(verdict).collect())
     }
 
-    /// Returns whether there is anything to delete; an error if the object is in another state. Asks only where the
-    /// delete itself will not find out.
+    /// Returns whether there is anything to delete, or an error if the object is in another state. Sends a request only
+    /// if the delete itself will not check.
     async fn look(&self, deletion: &ObjectDeletion) -> Result<bool> {
         if deletion.condition.is_any() || self.is_checked_by_cloud(&deletion.condition) {
             return Ok(true);
@@ -59,7 +59,7 @@ impl Bucket {
         }
     }
 
-    /// Returns whether the cloud itself, which keeps its word, checks all of the condition when it deletes.
+    /// Returns whether a cloud that is known to honour conditions checks the whole condition during the delete.
     fn is_checked_by_cloud(&self, condition: &Precondition) -> bool {
         let by_generation = condition.version.is_some() && self.is_generation_checked_by_cloud();
         let by_etag = condition.etag.is_some() && condition.version.is_none() && condition.modified_unix_ms.is_none();
@@ -67,10 +67,10 @@ impl Bucket {
     }
 
     fn is_generation_checked_by_cloud(&self) -> bool {
-        self.dialect.if_version.is_some() && self.place().origin == "https://storage.googleapis.com"
+        self.dialect.if_version.is_some() && self.address().origin == "https://storage.googleapis.com"
     }
 
-    /// Returns whether the cloud itself checks the state that its listing describes.
+    /// Returns whether the cloud itself checks the state from its listing during a delete.
     pub(super) fn is_delete_checked_by_cloud(&self) -> bool {
         self.at_aws || self.is_generation_checked_by_cloud()
     }
@@ -87,14 +87,14 @@ impl Bucket {
         Ok(futures::stream::iter(singles).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await)
     }
 
-    /// The ETag to send with a delete; none to a server that is known to refuse conditions.
+    /// The ETag to send with a delete; none if the server is known to refuse conditions.
     fn sent_etag<'a>(&self, deletion: &'a ObjectDeletion) -> Option<&'a str> {
         let refuses = self.refuses_delete_conditions.load(Ordering::Relaxed);
         deletion.condition.etag.as_deref().filter(|_| !refuses)
     }
 
-    /// Returns whether a refused delete may pass without its condition: the server does not know conditions on deletes,
-    /// and the object was looked at.
+    /// Returns whether a refused delete may be repeated without its condition: the server does not support conditions
+    /// on deletes, and the object's state was checked before.
     fn may_pass_without_condition(&self, refusal: &Refusal) -> bool {
         let without = !self.at_aws && may_refuse_condition(refusal.status, &refusal.code);
         if without {
@@ -116,7 +116,7 @@ impl Bucket {
                         call.set("if-match", &format!("\"{etag}\""))?;
                     }
                 }
-                // Google knows no ETags on deletes.
+                // Google does not support ETags on deletes.
                 (Some(_), None) => {}
             }
             let refusal = match self.send_small(call.clone()).await {
@@ -155,9 +155,9 @@ impl Bucket {
         }
     }
 
-    /// A key that the answer does not name is deleted, for the request asks for failures only. If the answer also names
-    /// keys that nobody asked for, such a failure may be of any key under another spelling: then only those keys are
-    /// deleted that the answer calls deleted.
+    /// The request asks for failures only, so a key that the answer does not name is deleted. But if the answer names a
+    /// key that was not requested, that failure may belong to any requested key under another spelling. Then only the
+    /// keys that the answer lists as deleted count as deleted.
     fn deletion_verdicts(&self, objects: &[&ObjectDeletion], answer: &Deletions) -> Vec<Result<()>> {
         let asked: HashSet<&str> = objects.iter().map(|deletion| deletion.key.as_str()).collect();
         let failures: HashMap<&str, &ErrorAnswer> =
@@ -194,7 +194,7 @@ impl Bucket {
     }
 }
 
-/// A proxy's page is no word of the store's, whatever its status.
+/// Refuses a web page: it comes from a proxy and not from the store, whatever its status.
 fn refuse_web_page(call: &Call, body: &[u8]) -> Result<()> {
     match is_web_page(body) {
         true => Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it is a web page")),
@@ -202,7 +202,7 @@ fn refuse_web_page(call: &Call, body: &[u8]) -> Result<()> {
     }
 }
 
-/// The verdict on a key of a batch for which the server refused a key that nobody asked for.
+/// The error for a key of a batch whose answer reports a failure of a key that was not requested.
 fn stray_failure(url: String, stray: &ErrorAnswer) -> Error {
     let kind = super::errors::meaning(http::StatusCode::INTERNAL_SERVER_ERROR, &stray.code);
     let kind = if kind.is_transient() { kind } else { ErrorKind::Protocol };

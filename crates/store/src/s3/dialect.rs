@@ -1,33 +1,34 @@
-//! Where the XML APIs of S3 and Google Cloud Storage differ.
+//! Differences between the XML APIs of S3 and Google Cloud Storage.
 
-/// Header names and habits of one XML API.
+/// Header names and behaviour of one XML API.
 #[derive(Debug)]
 pub(crate) struct Dialect {
-    /// URL scheme of the user.
+    /// URL scheme that users write.
     pub(crate) scheme: &'static str,
     pub(crate) metadata_prefix: &'static str,
     pub(crate) storage_class: &'static str,
     pub(crate) copy_source: &'static str,
     pub(crate) copy_source_if_match: &'static str,
-    /// Precondition on the version of the copied object, where it is a header and not part of the source's name.
+    /// Header with the condition on the version of the copied object; `None` if the version is part of the source's
+    /// name.
     pub(crate) copy_source_if_version: Option<&'static str>,
     pub(crate) metadata_directive: &'static str,
     pub(crate) version: &'static str,
-    /// Header that names the version to read; `None` when it is the query parameter `versionId`.
+    /// Header that names the version to read; `None` if it is the query parameter `versionId`.
     pub(crate) if_version: Option<&'static str>,
-    /// Whether the completion of an upload takes a condition on what it replaces.
+    /// Whether completing an upload supports a condition on what it replaces.
     pub(crate) conditional_completion: bool,
     pub(crate) request_id: &'static str,
-    /// Whether `x-amz-checksum-*` is spoken; otherwise `x-goog-hash`.
+    /// Whether checksums use `x-amz-checksum-*`; otherwise `x-goog-hash`.
     pub(crate) amz_checksums: bool,
-    /// Whether there is `DeleteObjects`.
+    /// Whether `DeleteObjects` exists.
     pub(crate) batch_delete: bool,
-    /// Whether there is `UploadPartCopy`.
+    /// Whether `UploadPartCopy` exists.
     pub(crate) part_copy: bool,
     pub(crate) tagging: Option<&'static str>,
 }
 
-/// Amazon S3 and its many relatives.
+/// Amazon S3 and compatible servers.
 pub(crate) static S3: Dialect = Dialect {
     scheme: "s3",
     metadata_prefix: "x-amz-meta-",
@@ -57,7 +58,7 @@ pub(crate) static GCS: Dialect = Dialect {
     metadata_directive: "x-goog-metadata-directive",
     version: "x-goog-generation",
     if_version: Some("x-goog-if-generation-match"),
-    // Google documents none.
+    // Google documents no such condition.
     conditional_completion: false,
     request_id: "x-guploader-uploadid",
     amz_checksums: false,

@@ -1,20 +1,20 @@
-//! Error codes of the XML APIs by meaning.
+//! Classifies the XML APIs' error codes by meaning.
 
 use crate::ErrorKind;
 use crate::rest::status_meaning;
 use http::StatusCode;
 
-/// The meaning of an error answer; of its status alone when the code is not known.
+/// The meaning of an error answer; if the code is unknown, that of its status.
 pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     match code {
         "NoSuchKey" | "NoSuchVersion" => ErrorKind::NotFound,
         "NoSuchBucket" => ErrorKind::BucketNotFound,
-        // Parts that the store no longer has, or has otherwise than it said.
+        // The store no longer has the parts, or has different ones than it acknowledged.
         "NoSuchUpload" | "InvalidPart" | "InvalidPartOrder" => ErrorKind::UploadNotFound,
         "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "UserProjectMissing" => ErrorKind::Forbidden,
         "InvalidObjectState" => ErrorKind::Archived,
         "InvalidAccessKeyId"
-        // versitygw, with status 404.
+        // Sent by versitygw, with status 404.
         | "XAdminUserNotFound"
         | "SignatureDoesNotMatch"
         | "ExpiredToken"
@@ -35,7 +35,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "RequestLimitExceeded"
         | "BandwidthLimitExceeded" => ErrorKind::SlowDown,
         "RequestTimeout" | "RequestTimedOut" => ErrorKind::Timeout,
-        // A conflict says that another request was at work on the key, not how it ended.
+        // A conflict means that another request was at work on the key. It does not say how that request ended.
         "InternalError" | "OperationAborted" | "ConditionalRequestConflict" => ErrorKind::Server,
         "BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "XAmzContentSHA256Mismatch" => {
             ErrorKind::ChecksumMismatch
@@ -58,7 +58,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     }
 }
 
-/// Returns whether a server that answers so may take the request once it carries no (or another) checksum.
+/// Returns whether a server with this answer may accept the request with no checksum, or another kind.
 pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
     const CODES: [&str; 6] = [
         "InvalidRequest",
@@ -71,13 +71,13 @@ pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
     CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
 }
 
-/// Returns whether a server that answers so may take a delete once it carries no condition.
+/// Returns whether a server with this answer may accept a delete without a condition.
 pub(super) fn may_refuse_condition(status: StatusCode, code: &str) -> bool {
     const CODES: [&str; 4] = ["InvalidRequest", "InvalidArgument", "NotImplemented", "MalformedXML"];
     CODES.contains(&code) || (code.is_empty() && matches!(status.as_u16(), 400 | 501))
 }
 
-/// Returns whether a 404 to a delete says that the object is gone, and is not the page of a proxy that knows no such
+/// Returns whether a 404 to a delete says that the object is gone, rather than being a proxy's page for an unknown
 /// path.
 pub(super) fn says_gone(code: &str, body: &[u8]) -> bool {
     matches!(code, "NoSuchKey" | "NoSuchVersion" | "NotFound") || (code.is_empty() && body.trim_ascii().is_empty())

@@ -1,8 +1,8 @@
 //! Conditions on what a write replaces.
 //!
-//! Amazon S3 and many compatible servers check `If-None-Match: *` and `If-Match`, Google a generation. A server that
-//! refuses them (501, or 403 where `If-Match` needs the right to read) gets the write without, and is remembered. One that
-//! ignores them cannot be told from one that checks.
+//! Amazon S3 and many compatible servers check `If-None-Match: *` and `If-Match`, Google a generation. If a server
+//! refuses them (501, or 403 where `If-Match` needs the right to read), the write is sent without, and the refusal is
+//! remembered. A server that ignores conditions cannot be distinguished from one that checks them.
 
 use super::Bucket;
 use super::errors::may_refuse_condition;
@@ -13,11 +13,11 @@ use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which conditions a server takes, until it is seen to refuse them.
+/// Which conditions a server has refused so far.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     refuses_all: AtomicBool,
-    /// `If-Match` may need more rights than `If-None-Match`.
+    /// Separate, because `If-Match` may need more rights than `If-None-Match`.
     refuses_match: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Condition {
 }
 
 impl Bucket {
-    /// How to say `expect` to this server; `None` if it cannot be said.
+    /// The header that expresses `expect` to this server; `None` if there is none.
     pub(super) fn condition(&self, expect: Option<&Expect>) -> Option<Condition> {
         let taken = &self.write_conditions;
         if taken.refuses_all.load(Ordering::Relaxed) {
@@ -51,8 +51,8 @@ impl Bucket {
         }
     }
 
-    /// Sends the call that `make` makes, on `condition`. If the server refuses it perhaps because of the condition, it is
-    /// sent without; where that works, the condition was the reason, and the server gets none any more.
+    /// Sends the call from `make` with `condition`. If the server's refusal may be due to the condition, the call is
+    /// sent again without it. If that succeeds, the condition was the reason, and the server gets no more of them.
     pub(super) async fn send_on(
         &self,
         condition: Option<&Condition>,
@@ -74,7 +74,8 @@ impl Bucket {
             tracing::debug!(store = %self.url, header = condition.name, "the server refuses conditions on writes");
             return Ok(response);
         }
-        // The answer of Amazon S3 to `If-Match` where there is no object. To a copy it may also mean the original.
+        // Amazon S3 answers `If-Match` this way if the object does not exist. For a copy, it may also mean that the
+        // source is missing.
         if refusal.code == "NoSuchKey" && refusal.error.operation != "copy" {
             refusal.error.kind = ErrorKind::PreconditionFailed;
         }

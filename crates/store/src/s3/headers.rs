@@ -1,4 +1,4 @@
-//! Headers of answers into what a store says, and options of writes into headers.
+//! Translates headers of answers into object states, and options of writes into headers.
 
 use super::Bucket;
 use super::dialect::Dialect;
@@ -43,7 +43,7 @@ pub(super) fn version(dialect: &Dialect, headers: &HeaderMap) -> Option<String> 
     header(headers, dialect.version).filter(|version| *version != "null").map(str::to_owned)
 }
 
-/// Checksums of the whole object that the store vouches for. Composite ones are not of its bytes.
+/// Checksums of the whole object that the store vouches for. Composite ones do not cover its bytes.
 pub(super) fn checksums(dialect: &Dialect, headers: &HeaderMap) -> Checksums {
     let mut sums = if dialect.amz_checksums {
         let composite = header(headers, "x-amz-checksum-type") == Some("COMPOSITE");
@@ -62,7 +62,7 @@ pub(super) fn checksums(dialect: &Dialect, headers: &HeaderMap) -> Checksums {
     sums
 }
 
-/// `x-goog-hash: crc32c=…,md5=…`, in one header or several.
+/// Parses `x-goog-hash: crc32c=…,md5=…`, in one header or several.
 fn google_hashes(headers: &HeaderMap) -> Checksums {
     let mut sums = Checksums::default();
     let values = headers.get_all("x-goog-hash").iter().filter_map(|value| value.to_str().ok());
@@ -76,7 +76,8 @@ fn google_hashes(headers: &HeaderMap) -> Checksums {
     sums
 }
 
-/// With KMS or customer keys the ETag is not the MD5 of the bytes, though it may look like one.
+/// Returns whether the ETag can be the MD5 of the bytes. With KMS or customer keys it is not, though it may look like
+/// one.
 fn etag_may_be_md5(headers: &HeaderMap) -> bool {
     let encryption = header(headers, "x-amz-server-side-encryption").unwrap_or_default();
     !encryption.starts_with("aws:kms")
@@ -85,9 +86,9 @@ fn etag_may_be_md5(headers: &HeaderMap) -> bool {
         && !headers.contains_key("x-goog-encryption-algorithm")
 }
 
-/// 32 hex digits are an MD5; the ETag of a multipart object (`…-3`) is not.
+/// Parses an ETag of 32 hex digits as an MD5; the ETag of a multipart object (`…-3`) is none.
 pub(super) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
-    // Signs are no digits, though `from_str_radix` takes them.
+    // `from_str_radix` would also accept a sign.
     if etag.len() != 32 || !etag.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
@@ -106,7 +107,7 @@ fn attributes(dialect: &Dialect, headers: &HeaderMap) -> Attributes {
     });
     Attributes {
         content_type: text("content-type"),
-        // `aws-chunked` is how the upload travelled, which some servers keep by mistake.
+        // `aws-chunked` describes how the upload was sent; some servers store it by mistake.
         content_encoding: text("content-encoding").and_then(without_aws_chunked),
         content_language: text("content-language"),
         content_disposition: text("content-disposition"),
@@ -121,7 +122,7 @@ fn without_aws_chunked(encoding: String) -> Option<String> {
 }
 
 impl Bucket {
-    /// Headers of a write that makes a new object.
+    /// Sets the headers of a write that makes a new object.
     pub(super) fn set_options(&self, call: &mut Call, options: &PutOptions) -> Result<()> {
         self.set_attributes(call, &options.attributes)?;
         if let Some(class) = &options.storage_class {
@@ -134,7 +135,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Headers that a reader of the object will see.
+    /// Sets headers that a reader of the object will see.
     pub(super) fn set_attributes(&self, call: &mut Call, attributes: &Attributes) -> Result<()> {
         let plain = [
             ("content-type", &attributes.content_type),

@@ -1,4 +1,4 @@
-//! Listings of objects and of unfinished uploads.
+//! Lists objects and unfinished uploads.
 
 use super::Bucket;
 use super::xml::{Listing, Next, parse_listing, parse_uploads};
@@ -6,27 +6,27 @@ use crate::{Error, ErrorKind, ListPage, ListRequest, ObjectInfo, PendingUpload, 
 use http::Method;
 use std::sync::atomic::Ordering;
 
-/// Most pages of unfinished uploads that are read for one key; more are an error.
+/// Most pages of unfinished uploads read for one key; more are an error.
 const UPLOAD_PAGES_MAX: usize = 100;
-/// First letter of a continuation that is a token (version 2 of the listing), or a key (version 1).
+/// First letter of a continuation: a token (version 2 of the listing) or a key (version 1).
 const TOKEN: char = 't';
 const MARKER: char = 'm';
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone, Copy, Debug)]
 enum From<'a> {
     Start,
-    /// Behind a key (version 2).
+    /// After a key (version 2).
     StartAfter(&'a str),
     /// At a token (version 2).
     Token(&'a str),
-    /// Behind a key (version 1).
+    /// After a key (version 1).
     Marker(&'a str),
 }
 
 impl Bucket {
-    /// One page. A server that answers version 1, whatever it is asked, is remembered and asked so from then on: version
-    /// 1 begins at `marker` and ignores `start-after`.
+    /// Returns one page. If a server answers in version 1 whatever it is asked, that is remembered, and later requests
+    /// use version 1. Version 1 begins at `marker` and ignores `start-after`.
     pub(super) async fn list_objects(&self, request: &ListRequest) -> Result<ListPage> {
         let knows_v1_only = self.lists_v1_only.load(Ordering::Relaxed);
         let from = match (&request.continuation, &request.start_after) {
@@ -53,7 +53,7 @@ impl Bucket {
 
     fn read_continuation<'a>(&self, text: &'a str) -> Result<From<'a>> {
         let unknown =
-            || Error::new(ErrorKind::BadRequest, "list", self.url.clone(), "this is no continuation of a listing");
+            || Error::new(ErrorKind::BadRequest, "list", self.url.clone(), "this is not a continuation of a listing");
         match text.strip_prefix(TOKEN) {
             Some(token) => Ok(From::Token(token)),
             None => text.strip_prefix(MARKER).map(From::Marker).ok_or_else(unknown),
@@ -115,7 +115,7 @@ impl Bucket {
         ListPage { objects, prefixes: listing.prefixes, refused, continuation }
     }
 
-    /// Unfinished uploads of exactly `key`.
+    /// Returns the unfinished uploads of exactly `key`.
     pub(super) async fn list_uploads(&self, key: &str) -> Result<Vec<PendingUpload>> {
         let mut pending = Vec::new();
         let mut marker: Option<(String, String)> = None;
@@ -128,7 +128,7 @@ impl Bucket {
             let (_, body) = self.send_small(call.clone()).await?;
             let listing = parse_uploads(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
             let next = listing.next().map_err(|fault| self.bad_listing("list uploads", fault))?;
-            // Longer keys with this prefix come after it.
+            // Longer keys with this prefix come after `key`.
             let is_beyond = listing.uploads.last().is_some_and(|entry| entry.key.as_str() > key);
             let of_key = listing.uploads.into_iter().filter(|entry| entry.key == key);
             let found = of_key.map(|entry| (UploadId(entry.upload), entry.opened_unix_ms));

@@ -1,29 +1,29 @@
-//! Where the bucket is.
+//! Finds the region of a bucket.
 
 use super::Bucket;
-use super::address::Place;
+use super::address::BucketAddress;
 use super::xml::parse_location;
 use crate::rest::header;
 use crate::{ErrorKind, Result, StoreLocation};
 use http::Method;
 use std::sync::{Arc, PoisonError};
 
-/// What an empty answer of `GetBucketLocation` means.
+/// The region that an empty answer of `GetBucketLocation` means.
 const AWS_FIRST_REGION: &str = "us-east-1";
-/// The one region that `GetBucketLocation` calls by an old name.
+/// The one region for which `GetBucketLocation` uses an old name.
 const AWS_OLD_IRELAND: &str = "eu";
 const AWS_IRELAND: &str = "eu-west-1";
 
 impl Bucket {
-    /// Turns to the region that the bucket is in. Without an answer the first real request will say what is wrong.
+    /// Switches to the bucket's region. Without an answer, the first real request will report what is wrong.
     pub(super) async fn follow_bucket(&self) {
         if let Some(region) = self.hinted_region().await {
-            let place = Arc::new(Place::aws(&self.bucket, &region, self.path_style));
-            *self.place.write().unwrap_or_else(PoisonError::into_inner) = place;
+            let address = Arc::new(BucketAddress::aws(&self.bucket, &region, self.path_style));
+            *self.address.write().unwrap_or_else(PoisonError::into_inner) = address;
         }
     }
 
-    /// The region of the bucket: by a hint where one comes without credentials, else by `GetBucketLocation`.
+    /// The region of the bucket: at AWS from the hint that needs no credentials, else from `GetBucketLocation`.
     pub(super) async fn bucket_location(&self) -> Result<Option<StoreLocation>> {
         let provider = match self.dialect.scheme {
             "gs" => Some("gcp"),
@@ -47,12 +47,12 @@ impl Bucket {
         Ok(Some(StoreLocation { provider, name }))
     }
 
-    /// The answer of S3 to an unsigned HEAD names the region, whatever its status.
+    /// The region that S3 names in its answer to an unsigned HEAD, whatever its status.
     async fn hinted_region(&self) -> Option<String> {
-        let place = self.place();
+        let address = self.address();
         let mut call = self.call("head", Method::HEAD, "", &[]);
-        call.origin.clone_from(&place.origin);
-        call.path.insert_str(0, &place.root);
+        call.origin.clone_from(&address.origin);
+        call.path.insert_str(0, &address.root);
         let response = self.http.send(call).await.ok()?;
         header(response.headers(), "x-amz-bucket-region").map(str::to_owned)
     }

@@ -1,8 +1,9 @@
-//! Amazon S3, its relatives (R2, MinIO, …) and Google Cloud Storage's XML API: one wire format, two dialects.
+//! Amazon S3, compatible servers (R2, MinIO, …) and Google Cloud Storage's XML API: one wire format, two dialects.
 //!
-//! A [`Bucket`] sends each call once, with three exceptions that are no retries of failures: it follows the first hint at
-//! the bucket's region; it sends a write again without (or with another) checksum when the server does not know the
-//! kind; and it lists again by version 1 when the server knows no other. It remembers what it learns.
+//! A [`Bucket`] sends each call once, with three exceptions that are not retries of failures. It follows the server's
+//! first hint at the bucket's region. It sends a write again without a checksum, or with another one, if the server
+//! does not support the kind. It repeats a listing in version 1 if the server supports no other. It remembers what it
+//! learns.
 
 mod address;
 mod credentials;
@@ -31,7 +32,7 @@ use crate::{
     PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits,
     StoreLocation, UploadId, Written,
 };
-use address::Place;
+use address::BucketAddress;
 use async_trait::async_trait;
 use credentials::Credentials;
 use dialect::Dialect;
@@ -50,24 +51,24 @@ pub(crate) struct Bucket {
     http: Http,
     credentials: Credentials,
     signer: sigv4::Signer,
-    /// Where requests go now; a region hint of the server replaces it.
-    place: RwLock<Arc<Place>>,
-    /// Done once the region is known: given, not needed, or asked.
+    /// The present address of requests; a region hint from the server replaces it.
+    address: RwLock<Arc<BucketAddress>>,
+    /// Set once the region is known: given, not needed, or requested.
     region_known: OnceCell<()>,
-    /// Whether the bucket is at AWS, where the region makes the host name.
+    /// Whether the bucket is at AWS, where the region determines the host name.
     at_aws: bool,
     path_style: Option<bool>,
     requester_pays: bool,
-    /// The profile this side was configured with; copies need both sides to be one identity.
+    /// The profile of this side; a copy needs both sides to use one identity.
     identity: (Option<String>, bool),
     limits: StoreLimits,
     /// Index of the first kind of checksum in [`write::CHECKSUM_KINDS`] that the server is not known to refuse.
     checksum_kind: AtomicU8,
-    /// The server was seen to know version 1 of the listing only.
+    /// The server is known to support only version 1 of the listing.
     lists_v1_only: AtomicBool,
-    /// Whether the server answered a delete with a condition as if it did not know such.
+    /// The server answered a conditional delete as if it did not support conditions.
     refuses_delete_conditions: AtomicBool,
-    /// Conditions on what a write replaces that the server is not known to refuse.
+    /// Conditions on writes that the server has refused so far.
     write_conditions: expectation::Taken,
 }
 
@@ -78,17 +79,18 @@ impl Store for Bucket {
     }
 
     fn identity(&self) -> Identity {
-        let place = self.place();
+        let address = self.address();
         Identity::Bucket(match self.at_aws {
-            true => BucketIdentity::of_aws(&place.region, &self.bucket),
-            false => BucketIdentity::of_address(self.dialect.scheme, &place.origin, &place.root, &self.bucket),
+            true => BucketIdentity::of_aws(&address.region, &self.bucket),
+            false => BucketIdentity::of_address(self.dialect.scheme, &address.origin, &address.root, &self.bucket),
         })
     }
 
-    /// Of servers that no cloud runs: they may know one object by several names, and state its ETag and no version.
+    /// Only for servers other than the clouds': they may know one object by several names, and state its ETag but no
+    /// version.
     fn writes_from_unix_ms(&self) -> Option<i64> {
         let is_undecided = matches!(self.identity(), Identity::Bucket(bucket) if !bucket.decisive);
-        // Without a date nothing is certain.
+        // Without a date only 0 is certain.
         (is_undecided && self.dialect.if_version.is_none()).then(|| self.http.date_unix_ms().unwrap_or(0))
     }
 
@@ -109,11 +111,11 @@ impl Store for Bucket {
     }
 
     async fn describe(&self) -> StoreDescription {
-        let place = self.place();
+        let address = self.address();
         StoreDescription {
-            endpoint: Some(format!("{}{}", place.origin, place.root)),
-            // Requests of the other dialect are not signed, so they name no region.
-            region: self.dialect.amz_checksums.then(|| place.region.clone()),
+            endpoint: Some(format!("{}{}", address.origin, address.root)),
+            // Requests of the other dialect are not signed, so they have no region.
+            region: self.dialect.amz_checksums.then(|| address.region.clone()),
             credentials: Some(self.credentials.source().await),
             clock_ahead_s: self.http.clock_ahead_s(),
         }
@@ -176,7 +178,7 @@ impl Store for Bucket {
 
     fn can_copy_from(&self, source: &dyn Store) -> bool {
         let Some(source) = source.as_any().downcast_ref::<Self>() else { return false };
-        let same_service = self.at_aws && source.at_aws || self.place().origin == source.place().origin;
+        let same_service = self.at_aws && source.at_aws || self.address().origin == source.address().origin;
         self.dialect.scheme == source.dialect.scheme && same_service && self.identity == source.identity
     }
 
@@ -202,31 +204,32 @@ impl Store for Bucket {
 }
 
 impl Bucket {
-    /// Where requests go, without bucket where it stands in the path.
+    /// The scheme and host of requests. With path-style addresses they do not contain the bucket.
     pub(crate) fn origin(&self) -> String {
-        self.place().origin.clone()
+        self.address().origin.clone()
     }
 
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }
 
-    /// What requests are authorised with now.
+    /// The credentials that authorise requests now.
     pub(crate) async fn authority(&self) -> Result<Authority, String> {
         self.credentials.authority().await
     }
 
-    /// Whether anything on this machine names credentials, other than that the cloud's machines have some.
+    /// Returns whether anything on this machine configures credentials. Credentials that the cloud gives each of its
+    /// machines do not count.
     pub(crate) fn credentials_are_set_up(&self) -> bool {
         self.credentials.are_set_up()
     }
 
-    /// Goes through the chain; false where requests go unsigned.
+    /// Queries the credential chain; false if requests are sent unsigned.
     pub(crate) async fn has_credentials(&self) -> Result<bool, String> {
         Ok(!matches!(self.credentials.authority().await?, credentials::Authority::Nobody))
     }
 
-    /// The link of the chain that answers, for people.
+    /// The link of the chain that gives credentials, for messages.
     pub(crate) async fn credential_source(&self) -> String {
         self.credentials.source().await
     }

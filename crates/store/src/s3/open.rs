@@ -1,6 +1,6 @@
-//! From a configuration to a bucket. No request is made.
+//! Opens a bucket from its configuration. Makes no request.
 
-use super::address::Place;
+use super::address::BucketAddress;
 use super::credentials::{Credentials, configuration};
 use super::dialect::{Dialect, GCS, S3};
 use super::source::{INSTANCE_METADATA, google_file, google_service_account};
@@ -9,7 +9,7 @@ use crate::error::innermost;
 use crate::rest::{Http, TlsRoots};
 use crate::token::environment;
 use crate::token::google::GoogleFile;
-use crate::token::{Renewing, TokenClient};
+use crate::token::{LibraryClient, Renewing, TokenClient};
 use crate::{Result, StoreConfig, StoreLimits};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
 const TIB: u64 = 1024 * GIB;
 
-/// Limits of Amazon S3, which its relatives share or exceed.
+/// Limits of Amazon S3, which compatible servers share or exceed.
 const S3_LIMITS: StoreLimits = StoreLimits {
     part_bytes_min: 5 * MIB,
     part_bytes_max: 5 * GIB,
@@ -34,7 +34,7 @@ const S3_LIMITS: StoreLimits = StoreLimits {
     equal_parts: false,
 };
 
-/// GCS copies any size in one request, and has no copy of parts; keys are deleted one by one.
+/// GCS copies objects of any size in one request and cannot copy parts; keys are deleted one by one.
 const GCS_LIMITS: StoreLimits =
     StoreLimits { put_bytes_max: 5 * TIB, copy_bytes_max: 5 * TIB, delete_keys_max: 100, ..S3_LIMITS };
 
@@ -42,17 +42,18 @@ const GCS_LIMITS: StoreLimits =
 pub(crate) fn open_s3(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
     let config = &with_environment(config);
     let region = config.region.as_deref().unwrap_or("us-east-1");
-    let place = match &config.endpoint {
-        Some(endpoint) => Place::custom(endpoint, bucket, region, config.path_style)?,
-        None => Place::aws(bucket, region, config.path_style),
+    let address = match &config.endpoint {
+        Some(endpoint) => BucketAddress::custom(endpoint, bucket, region, config.path_style)?,
+        None => BucketAddress::aws(bucket, region, config.path_style),
     };
-    let mut store = new_bucket(config, &S3, bucket, place, Credentials::of_aws(config), S3_LIMITS)?;
+    let mut store = new_bucket(config, &S3, bucket, address, Credentials::of_aws(config), S3_LIMITS)?;
     store.at_aws = config.endpoint.is_none();
     store.region_known = known(!store.at_aws || config.region.is_some());
     Ok(store)
 }
 
-/// The configuration of a bucket, with endpoint, region and CA file of this machine's environment where it has none.
+/// The configuration of a bucket. Endpoint, region and CA file from this machine's environment are added if it has
+/// none.
 pub(crate) fn with_environment(config: &StoreConfig) -> StoreConfig {
     let mut full = config.clone();
     if full.ca_pem.is_none() {
@@ -68,7 +69,8 @@ pub(crate) fn with_environment(config: &StoreConfig) -> StoreConfig {
     full
 }
 
-/// AWS's variables, unless they are to be ignored. What its configuration file says comes with the configuration.
+/// The endpoint from AWS's variables, unless they are to be ignored. The endpoint of its configuration file comes with
+/// the configuration.
 fn configured_endpoint() -> Option<String> {
     let ignored =
         environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|word| word.eq_ignore_ascii_case("true"));
@@ -81,9 +83,9 @@ pub(crate) fn open_r2(config: &StoreConfig, account: &str, bucket: &str) -> Resu
     let config = &with_environment(config);
     let endpoint = config.endpoint.clone().unwrap_or_else(|| format!("https://{account}.r2.cloudflarestorage.com"));
     let region = config.region.as_deref().unwrap_or("auto");
-    let place = Place::custom(&endpoint, bucket, region, config.path_style)?;
+    let address = BucketAddress::custom(&endpoint, bucket, region, config.path_style)?;
     let limits = StoreLimits { equal_parts: true, ..S3_LIMITS };
-    let mut store = new_bucket(config, &S3, bucket, place, Credentials::of_aws(config), limits)?;
+    let mut store = new_bucket(config, &S3, bucket, address, Credentials::of_aws(config), limits)?;
     store.url = format!("r2://{account}/{bucket}");
     Ok(store)
 }
@@ -93,22 +95,25 @@ pub(crate) fn open_gcs(config: &StoreConfig, bucket: &str) -> Result<Bucket> {
     let config = &with_environment(config);
     let url = format!("gs://{bucket}");
     let endpoint = config.endpoint.as_deref().unwrap_or("https://storage.googleapis.com");
-    let place = Place::custom(endpoint, bucket, "auto", config.path_style)?;
+    let address = BucketAddress::custom(endpoint, bucket, "auto", config.path_style)?;
     let credentials = match &config.delegated {
         Some(delegated) => Credentials::Delegated(Arc::clone(delegated)),
         None if config.anonymous => Credentials::Anonymous,
         None => google_credentials(config, bucket, &url)?,
     };
-    new_bucket(config, &GCS, bucket, place, credentials, GCS_LIMITS)
+    new_bucket(config, &GCS, bucket, address, credentials, GCS_LIMITS)
 }
 
-/// Google's chain: the profile or `GOOGLE_APPLICATION_CREDENTIALS` names a file, else the one of `gcloud auth
-/// application-default login`, else the metadata server. A file that holds a private key is a service account whether or
-/// not it says so, and may say `"disable_oauth": true`, which sends no token at all (emulators).
+/// Google's chain: a file named by the profile or `GOOGLE_APPLICATION_CREDENTIALS`, else the file of `gcloud auth
+/// application-default login`, else the metadata server. A file with a private key is a service account even without
+/// the type. If it has `"disable_oauth": true`, no token is sent at all (emulators).
 fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<Credentials> {
     let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
     let build = |builder: GoogleCloudStorageBuilder, source: String| {
-        let store = builder.build().map_err(|error| configuration(url, format!("{source}: {}", innermost(&error))))?;
+        let store = builder
+            .with_http_connector(LibraryClient)
+            .build()
+            .map_err(|error| configuration(url, format!("{source}: {}", innermost(&error))))?;
         Ok(Credentials::Google(Arc::clone(store.credentials()), source))
     };
     let (file, source) = match (&config.profile, google_service_account(&builder)) {
@@ -123,7 +128,7 @@ fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<C
     let text = std::fs::read_to_string(&file).map_err(|error| wrong(format!("{source}: {error}")))?;
     // The parser's error could repeat a secret.
     let account: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| wrong(format!("{source}: no JSON, in line {}", error.line())))?;
+        serde_json::from_str(&text).map_err(|error| wrong(format!("{source}: not JSON, in line {}", error.line())))?;
     if account.get("private_key").is_some() {
         let builder = GoogleCloudStorageBuilder::new().with_bucket_name(bucket).with_service_account_key(text);
         return build(builder, format!("service account file {file}"));
@@ -133,7 +138,7 @@ fn google_credentials(config: &StoreConfig, bucket: &str, url: &str) -> Result<C
     Ok(Credentials::Google(Arc::new(Renewing::new(account, |bearer| GcpCredential { bearer })), source))
 }
 
-/// The emulator's variable is a host with or without a scheme.
+/// Adds a scheme if the host has none: the emulator's variable may omit it.
 fn with_scheme(host: &str) -> String {
     if host.contains("://") { host.to_owned() } else { format!("http://{host}") }
 }
@@ -142,22 +147,22 @@ fn new_bucket(
     config: &StoreConfig,
     dialect: &'static Dialect,
     bucket: &str,
-    place: Place,
+    address: BucketAddress,
     credentials: Credentials,
     limits: StoreLimits,
 ) -> Result<Bucket> {
     let url = format!("{}://{bucket}", dialect.scheme);
     if bucket.is_empty() || !bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
-        return Err(configuration(&config.url, format!("`{}` is no bucket name", bucket.escape_debug())));
+        return Err(configuration(&config.url, format!("`{}` is not a bucket name", bucket.escape_debug())));
     }
     Ok(Bucket {
         dialect,
         url,
         bucket: bucket.to_owned(),
-        http: Http::new(&TlsRoots::of(config, place.origin.starts_with("https:")))?,
+        http: Http::new(&TlsRoots::of(config, address.origin.starts_with("https:")))?,
         credentials,
         signer: sigv4::Signer::default(),
-        place: RwLock::new(Arc::new(place)),
+        address: RwLock::new(Arc::new(address)),
         region_known: known(true),
         at_aws: false,
         path_style: config.path_style,
@@ -198,8 +203,8 @@ mod tests {
     async fn r2_has_its_own_address_and_wants_equal_parts() {
         let config = StoreConfig { anonymous: true, ..StoreConfig::default() };
         let store = open_r2(&config, "acc", "bkt").unwrap();
-        assert_eq!(store.place().origin, "https://acc.r2.cloudflarestorage.com");
-        assert_eq!(store.place().region, "auto");
+        assert_eq!(store.address().origin, "https://acc.r2.cloudflarestorage.com");
+        assert_eq!(store.address().region, "auto");
         let described = store.describe().await;
         assert_eq!(described.endpoint.as_deref(), Some("https://acc.r2.cloudflarestorage.com/bkt"));
         assert_eq!(described.region.as_deref(), Some("auto"));

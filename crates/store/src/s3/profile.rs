@@ -1,10 +1,11 @@
-//! `aws-config`: profiles of the AWS configuration files (static keys, SSO, assumed roles, `credential_process`), container
-//! credentials and instance metadata.
+//! `aws-config`: profiles of the AWS configuration files (static keys, SSO, assumed roles, `credential_process`),
+//! container credentials and instance metadata.
 //!
-//! Built at the first request only; a process that signs with keys from its environment never comes here.
+//! Built at the first request. A process that signs with keys from its environment never uses it.
 
 use super::source::{container_variable, profile_source};
 use crate::error::innermost;
+use crate::token::LibraryClient;
 use crate::token::environment;
 use aws_config::Region;
 use aws_config::default_provider::credentials::DefaultCredentialsChain;
@@ -21,14 +22,14 @@ use tokio::sync::{Mutex, OnceCell};
 /// Credentials are renewed this long before they expire, so that a request signed now is not late when it arrives.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
-/// A credential, when it expires, if it does, and how it was come by.
+/// A credential, its expiry time if it has one, and how it was obtained.
 type Held = (Arc<AwsCredential>, Option<SystemTime>, Vec<AwsCredentialFeature>);
 
 /// The credentials of one profile, cached until they are about to expire.
 pub(crate) struct ProfileChain {
-    /// The profile the user named; `None` for AWS's default chain.
+    /// The profile that the user named; `None` for AWS's default chain.
     name: Option<String>,
-    /// There are no configuration files: container credentials or instance metadata answer.
+    /// True if there are no configuration files, so that container credentials or instance metadata are used.
     of_machine: bool,
     provider: OnceCell<SharedCredentialsProvider>,
     held: Mutex<Option<Held>>,
@@ -44,7 +45,7 @@ impl ProfileChain {
         Self { of_machine: true, ..Self::new(None) }
     }
 
-    /// The credential to sign with now. One caller renews it while the others wait.
+    /// The credential to sign with now. If it must be renewed, one caller does so while the others wait.
     pub(super) async fn credential(&self) -> Result<Arc<AwsCredential>, String> {
         let mut held = self.held.lock().await;
         let now = SystemTime::now();
@@ -57,7 +58,7 @@ impl ProfileChain {
         let provider = self.provider.get_or_init(|| self.build()).await;
         let fresh = match provider.provide_credentials().await {
             Ok(fresh) => fresh,
-            // The provider failed, but what is held is still good for some minutes.
+            // The provider failed, but the held credential is still valid for some minutes.
             Err(_) if held.as_ref().is_some_and(|(_, expires, _)| expires.is_none_or(|expires| now < expires)) => {
                 return held.as_ref().map(|(credential, ..)| Arc::clone(credential)).ok_or_else(String::new);
             }
@@ -73,12 +74,12 @@ impl ProfileChain {
         Ok(credential)
     }
 
-    /// Returns whether a profile was named, by the user or by the environment.
+    /// Returns whether the user or the environment named a profile.
     pub(super) fn is_named(&self) -> bool {
         self.name.is_some() || environment("AWS_PROFILE").is_some()
     }
 
-    /// The profile, and how it gave the credential that is held, or the link behind it that did.
+    /// The profile, and how it obtained the held credential; or the link after it that provided one.
     pub(super) async fn source(&self) -> String {
         let held = self.held.lock().await;
         let features = held.as_ref().map_or(&[][..], |(_, _, features)| features);
@@ -89,17 +90,20 @@ impl ProfileChain {
         match &self.name {
             Some(name) => {
                 let provider = ProfileFileCredentialsProvider::builder()
-                    .configure(&ProviderConfig::with_default_region().await)
+                    .configure(&provider_config().load_default_region().await)
                     .profile_name(name)
                     .build();
                 SharedCredentialsProvider::new(provider)
             }
-            // Without a region the chain asks instance metadata for one, which these two do not need.
+            // Without a region the chain would ask instance metadata for one, which these two sources do not need.
             None if self.of_machine => {
                 let chain = DefaultCredentialsChain::builder().region(Region::from_static("us-east-1"));
+                SharedCredentialsProvider::new(chain.configure(provider_config()).build().await)
+            }
+            None => {
+                let chain = DefaultCredentialsChain::builder().configure(provider_config());
                 SharedCredentialsProvider::new(chain.build().await)
             }
-            None => SharedCredentialsProvider::new(DefaultCredentialsChain::builder().build().await),
         }
     }
 
@@ -116,7 +120,12 @@ impl ProfileChain {
     }
 }
 
-/// Why container credentials or instance metadata gave none, with the variable that decides.
+/// This machine's settings, and our HTTP client.
+fn provider_config() -> ProviderConfig {
+    ProviderConfig::without_region().with_http_client(LibraryClient)
+}
+
+/// Why container credentials or instance metadata gave none, with the variable that selects between them.
 fn describe_machine(error: &dyn std::error::Error) -> String {
     if let Some(variable) = container_variable() {
         return format!("container credentials ({variable}): {}", innermost(error));
@@ -132,7 +141,7 @@ fn describe_machine(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Refuses a container token that cannot be a header: `aws-config` would write it to the log.
+/// Refuses a container token that is not a valid header: `aws-config` would write it to the log.
 fn check_container_token() -> Result<(), String> {
     const FILE: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
     const TOKEN: &str = "AWS_CONTAINER_AUTHORIZATION_TOKEN";
@@ -153,7 +162,7 @@ fn check_container_token() -> Result<(), String> {
     }
 }
 
-/// A file that the environment names and that does not exist, which explains why a profile is not found.
+/// A file that the environment names but that does not exist. It explains why a profile is not found.
 fn missing_file() -> Option<(&'static str, String)> {
     ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"].into_iter().find_map(|variable| {
         let path = environment(variable)?;
@@ -161,7 +170,7 @@ fn missing_file() -> Option<(&'static str, String)> {
     })
 }
 
-/// Returns whether the user has AWS configuration files, at their usual place or where the environment says.
+/// Returns whether AWS configuration files exist, at the usual place or where the environment says.
 pub(super) fn shared_files_exist() -> bool {
     let usual = |name: &str| environment("HOME").map(|home| PathBuf::from(home).join(".aws").join(name));
     let files = [("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")];

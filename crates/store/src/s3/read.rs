@@ -29,7 +29,7 @@ impl Bucket {
     ) -> Result<Download> {
         self.check_key("get", key)?;
         if range.as_ref().is_some_and(Range::is_empty) {
-            // HTTP cannot ask for nothing.
+            // HTTP cannot request an empty range.
             let info = self.head_object(key, condition).await?;
             return Ok(Download { info, body: futures::stream::empty().boxed() });
         }
@@ -50,8 +50,8 @@ impl Bucket {
 
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {
         let mut call = self.call(operation, method, key, &[]);
-        // S3 has no condition on the version: the version that its answer names is checked. Reading by `versionId`
-        // would need another permission, and hide that the object was replaced.
+        // S3 has no condition on the version, so the version in its answer is checked. Reading by `versionId` would
+        // need another permission, and would hide that the object was replaced.
         if let (Some(version), Some(name)) = (&condition.version, self.dialect.if_version) {
             call.set(name, version)?;
         }
@@ -61,7 +61,7 @@ impl Bucket {
         if self.dialect.amz_checksums {
             call.set("x-amz-checksum-mode", "ENABLED")?;
         } else {
-            // Otherwise GCS unpacks objects that are stored with `Content-Encoding: gzip`.
+            // Otherwise GCS decompresses objects that are stored with `Content-Encoding: gzip`.
             call.set("accept-encoding", "gzip")?;
         }
         Ok(call)

@@ -1,7 +1,7 @@
-//! One call: addressed, signed, sent, and its answer sorted into success or an error by meaning.
+//! Addresses, signs and sends one call, and sorts its answer into success or an error with a meaning.
 
 use super::Bucket;
-use super::address::Place;
+use super::address::BucketAddress;
 use super::credentials::Authority;
 use super::errors::{meaning, says_gone};
 use crate::rest::{
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::sync::{Arc, PoisonError};
 
-/// A refusal: its error, and what it takes to find a way around it.
+/// A refusal: its error, and the details needed to work around it.
 pub(super) struct Refusal {
     pub(super) error: Error,
     pub(super) status: StatusCode,
@@ -33,7 +33,7 @@ impl From<Refusal> for Error {
 }
 
 impl Bucket {
-    /// A call on `key`, or on the bucket when it is empty.
+    /// A call on `key`, or on the bucket if `key` is empty.
     pub(super) fn call(&self, operation: &'static str, method: Method, key: &str, query: &[(&str, &str)]) -> Call {
         let url = if key.is_empty() { self.url.clone() } else { format!("{}/{key}", self.url) };
         Call {
@@ -41,7 +41,7 @@ impl Bucket {
             url,
             method,
             origin: String::new(),
-            // The root is put before it when the call is sent: a region hint may change it.
+            // The root is prefixed when the call is sent: a region hint may change it.
             path: encode_path("", key),
             query: if query.is_empty() { String::new() } else { encode_query(query) },
             headers: HeaderMap::with_capacity(16),
@@ -50,7 +50,7 @@ impl Bucket {
         }
     }
 
-    /// Refuses keys that no store of this kind holds.
+    /// Refuses keys that no store of this kind can hold.
     pub(super) fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
         let wrong = |why: String| Err(Error::new(ErrorKind::InvalidKey, operation, format!("{}/{key}", self.url), why));
         if key.is_empty() {
@@ -62,27 +62,27 @@ impl Bucket {
         Ok(())
     }
 
-    pub(super) fn place(&self) -> Arc<Place> {
-        Arc::clone(&self.place.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn address(&self) -> Arc<BucketAddress> {
+        Arc::clone(&self.address.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends and returns an answer of success with its body unread.
+    /// Sends a call and returns a successful answer, its body unread.
     pub(super) async fn send(&self, call: Call) -> Result<Response<Incoming>, Refusal> {
         self.region_known.get_or_init(|| self.follow_bucket()).await;
-        let place = self.place();
-        let refusal = match self.send_to(&place, call.clone()).await? {
+        let address = self.address();
+        let refusal = match self.send_to(&address, call.clone()).await? {
             Ok(response) => return Ok(response),
             Err(refusal) => refusal,
         };
-        let moved = refusal.1.filter(|region| self.at_aws && *region != place.region);
+        let moved = refusal.1.filter(|region| self.at_aws && *region != address.region);
         let Some(region) = moved else { return Err(refusal.0) };
-        let place = Arc::new(Place::aws(&self.bucket, &region, self.path_style));
-        *self.place.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&place);
+        let address = Arc::new(BucketAddress::aws(&self.bucket, &region, self.path_style));
+        *self.address.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&address);
         tracing::debug!(bucket = %self.bucket, %region, "following the bucket to its region");
-        self.send_to(&place, call).await?.map_err(|(refusal, _)| refusal)
+        self.send_to(&address, call).await?.map_err(|(refusal, _)| refusal)
     }
 
-    /// Sends and reads the whole of a small answer.
+    /// Sends a call and reads a small answer in full.
     pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes), Refusal> {
         let response = self.send(call.clone()).await?;
         let (head, body) = response.into_parts();
@@ -91,18 +91,18 @@ impl Bucket {
         Ok((head.headers, body))
     }
 
-    /// Sends once. The inner error holds the refusal and the region that the server hints at.
+    /// Sends a call once. The inner error holds the refusal and the region hint of the server.
     async fn send_to(
         &self,
-        place: &Place,
+        address: &BucketAddress,
         mut call: Call,
     ) -> Result<Result<Response<Incoming>, (Refusal, Option<String>)>> {
-        call.origin.clone_from(&place.origin);
-        call.path.insert_str(0, &place.root);
+        call.origin.clone_from(&address.origin);
+        call.path.insert_str(0, &address.root);
         if self.requester_pays && self.dialect.amz_checksums {
             call.headers.insert("x-amz-request-payer", HeaderValue::from_static("requester"));
         }
-        self.authorise(&mut call, place).await?;
+        self.authorise(&mut call, address).await?;
         let asked = Call { body: Payload::default(), headers: HeaderMap::new(), ..call.clone() };
         let response = self.http.send(call).await?;
         if response.status().is_success() {
@@ -130,7 +130,7 @@ impl Bucket {
         Refusal { error: call.error(kind, message), status, code }
     }
 
-    /// Fails for an answer that says success in its status and failure in its body.
+    /// Fails if the answer's status says success but its body holds an error.
     pub(super) fn refuse_late(&self, call: &Call, body: &[u8]) -> Result<()> {
         match parse_error(body) {
             Some(_) => Err(self.late_refusal(call, body, "refused")),
@@ -138,7 +138,7 @@ impl Bucket {
         }
     }
 
-    /// The error of an answer that says success in its status and failure in its body.
+    /// The error for an answer whose status says success but whose body holds an error.
     pub(super) fn late_refusal(&self, call: &Call, body: &[u8], otherwise: impl std::fmt::Display) -> Error {
         match parse_error(body) {
             Some(answer) => {
@@ -149,12 +149,12 @@ impl Bucket {
         }
     }
 
-    async fn authorise(&self, call: &mut Call, place: &Place) -> Result<()> {
+    async fn authorise(&self, call: &mut Call, address: &BucketAddress) -> Result<()> {
         let authority = self.credentials.authority().await;
         match authority.map_err(|why| call.error(ErrorKind::Unauthenticated, format!("no credentials: {why}")))? {
             Authority::Nobody => {}
             Authority::Aws(credential) => {
-                self.signer.sign(call, &credential, &place.region, unix_now_ms() / 1000);
+                self.signer.sign(call, &credential, &address.region, unix_now_ms() / 1000);
             }
             Authority::Bearer(token) => {
                 let value = HeaderValue::from_str(&format!("Bearer {token}"));

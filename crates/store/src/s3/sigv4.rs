@@ -1,7 +1,7 @@
 //! AWS Signature Version 4 in the `Authorization` header.
 //!
-//! Our own rather than `object_store::aws::AwsAuthorizer`, because that one parses the URL with `url::Url`, which folds
-//! `.` and `..` segments of keys, and derives the signing key (four HMACs) anew for each request.
+//! Replaces `object_store::aws::AwsAuthorizer`, which parses the URL with `url::Url` and so removes `.` and `..`
+//! segments of keys. It also derives the signing key (four HMACs) again for each request.
 
 use crate::rest::{Call, amz_date};
 use aws_lc_rs::{digest, hmac};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// A signing key with what it was derived from. It holds for one day, one region and one credential.
+/// A signing key with its inputs. It is valid for one day, one region and one credential.
 struct DerivedKey {
     day: String,
     region: String,
@@ -21,7 +21,7 @@ struct DerivedKey {
     key: hmac::Key,
 }
 
-/// Signs calls and keeps the derived key of the day.
+/// Signs calls, and keeps the day's derived key.
 #[derive(Default)]
 pub(crate) struct Signer {
     derived: Mutex<Option<Arc<DerivedKey>>>,
@@ -34,9 +34,9 @@ impl std::fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// Adds the headers that make `call` a request of `credential` at `now` (seconds since the Unix epoch).
+    /// Adds the headers that sign `call` with `credential` at `now_s` (seconds since the Unix epoch).
     ///
-    /// Bodies of PUT stay unsigned: SHA-256 costs 0.5 CPU-s per GB, and their bytes are guarded by a CRC.
+    /// Bodies of PUT stay unsigned: SHA-256 costs 0.5 CPU-s per GB, and a CRC protects their bytes.
     pub(crate) fn sign(&self, call: &mut Call, credential: &AwsCredential, region: &str, now_s: i64) {
         let date = amz_date(now_s);
         let day = &date[..8];
@@ -86,7 +86,7 @@ impl Signer {
     }
 }
 
-/// The canonical request and the list of signed headers. All headers that the call carries are signed.
+/// The canonical request and the list of signed headers. All headers of the call are signed.
 fn canonical_request(call: &Call, payload_hash: &str) -> (String, String) {
     let host = call.origin.split_once("://").map_or(call.origin.as_str(), |(_, host)| host);
     let mut headers: Vec<(&str, &[u8])> = vec![("host", host.as_bytes())];
@@ -108,7 +108,7 @@ fn canonical_request(call: &Call, payload_hash: &str) -> (String, String) {
     (canonical, signed)
 }
 
-/// Header values are signed trimmed and with runs of spaces folded to one.
+/// Header values are signed trimmed, with runs of spaces folded to one.
 fn push_folded(out: &mut String, value: &[u8]) {
     let value = String::from_utf8_lossy(value);
     for (index, word) in value.split_ascii_whitespace().enumerate() {
@@ -140,8 +140,8 @@ mod tests {
     use crate::Payload;
     use http::{HeaderMap, Method};
 
-    /// The GET Object example of "Authenticating Requests (AWS Signature Version 4)", with the payload unsigned hash
-    /// replaced by what this signer sends; the derived key is checked against the published one.
+    /// The GET Object example of "Authenticating Requests (AWS Signature Version 4)", with the payload hash replaced by
+    /// what this signer sends; the derived key is checked against the published one.
     fn example() -> (Call, AwsCredential) {
         let call = Call {
             operation: "get",

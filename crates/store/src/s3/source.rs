@@ -1,19 +1,19 @@
-//! Names the link of a credential chain that answers. Names and paths, never a credential.
+//! Names the link of a credential chain that gives credentials. Names and paths, never a credential.
 
 use crate::token::environment;
 use aws_credential_types::credential_feature::AwsCredentialFeature;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use std::path::{Path, PathBuf};
 
-/// The last link of the chains of AWS and Google.
+/// The last link of AWS's and Google's chains.
 pub(super) const INSTANCE_METADATA: &str = "instance metadata";
-/// ECS tasks and EKS pods.
+/// Used by ECS tasks and EKS pods.
 const CONTAINER: &str = "container credentials";
 
 const GCLOUD_LOGIN: &str = "gcloud auth application-default login";
 
-/// The link of AWS's chain that stands behind a profile's credential. The profile is the one the user `named`, else the
-/// one of the environment, else `default`; when none was named, the chain may have gone on to the metadata services.
+/// The link of AWS's chain that gave a profile's credential. The profile is the one that the user `named`, else the
+/// environment's, else `default`. If none was named, the chain may have continued to the metadata services.
 pub(super) fn profile_source(named: Option<&str>, environment: Option<&str>, how: &[AwsCredentialFeature]) -> String {
     use AwsCredentialFeature::*;
     let has = |features: &[AwsCredentialFeature]| how.iter().any(|feature| features.contains(feature));
@@ -52,12 +52,12 @@ pub(super) fn container_variable() -> Option<&'static str> {
     variables.into_iter().find(|variable| environment(variable).is_some())
 }
 
-/// The link that answers where there are neither keys, profiles nor a web identity.
+/// The link that is used if there are no keys, no profiles and no web identity.
 pub(super) fn machine_source() -> &'static str {
     if container_variable().is_some() { CONTAINER } else { INSTANCE_METADATA }
 }
 
-/// The service account that `GOOGLE_SERVICE_ACCOUNT` or its relatives give to `builder`, for people.
+/// The service account that `GOOGLE_SERVICE_ACCOUNT` or a related variable gives to `builder`, for messages.
 pub(super) fn google_service_account(builder: &GoogleCloudStorageBuilder) -> Option<String> {
     use GoogleConfigKey::*;
     let path = builder.get_config_value(&ServiceAccount).map(|path| format!("service account file {path}"));
@@ -65,7 +65,7 @@ pub(super) fn google_service_account(builder: &GoogleCloudStorageBuilder) -> Opt
     path.or_else(|| key.map(|_| "service account key in environment".to_owned()))
 }
 
-/// The credential file of Google that the environment names or `gcloud` left, and what people call it.
+/// Path and description of Google's credential file, named by the environment or written by `gcloud`.
 pub(super) fn google_file() -> Option<(String, String)> {
     let named = environment("GOOGLE_APPLICATION_CREDENTIALS");
     let named = named.map(|file| (file.clone(), format!("credentials file {file} (GOOGLE_APPLICATION_CREDENTIALS)")));
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_named_with_its_manner() {
+    fn a_profile_is_named_with_its_kind() {
         use AwsCredentialFeature::*;
         assert_eq!(profile_source(Some("work"), Some("other"), &[CredentialsProfile]), "profile work");
         assert_eq!(profile_source(None, Some("other"), &[]), "profile other");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_chain_goes_on_behind_profiles() {
+    fn the_default_chain_continues_after_profiles() {
         use AwsCredentialFeature::*;
         assert_eq!(profile_source(None, None, &[CredentialsImds]), "instance metadata");
         assert_eq!(profile_source(None, Some("other"), &[CredentialsHttp]), "container credentials");

@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Kinds of checksum in the order they are tried. The last always works: every server takes a write without any.
+/// Kinds of checksum in the order they are tried. The last always works: every server accepts a write without one.
 const CHECKSUM_KINDS: [ChecksumKind; 3] = [ChecksumKind::Crc64Nvme, ChecksumKind::Crc32c, ChecksumKind::Nothing];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum ChecksumKind {
 }
 
 impl ChecksumKind {
-    /// Passes the store the checksum of the body that follows, or of the whole object at completion.
+    /// Sets the checksum header of the body that follows, or of the whole object at completion.
     fn set(self, call: &mut Call, sums: &Checksums) -> Result<()> {
         match (self, sums.crc64nvme, sums.crc32c) {
             (Self::Crc64Nvme, Some(crc), _) => call.set("x-amz-checksum-crc64nvme", &encode_crc64(crc)),
@@ -37,8 +37,8 @@ impl ChecksumKind {
         }
     }
 
-    /// Returns whether the server knows this checksum of each part. It may not of copied ones, and then cannot combine
-    /// them.
+    /// Returns whether the server knows this checksum for each part. It may lack those of copied parts; then it cannot
+    /// combine them.
     fn is_known_of(self, parts: &[PartTag]) -> bool {
         parts.iter().all(|part| match self {
             Self::Crc64Nvme => part.checksums.crc64nvme.is_some(),
@@ -56,7 +56,7 @@ impl ChecksumKind {
     }
 }
 
-/// The CRCs of a payload: those given, or else computed, so that no byte leaves unguarded.
+/// The CRCs of a payload, given or computed, so that no byte is sent unprotected.
 fn guarded(payload: &Payload, given: &Checksums) -> Checksums {
     match given {
         Checksums { crc64nvme: Some(_), crc32c: Some(_), .. } => *given,
@@ -65,8 +65,8 @@ fn guarded(payload: &Payload, given: &Checksums) -> Checksums {
 }
 
 impl Bucket {
-    /// Sends `call` with the strongest kind of checksum that this server is not known to refuse. A refusal that may be
-    /// about the checksum is tried again with the next kind; what then works is remembered.
+    /// Sends `call` with the strongest kind of checksum that this server has not refused. If a refusal may be due to
+    /// the checksum, the next kind is tried; the first kind that works is remembered.
     async fn send_with_checksum(
         &self,
         call: Call,
@@ -205,13 +205,13 @@ impl Bucket {
             })
             .await
             .map_err(|error| match error.kind {
-                // A store that has taken the parts knows how to complete an upload.
+                // A store that accepted the parts supports completing an upload.
                 ErrorKind::Unsupported => Error { kind: ErrorKind::Server, ..error },
                 _ => error,
             })?;
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&call, body).await?;
-        // The status came before the work was done; a failure of the work stands in the body.
+        // The status is sent before the work is done; if the work fails, the error is in the body.
         let answer = parse_write(&body, "CompleteMultipartUploadResult")
             .map_err(|error| self.late_refusal(&call, &body, error))?;
         let stated = header_checksums(self.dialect, &head.headers);
@@ -224,14 +224,14 @@ impl Bucket {
         self.with_stated_checksums(key, written, checksums).await
     }
 
-    /// Asks the store for the object and its checksums where the answer to the write held none.
+    /// Asks the store for the object and its checksums if the answer to the write had none.
     async fn with_stated_checksums(&self, key: &str, written: Written, sent: &Checksums) -> Result<Written> {
         if written.checksums != Checksums::default() {
             return Ok(written);
         }
         match look_at_written(self, key, &written, sent).await {
-            // The write was done, and must not be repeated. Without a length, the caller asks for the object again, and
-            // knows more to compare.
+            // The write is done and must not be repeated. Without a length, the caller asks for the object again and
+            // has more to compare.
             Err(error) if error.kind.is_transient() || error.kind == ErrorKind::Overwritten => Ok(written),
             looked => looked,
         }
@@ -246,7 +246,7 @@ impl Bucket {
         }
     }
 
-    /// A call whose body is another object of the same service.
+    /// A call whose body comes from another object of the same service.
     fn copy_call(
         &self,
         operation: &'static str,
@@ -318,7 +318,7 @@ impl Bucket {
     }
 }
 
-/// GCS checks the checksums in `x-goog-hash`.
+/// Sets `x-goog-hash`, whose checksums GCS verifies.
 fn set_google_hash(call: &mut Call, sums: &Checksums) -> Result<()> {
     match sums.crc32c {
         Some(crc) => call.set("x-goog-hash", &format!("crc32c={}", encode_crc32(crc))),
@@ -326,7 +326,8 @@ fn set_google_hash(call: &mut Call, sums: &Checksums) -> Result<()> {
     }
 }
 
-/// In a versioned bucket the answer to a copy names the version that was copied; some servers ignore the condition.
+/// Refuses a copy of another version. In a versioned bucket the answer names the version that was copied; some servers
+/// ignore the condition.
 fn refuse_other_version(call: &Call, source: &PartSource, headers: &HeaderMap) -> Result<()> {
     let copied = header(headers, "x-amz-copy-source-version-id");
     match (&source.condition.version, copied) {

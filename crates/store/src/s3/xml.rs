@@ -1,4 +1,4 @@
-//! The XML answers of S3 and of GCS's XML API, pulled apart without building a tree. Pure: bytes in, values out.
+//! Parses the XML answers of S3 and of GCS's XML API without building a tree. Pure: bytes in, values out.
 
 use crate::Checksums;
 use crate::rest::{ErrorAnswer, parse_rfc3339, percent_decode};
@@ -30,15 +30,15 @@ pub(crate) struct Listing {
     pub(crate) keys: Vec<ListedKey>,
     /// Folded prefixes.
     pub(crate) prefixes: Vec<String>,
-    /// Keys that are no text even after decoding, as the server wrote them.
+    /// Keys that are not text even after decoding, as the server wrote them.
     pub(crate) undecodable: Vec<String>,
-    /// What is wrong with the whole of it.
+    /// What is wrong with the whole answer.
     fault: Option<String>,
-    /// True if there are more pages; `None` where the server does not say.
+    /// True if there are more pages; `None` if the server does not say.
     pub(crate) truncated: Option<bool>,
     /// Token of the next page (version 2).
     pub(crate) token: Option<String>,
-    /// Key behind which the next page begins (version 1).
+    /// Key after which the next page begins (version 1).
     pub(crate) next_marker: Option<String>,
     has_marker: bool,
     has_count: bool,
@@ -49,21 +49,21 @@ pub(crate) struct Listing {
 pub(crate) enum Next {
     /// With a token (version 2).
     Token(String),
-    /// Behind a key (version 1).
+    /// After a key (version 1).
     Marker(String),
 }
 
 impl Listing {
-    /// Returns whether the answer is plainly one of version 1: it repeats the marker, and counts nothing.
+    /// Returns whether the answer is plainly of version 1: it repeats the marker and has no key count.
     pub(crate) fn is_v1(&self) -> bool {
         self.has_marker && !self.has_count
     }
 
-    /// How the listing continues; `None` at its end. Version 1 names the next marker only with a delimiter; without one
-    /// the last key is it (S3's reference, `ListObjects`).
+    /// Returns how the listing continues; `None` at its end. Version 1 names the next marker only with a delimiter;
+    /// without one, it is the last key (S3's reference, `ListObjects`).
     ///
     /// # Errors
-    /// The server's fault: it says neither how to continue nor that this is the end.
+    /// The server's fault: the answer neither says how to continue nor that this is the end.
     pub(crate) fn next(&self) -> Result<Option<Next>, String> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
@@ -178,7 +178,7 @@ pub(crate) fn parse_location(xml: &[u8]) -> Result<String, XmlError> {
 /// `DeleteResult`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deletions {
-    /// Keys that the server calls deleted. Servers that honour `Quiet` name none.
+    /// Keys that the server reports as deleted. Servers that honour `Quiet` name none.
     pub(crate) deleted: Vec<String>,
     /// Keys that were not deleted, and why.
     pub(crate) failures: Vec<ErrorAnswer>,
@@ -202,7 +202,7 @@ pub(crate) fn parse_deletions(xml: &[u8]) -> Result<Deletions, XmlError> {
     Ok(answer)
 }
 
-/// What the answer to a multipart call or a copy says.
+/// The answer to a multipart call or a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteAnswer {
     /// Upload id, of `InitiateMultipartUploadResult`.
@@ -256,10 +256,10 @@ pub(crate) struct UploadListing {
 }
 
 impl UploadListing {
-    /// The markers of the next page; `None` at the end.
+    /// Returns the markers of the next page; `None` at the end.
     ///
     /// # Errors
-    /// The server's fault: there are more uploads, and it does not say how to get at them.
+    /// The server's fault: there are more uploads, but the answer does not say how to continue.
     pub(crate) fn next(&self) -> Result<Option<(String, String)>, String> {
         match (self.truncated, self.markers.0.is_empty()) {
             (false, _) => Ok(None),
@@ -297,27 +297,27 @@ pub(crate) fn parse_uploads(xml: &[u8]) -> Result<UploadListing, XmlError> {
     Ok(listing)
 }
 
-/// Big-endian base64, as checksum headers carry it.
+/// Encodes as big-endian base64, the form in checksum headers.
 pub(crate) fn encode_crc64(crc: u64) -> String {
     BASE64_STANDARD.encode(crc.to_be_bytes())
 }
 
-/// Big-endian base64, as checksum headers carry it.
+/// Encodes as big-endian base64, the form in checksum headers.
 pub(crate) fn encode_crc32(crc: u32) -> String {
     BASE64_STANDARD.encode(crc.to_be_bytes())
 }
 
-/// A CRC-64 header value; `None` when it is something else (a composite `…-3`).
+/// Decodes a CRC-64 header value; `None` for anything else (a composite `…-3`).
 pub(crate) fn decode_crc64(text: &str) -> Option<u64> {
     Some(u64::from_be_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?))
 }
 
-/// A CRC-32 header value; `None` when it is something else (a composite `…-3`).
+/// Decodes a CRC-32 header value; `None` for anything else (a composite `…-3`).
 pub(crate) fn decode_crc32(text: &str) -> Option<u32> {
     Some(u32::from_be_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?))
 }
 
-/// The body of `DeleteObjects`: keys, and the ETag that an object must have to be deleted.
+/// The body of `DeleteObjects`: keys, each with the ETag that the object must have.
 pub(crate) fn delete_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut body = String::from("<Delete><Quiet>true</Quiet>");
     for (key, etag) in objects {
@@ -380,7 +380,7 @@ mod tests {
         let next_token = "<NextContinuationToken>t</NextContinuationToken>";
         assert_eq!(next_of(&format!("{end}{keys}")), Ok(None));
         assert_eq!(next_of(&format!("{more}{next_token}{keys}")), token("t"));
-        // A token where the end is claimed costs a request, to be sure.
+        // A token at the claimed end costs one more request, to be sure.
         assert_eq!(next_of(&format!("{end}{next_token}{keys}")), token("t"));
         assert!(next_of(&format!("{more}<KeyCount>2</KeyCount>{keys}")).is_err());
         assert!(next_of(&format!("{more}{keys}")).is_err(), "not plainly version 1");

@@ -1,7 +1,7 @@
-//! Azure: a client that proves itself with a certificate (`AZURE_CLIENT_CERTIFICATE_PATH`).
+//! Authenticates an Azure client with a certificate (`AZURE_CLIENT_CERTIFICATE_PATH`).
 //!
-//! The assertion is a JWT of PS256 with the SHA-256 thumbprint of the certificate, as
-//! <https://learn.microsoft.com/entra/identity-platform/certificate-credentials> describes it.
+//! The assertion is a JWT signed with PS256 that carries the certificate's SHA-256 thumbprint, as in
+//! <https://learn.microsoft.com/entra/identity-platform/certificate-credentials>.
 
 use super::request::{Ask, form};
 use super::{Token, TokenClient, TokenSource};
@@ -21,7 +21,7 @@ use std::time::Duration;
 const PATH_VARIABLE: &str = "AZURE_CLIENT_CERTIFICATE_PATH";
 const AUTHORITY: &str = "https://login.microsoftonline.com";
 const SCOPE: &str = "https://storage.azure.com/.default";
-/// Time for which one assertion is valid.
+/// How long one assertion is valid, in seconds.
 const ASSERTION_LIFETIME_S: i64 = 600;
 
 /// A client of Entra ID with its certificate.
@@ -30,7 +30,7 @@ pub(crate) struct ClientCertificate {
     token_url: String,
     client_id: String,
     path: String,
-    /// Send the whole chain, for clients that are known by subject name and issuer.
+    /// Send the whole chain, for clients registered by subject name and issuer.
     sends_chain: bool,
 }
 
@@ -41,7 +41,7 @@ struct Answer {
 }
 
 impl ClientCertificate {
-    /// Of `AZURE_CLIENT_CERTIFICATE_PATH` and its companions. `authority` is the host of Entra ID.
+    /// Reads the settings `AZURE_CLIENT_CERTIFICATE_PATH` and its companions. `authority` is the host of Entra ID.
     ///
     /// # Errors
     /// One line that names the variable or the file, if the file does not hold a certificate and an RSA key.
@@ -68,7 +68,7 @@ impl ClientCertificate {
         Ok(new)
     }
 
-    /// Reads the file anew for each token, because certificates are rotated.
+    /// Reads the file again for each token, because certificates are rotated.
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, KeyPair), String> {
         let wrong = |why: String| format!("{} (named by {PATH_VARIABLE}): {why}", self.path);
         let pem = std::fs::read(Path::new(&self.path)).map_err(|error| wrong(error.to_string()))?;

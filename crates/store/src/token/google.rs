@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
-/// Lifetime of a token whose server does not state one, and of impersonated ones.
+/// Lifetime of a token whose server states none, and of impersonated ones.
 const LIFETIME_DEFAULT: Duration = Duration::from_secs(3600);
 
 /// A credential file of any of these types.
@@ -60,7 +60,7 @@ struct Lifetime {
     token_lifetime_seconds: Option<u64>,
 }
 
-/// Where the token of the other identity provider comes from.
+/// The source of the other identity provider's token.
 #[derive(Deserialize)]
 struct Subject {
     file: Option<String>,
@@ -101,10 +101,10 @@ struct ImpersonationAnswer {
 }
 
 impl GoogleFile {
-    /// Reads the JSON of a credential file.
+    /// Parses the JSON of a credential file.
     ///
     /// # Errors
-    /// One line that names the file, for a type that is not supported or a field that is missing.
+    /// One line that names the file, for an unsupported type or a missing field.
     pub(crate) fn parse(path: &str, file: Value, client: Arc<TokenClient>) -> Result<Self, String> {
         Self::parse_nested(path, file, client, true)
     }
@@ -124,7 +124,7 @@ impl GoogleFile {
                 Account::Impersonated(Box::new(Impersonated { url, delegates, lifetime, source }))
             }
             "service_account" => Account::Service(service_account(path, &file)?),
-            "" => return Err(format!("{path}: no credential file of Google: it has no field `type`")),
+            "" => return Err(format!("{path}: not a Google credential file: it has no field `type`")),
             other => {
                 return Err(format!(
                     "{path}: credentials of type `{}` are not supported here; use a service account, `gcloud auth \
@@ -154,7 +154,7 @@ impl GoogleFile {
         Ok(self.client.json::<OauthAnswer>(&ask).await?.into())
     }
 
-    /// Exchanges the token of the other identity provider at the Security Token Service.
+    /// Exchanges the other identity provider's token at the Security Token Service.
     async fn of_external(&self, account: &External) -> Result<Token, String> {
         let subject = self.subject_token(&account.credential_source).await?;
         let options = account.workforce_pool_user_project.as_ref().filter(|_| account.client_id.is_none());
@@ -198,7 +198,7 @@ impl GoogleFile {
                 let place = format!("{}: credential_source.url", self.path);
                 let headers: Vec<_> = source.headers.clone().into_iter().collect();
                 let secrets = source.headers.values().map(String::as_str).collect();
-                // Often a server of the machine's own network, as those of instance metadata.
+                // Often a server on the machine's own network, such as instance metadata.
                 let ask = Ask { place: &place, url, headers, body: None, secrets, needs_tls: false };
                 let text = self.client.text(&ask).await?;
                 (place, text)
@@ -216,7 +216,7 @@ impl GoogleFile {
         if token.is_empty() { Err(format!("{place}: empty token")) } else { Ok(token) }
     }
 
-    /// Requests a token of a service account with one that may impersonate it.
+    /// Requests a token of a service account, with a token that may impersonate it.
     async fn impersonate(
         &self,
         url: &str,
@@ -234,7 +234,7 @@ impl GoogleFile {
             needs_tls: true,
         };
         let answer: ImpersonationAnswer = self.client.json(&ask).await?;
-        // The server states a time of day; this machine's clock may be off.
+        // The server states an absolute time. If this machine's clock is wrong, the lifetime could seem too long.
         let left_ms = parse_rfc3339(&answer.expire_time).map_or(0, |expires_ms| expires_ms - unix_now_ms());
         let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)).min(lifetime);
         Ok(Token { secret: answer.access_token, lifetime: left })
@@ -288,13 +288,15 @@ fn external(path: &str, file: Value) -> Result<External, String> {
 }
 
 fn service_account(path: &str, file: &Value) -> Result<GcpCredentialProvider, String> {
-    let builder =
-        GoogleCloudStorageBuilder::new().with_bucket_name("unused").with_service_account_key(file.to_string());
+    let builder = GoogleCloudStorageBuilder::new()
+        .with_bucket_name("unused")
+        .with_service_account_key(file.to_string())
+        .with_http_connector(super::LibraryClient);
     let store = builder.build().map_err(|error| format!("{path}: {}", innermost(&error)))?;
     Ok(Arc::clone(store.credentials()))
 }
 
-/// The fields of one type. The parser's error names the field that is missing; it never repeats a text.
+/// Parses the fields of one type. The parser's error names a missing field and never repeats a value.
 fn fields<T: serde::de::DeserializeOwned>(path: &str, file: Value) -> Result<T, String> {
     serde_json::from_value(file).map_err(|error| {
         let error = error.to_string();

@@ -1,10 +1,12 @@
-//! OAuth tokens that neither `object_store` nor `aws-config` can get: requested over HTTP, kept, and renewed before they
-//! expire. No secret is ever part of an error or of debug output.
+//! OAuth tokens that neither `object_store` nor `aws-config` can obtain: requested over HTTP, cached, and renewed
+//! before they expire. No secret is ever part of an error or of debug output.
 
 pub(crate) mod azure;
 pub(crate) mod google;
+mod library;
 mod request;
 
+pub(crate) use library::LibraryClient;
 pub(crate) use request::TokenClient;
 
 use async_trait::async_trait;
@@ -17,12 +19,12 @@ use tokio::sync::Mutex;
 /// Tokens are renewed this long before they expire, so that a request sent now is not late when it arrives.
 const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
-/// A variable of the environment; an empty one is as good as none.
+/// A variable of the environment; an empty one counts as unset.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A token and how long it is valid from now.
+/// A token and its remaining lifetime.
 pub(crate) struct Token {
     secret: String,
     lifetime: Duration,
@@ -34,14 +36,14 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where new tokens come from. Errors are one line that names the file or variable.
+/// A source of new tokens. Errors are one line that names the file or variable.
 #[async_trait]
 pub(crate) trait TokenSource: Send + Sync {
     /// Requests a new token.
     async fn fetch(&self) -> Result<Token, String>;
 }
 
-/// A token source as `object_store` and the stores use it. One caller renews the token while the others wait.
+/// A token source for `object_store` and the stores. One caller renews the token while the others wait.
 pub(crate) struct Renewing<C> {
     source: Box<dyn TokenSource>,
     credential: fn(String) -> C,
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Hands out one token that lasts as long as given, then fails.
+    /// Gives out one token with a given lifetime, then fails.
     struct Once(AtomicU32, Duration);
 
     #[async_trait]
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_used_until_it_expires_if_no_new_one_can_be_had() {
+    async fn a_token_is_used_until_it_expires_if_it_cannot_be_renewed() {
         let short = Renewing::new(Once(AtomicU32::new(0), Duration::from_secs(200)), |token| token);
         assert_eq!(*short.get_credential().await.unwrap(), "the-token");
         assert_eq!(*short.get_credential().await.unwrap(), "the-token", "still valid");

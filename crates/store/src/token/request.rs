@@ -1,4 +1,4 @@
-//! Requests to token servers, over the HTTP client of the stores.
+//! Requests to token servers, through the stores' HTTP client.
 
 use crate::rest::{Call, Http, TlsRoots, encode_query, read_all, split_endpoint};
 use crate::{Error, ErrorKind, Payload};
@@ -7,36 +7,36 @@ use serde::de::DeserializeOwned;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Longest wait for the answer of a token server, per attempt.
+/// Time limit for the answer of a token server, per attempt.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
-/// Attempts to get one token; only connection errors, 429 and 5xx are tried again.
+/// Most attempts to get one token; only connection errors, 429 and 5xx are retried.
 const ATTEMPTS_MAX: u32 = 3;
 /// Pause before the second attempt; doubled before the third.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Characters of a server's own message that an error repeats.
+/// Most characters of a server's own message that an error repeats.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// Asks token servers. Opened at the first request, so that a process that needs no token reads no certificates.
+/// A client of token servers. Opened at the first request, so that a process without tokens reads no certificates.
 pub(crate) struct TokenClient {
     roots: TlsRoots,
     http: OnceLock<Http>,
 }
 
-/// One request for a token or for what leads to one.
+/// A request for a token, or for something needed to get one.
 pub(crate) struct Ask<'a> {
     /// Where the URL was found, for errors: a file or variable and the name of its field.
     pub(crate) place: &'a str,
     pub(crate) url: &'a str,
     pub(crate) headers: Vec<(String, String)>,
-    /// Media type and text; `None` is a GET.
+    /// Media type and text; `None` sends a GET.
     pub(crate) body: Option<(&'static str, String)>,
-    /// Values that the server may repeat and errors may not.
+    /// Values that the server may repeat but errors must not.
     pub(crate) secrets: Vec<&'a str>,
-    /// True if plain HTTP may only stay on this host.
+    /// True if plain HTTP is allowed only to this host.
     pub(crate) needs_tls: bool,
 }
 
-/// A form as the body of a request.
+/// Encodes form fields as the body of a request.
 pub(crate) fn form(fields: &[(&str, &str)]) -> Option<(&'static str, String)> {
     Some(("application/x-www-form-urlencoded", encode_query(fields)))
 }
@@ -46,15 +46,15 @@ impl TokenClient {
         Self { roots: TlsRoots { needed: true, ..roots }, http: OnceLock::new() }
     }
 
-    /// The answer as JSON.
+    /// Returns the answer as JSON.
     pub(crate) async fn json<T: DeserializeOwned>(&self, ask: &Ask<'_>) -> Result<T, String> {
         let text = self.text(ask).await?;
-        // The error of the parser could repeat a token.
+        // The parser's own error could repeat a token.
         serde_json::from_str(&text)
             .map_err(|_| format!("{}: {} answers with unexpected JSON", ask.place, shown(ask.url)))
     }
 
-    /// The text of an answer of success.
+    /// Returns the text of a successful answer.
     pub(crate) async fn text(&self, ask: &Ask<'_>) -> Result<String, String> {
         let call = self.call(ask)?;
         let http = match self.http.get() {
@@ -122,17 +122,17 @@ async fn once(http: &Http, call: Call) -> Result<(StatusCode, String), Error> {
     let (head, body) = http.send(call).await?.into_parts();
     let body = read_all(&asked, body).await?;
     let text =
-        String::from_utf8(body.to_vec()).map_err(|_| asked.error(ErrorKind::Protocol, "the answer is no text"))?;
+        String::from_utf8(body.to_vec()).map_err(|_| asked.error(ErrorKind::Protocol, "the answer is not text"))?;
     Ok((head.status, text))
 }
 
 /// A URL without its query, which may hold a secret.
-fn shown(url: &str) -> &str {
+pub(super) fn shown(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
 /// Returns whether a host name or address is this machine.
-fn is_here(host: &str) -> bool {
+pub(super) fn is_here(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
@@ -141,7 +141,7 @@ fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
 }
 
-/// Status and reason of a refusal, in one line, without `secrets`. Reasons are OAuth's (RFC 6749 §5.2) or Google's.
+/// Status and reason of a refusal, in one line, without `secrets`. Reasons follow OAuth (RFC 6749 §5.2) or Google.
 fn refusal(status: StatusCode, text: &str, secrets: &[&str]) -> String {
     let answer: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let reasons = [&answer["error"], &answer["error_description"], &answer["error"]["message"]];

@@ -1,8 +1,8 @@
 """AWS Price List, bulk API: files over HTTPS, no credentials.
 
-Egress is the offer ``AWSDataTransfer``, a JSON file of some MB per region. Machines are in ``AmazonEC2``, whose file of
-one region has hundreds of MB: its CSV form is read line by line, until all that is wanted has been seen, and only for
-regions that the user names. Spot prices are not in the price list; the EC2 API has them, for those with credentials.
+Egress is the offer ``AWSDataTransfer``, a JSON file of some MB per region. Machines are in ``AmazonEC2``, which has
+hundreds of MB per region: its CSV form is read line by line until all wanted types are found, and only for regions
+that the user names. Spot prices are not in the price list; the EC2 API has them, but needs credentials.
 
 https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/using-the-aws-price-list-bulk-api.html
 """
@@ -23,17 +23,17 @@ __all__ = ["ENDPOINT", "fetch_prices"]
 
 ENDPOINT = "https://pricing.us-east-1.amazonaws.com"
 HEAD_LINES_MAX = 20
-"""Lines before the column names; there are five."""
+"""Maximum lines before the column names; usually five."""
 PROVIDER = "aws"
 
 _SPOT = "aws: spot prices are not in the price list; 40% of on demand is assumed"
 
 
 def fetch_prices(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
-    """Egress prices of the regions asked for, and machine prices of those that the user named.
+    """Return egress prices of all requested regions, and machine prices of the regions that the user named.
 
     Raises:
-        PriceApiError: and its kinds; then nothing of it is to be used.
+        PriceApiError: or a subclass; then none of the prices may be used.
     """
     prices = Prices(notes=[_SPOT])
     for region, url in _files(fetcher, wanted, endpoint, "AWSDataTransfer"):
@@ -52,7 +52,7 @@ def fetch_prices(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> 
 
 
 def _files(fetcher: Fetcher, wanted: Wanted, endpoint: str, offer: str) -> Iterator[tuple[Region, str]]:
-    """The address of each wanted region's file, from the offer's region index."""
+    """Yield the address of each wanted region's file, from the offer's region index."""
     index_url = f"{endpoint}/offers/v1.0/aws/{offer}/current/region_index.json"
     index = fetcher.json(f"aws {offer} regions", index_url)
     try:
@@ -65,7 +65,7 @@ def _files(fetcher: Fetcher, wanted: Wanted, endpoint: str, offer: str) -> Itera
 
 
 def _read_transfer(document: Any, region: Region, wanted: Wanted, prices: Prices) -> None:
-    """Products and terms of ``AWSDataTransfer``: to other regions and to the internet."""
+    """Read products and terms of ``AWSDataTransfer``: to other regions and to the internet."""
     try:
         source = f"AWS Price List, AWSDataTransfer, published {str(document['publicationDate'])[:10]}"
         products, terms = document["products"], document["terms"]["OnDemand"]
@@ -73,7 +73,7 @@ def _read_transfer(document: Any, region: Region, wanted: Wanted, prices: Prices
             target = _target(product["attributes"], region, wanted)
             if target and sku in terms:
                 origin = Origin("refreshed", source, wanted.date)
-                # A region's traffic has a usage type of its own, and tiers are filled by usage type.
+                # Each region's traffic has its own usage type, and tiers are filled by usage type.
                 tiers, unit = _tiers(terms[sku])
                 prices.add_rule(region, target, tiers, origin, unit=unit, counted="region")
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -81,7 +81,7 @@ def _read_transfer(document: Any, region: Region, wanted: Wanted, prices: Prices
 
 
 def _target(attributes: Mapping[str, str], region: Region, wanted: Wanted) -> str | None:
-    """The destination that a product prices, if it is plain traffic out of the region.
+    """Return the destination that a product prices, if it is ordinary traffic out of the region.
 
     Accelerated transfers and multi-region access points have the same transfer type, but another operation or usage
     type; traffic of the account's free allowance comes from ``Global`` or ``Any``.
@@ -98,7 +98,7 @@ def _target(attributes: Mapping[str, str], region: Region, wanted: Wanted) -> st
 
 
 def _tiers(term: Mapping[str, Any]) -> tuple[list[Tier], str]:
-    """Tiers and their unit."""
+    """Return tiers and their unit."""
     dimensions = [dimension for offer in term.values() for dimension in offer["priceDimensions"].values()]
     units = {str(dimension["unit"]) for dimension in dimensions}
     if len(units) != 1:
@@ -120,7 +120,7 @@ def _read_machines(fetcher: Fetcher, region: Region, url: str, wanted: Wanted, p
 
 
 def _machine_rows(lines: Iterator[str], region: Region, wanted: Wanted) -> tuple[dict[str, float], str]:
-    """Price per type [USD/h], and when the list was published. Stops reading when every wanted type was seen."""
+    """Return the price per type [USD/h] and the list's publication date. Stops reading once all types are found."""
     rows = csv.reader(lines)
     published, columns = _head(rows, region)
     need = {
@@ -147,7 +147,7 @@ def _machine_rows(lines: Iterator[str], region: Region, wanted: Wanted) -> tuple
 
 
 def _head(rows: Iterator[list[str]], region: Region) -> tuple[str, dict[str, int]]:
-    """The date of publication and the place of each column: some lines of `name,value`, then the column names."""
+    """Return the publication date and the index of each column: some lines of `name,value`, then the column names."""
     published = ""
     for count, row in enumerate(rows):
         if row[:1] == ["Publication Date"] and len(row) > 1:

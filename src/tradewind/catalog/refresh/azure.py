@@ -25,7 +25,7 @@ __all__ = ["ENDPOINT", "fetch_prices"]
 
 ENDPOINT = "https://prices.azure.com/api/retail/prices"
 PAGES_MAX = 500
-"""Maximum pages of one query. A page has 100 or 1,000 items; all of Bandwidth is a few thousand."""
+"""Maximum pages of one query. A page has 100 or 1,000 items; Bandwidth has a few thousand in total."""
 SOURCE = "Azure Retail Prices API"
 GLOBAL_NETWORK = "Rtn Preference: MGN"
 
@@ -34,10 +34,10 @@ _BEYOND = re.compile(r"Inter[- ]Continent Data Transfer Out")
 
 
 def fetch_prices(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> Prices:
-    """Egress and machine prices, on demand and spot, of the regions asked for.
+    """Return egress and machine prices, on demand and spot, of the requested regions.
 
     Raises:
-        PriceApiError: and its kinds; then nothing of it is to be used.
+        PriceApiError: or a subclass; then none of the prices may be used.
     """
     prices = Prices()
     try:
@@ -55,7 +55,7 @@ def fetch_prices(fetcher: Fetcher, wanted: Wanted, endpoint: str = ENDPOINT) -> 
 def _items(
     fetcher: Fetcher, what: str, endpoint: str, question: str, wanted: Wanted
 ) -> Iterator[tuple[RegionInfo, Mapping[str, Any]]]:
-    """All items of all pages in wanted regions, priced in USD; a question per region where the user named some."""
+    """Yield the items of all pages in wanted regions, in USD; one query per region if the user named regions."""
     regions = sorted(region.name for region in wanted.places) if wanted.named else [""]
     for region in regions:
         narrowed = f"{question} and armRegionName eq '{region}'" if region else question
@@ -78,7 +78,7 @@ def _read_machines(
 ) -> None:
     newest: dict[tuple[RegionInfo, bool], Mapping[str, Any]] = {}
     for place, item in items:
-        # The same size is listed for Windows, and as Low Priority, the elder form of spot.
+        # The same size is also listed for Windows and as Low Priority, the predecessor of spot.
         words = f"{item['productName']} {item['skuName']}"
         if item["unitOfMeasure"] != "1 Hour" or "Windows" in words or "Low Priority" in words:
             continue
@@ -93,7 +93,7 @@ def _read_machines(
 
 
 def _read_bandwidth(items: Iterator[tuple[RegionInfo, Mapping[str, Any]]], wanted: Wanted, prices: Prices) -> None:
-    """Tiers by source and kind of destination. Of two figures for one tier the one that took effect later holds."""
+    """Read tiers by source and kind of destination. Of two prices for one tier the later effective date applies."""
     found: dict[tuple[RegionInfo, str], dict[float, Mapping[str, Any]]] = defaultdict(dict)
     for place, item in items:
         target = _target(place, item)
@@ -103,7 +103,7 @@ def _read_bandwidth(items: Iterator[tuple[RegionInfo, Mapping[str, Any]]], wante
         start = float(item["tierMinimumUnits"])
         if start not in tiers or item["effectiveStartDate"] > tiers[start]["effectiveStartDate"]:
             tiers[start] = item
-    # Special before general: a continent, then the provider, then the internet.
+    # Specific before general: a continent, then the provider, then the internet.
     order = {"internet": 2, "azure:*": 1}
     for (place, target), tiers in sorted(found.items(), key=lambda e: (e[0][0].region, order.get(e[0][1], 0))):
         priced = [(start, float(item["retailPrice"])) for start, item in tiers.items()]

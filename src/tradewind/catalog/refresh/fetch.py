@@ -1,4 +1,4 @@
-"""GET over HTTPS with limits on attempts, time, bytes and pages. Proxies are taken from the environment."""
+"""GET over HTTPS with limits on attempts, time, bytes and pages. Proxies come from the environment."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ __all__ = ["Fetcher", "same_host"]
 TRIES_MAX = 4
 """Attempts of one request, including the first; then `PriceApiUnavailable`."""
 CONNECT_TRIES_MAX = 2
-"""Attempts without a connection, so that an offline user gets an error soon."""
+"""Attempts without a connection: few, so that an offline user soon gets an error."""
 PAUSE_S = 1.0
 """Pause before the second attempt; doubled before each further one."""
 PAUSE_S_MAX = 30.0
-"""Longest pause that an answer's `Retry-After` may demand; a longer one ends the attempts."""
+"""Longest pause accepted from an answer's `Retry-After`; a longer one ends the attempts."""
 SILENCE_S = 20.0
 """Timeout of a connection that sends nothing."""
 REQUEST_S_MAX = 1800.0
 """Timeout of one request including its attempts. The largest lists have some hundred MB."""
 JSON_BYTES_MAX = 64 << 20
-"""Maximum size of one JSON answer, unpacked: it is held in memory."""
+"""Maximum size of one JSON answer, uncompressed: it is held in memory."""
 STREAM_BYTES_MAX = 4 << 30
-"""Maximum size of one answer that is read line by line, unpacked. AWS's longest list has about a tenth."""
+"""Maximum size of one answer that is read line by line, uncompressed. AWS's longest list has about a tenth."""
 LINE_CHARS_MAX = 1 << 20
 PROGRESS_BYTES = 1 << 20
 """Progress is reported after this many further bytes."""
@@ -46,11 +46,11 @@ _BROKEN = (OSError, HTTPException, EOFError, zlib.error)
 
 T = TypeVar("T")
 ReportBytes = Callable[[str, int], None]
-"""Callback with the name of the list that is read, and the number of bytes read so far."""
+"""Callback with the name of the current list, and the number of bytes read so far."""
 
 
 def _silent(what: str, count_bytes: int) -> None:
-    """Tells nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class Fetcher:
     request_s_max: float = REQUEST_S_MAX
 
     def json(self, what: str, url: str, headers: Mapping[str, str] | None = None) -> Any:
-        """One JSON document.
+        """Return one JSON document.
 
         Args:
-            what: words for progress and errors.
-            url: where it is.
-            headers: secrets among them are not sent on when the server redirects.
+            what: name for progress and errors.
+            url: its address.
+            headers: not forwarded when the server redirects, because they may hold secrets.
 
         Raises:
             PriceApiUnavailable: no answer after `TRIES_MAX` tries.
@@ -85,9 +85,9 @@ class Fetcher:
         return self._tried(what, url, headers or {}, JSON_BYTES_MAX, parse)
 
     def lines(self, what: str, url: str, parse: Callable[[Iterator[str]], T]) -> T:
-        """What ``parse`` makes of the lines of a long text, which it may leave unread from where it has enough.
+        """Return the result of ``parse`` on the lines of a long text; it need not read to the end.
 
-        If the connection breaks, ``parse`` is called again with the lines from the first on.
+        If the connection breaks, ``parse`` is called again with the lines from the start.
 
         Raises: as `json`.
         """
@@ -131,10 +131,10 @@ _OFFLINE = "the catalog keeps its existing figures; behind a proxy set HTTPS_PRO
 
 
 def same_host(base: str, link: str) -> str:
-    """``link`` as found in an answer from ``base``, made absolute.
+    """Return ``link``, found in an answer from ``base``, as an absolute URL.
 
     Raises:
-        PriceApiError: if it leads to another server; no answer may send us elsewhere.
+        PriceApiError: it leads to another server.
     """
     absolute = urljoin(base, link)
     here, there = urlsplit(base), urlsplit(absolute)
@@ -148,15 +148,15 @@ def same_host(base: str, link: str) -> str:
 def _open(url: str, headers: Mapping[str, str], silence_s: float) -> HTTPResponse:
     request = Request(url, headers={"User-Agent": f"tradewind/{__version__}", "Accept-Encoding": "gzip"})
     for name, content in headers.items():
-        # Not sent on to wherever a redirect leads.
+        # Not forwarded when the server redirects.
         request.add_unredirected_header(name, content)
-    # An opener of its own: the shared one remembers the proxies of its first use.
+    # A separate opener: the shared one remembers the proxies of its first use.
     response: HTTPResponse = build_opener(_Redirects).open(request, timeout=silence_s)
     return response
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, but never to an unencrypted address: prices must not come from an intermediary."""
+    """Follow redirects, but never to an unencrypted address, where prices could be forged."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
@@ -169,7 +169,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Body(io.RawIOBase):
-    """Body of an answer, unpacked, within limits on bytes and time; raises an error if it ends too early."""
+    """Body of an answer, uncompressed, within limits on bytes and time; a premature end is an error."""
 
     def __init__(self, response: HTTPResponse, what: str, bytes_max: int, end_s: float, progress: ReportBytes) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ def _bounded_lines(what: str, text: io.TextIOWrapper) -> Iterator[str]:
 
 
 def _refused(what: str, error: HTTPError, *, may_retry: bool) -> float:
-    """Raises unless the answer asks to be asked again; then the pause that it asks for [s]."""
+    """Return the pause [s] before a retry that the answer asks for; raise if it does not ask for one."""
     with error:
         said = _said(error)
         if error.code in (401, 403):

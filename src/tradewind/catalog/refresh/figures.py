@@ -17,10 +17,10 @@ from tradewind.model.region import Region, RegionInfo
 __all__ = ["UNITS", "Prices", "Tier", "Wanted", "paid_tiers"]
 
 Tier = tuple[float, float]
-"""Volume from which a price applies, and the price [USD], both as listed."""
+"""Volume from which a price applies, and the price [USD], as in the price list."""
 
 UNITS: Mapping[str, ListedUnit] = {"GB": "GB", "1 GB": "GB", "GBy": "GB", "GiB": "GiB", "1 GiB": "GiB", "GiBy": "GiB"}
-"""Units of egress as AWS, Azure and Google state them. A GB is 10^9 bytes unless they say otherwise."""
+"""Units of egress as AWS, Azure and Google state them. A GB is 10^9 bytes unless defined otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,16 @@ class Wanted:
     places: Mapping[Region, RegionInfo]
     """The provider's regions to request."""
     known: Mapping[Region, RegionInfo]
-    """All of the provider's regions: destinations of egress."""
+    """All of the provider's regions, as destinations of egress."""
     machines: Mapping[str, MachineType]
     """By name."""
     named: bool
-    """True if the user named regions; only then are lists loaded that have hundreds of MB per region."""
+    """True if the user named regions; only then are lists of hundreds of MB per region loaded."""
     date: str
     """Today."""
 
     def place(self, name: object) -> RegionInfo | None:
-        """The place of a region's name if it is asked for."""
+        """Return the location of a requested region by its name; None if it was not requested."""
         return next((place for region, place in self.places.items() if region.name == name), None)
 
 
@@ -63,7 +63,7 @@ class Prices:
         unit: str,
         counted: CountedBy = "account",
     ) -> None:
-        """A price of egress, in the unit that the price API states (`UNITS`). Raises PriceApiError."""
+        """Add an egress price, in the unit that the price API states (`UNITS`). Raises PriceApiError."""
         listed = UNITS.get(unit)
         if listed is None:
             raise PriceApiError(f"{src}: egress to {dst} is priced per {unit}, not per {' or '.join(UNITS)}")
@@ -75,13 +75,13 @@ class Prices:
             self.rules.append(EgressRule(str(src), dst, EgressPrice.listed(paid, origin, listed, counted)))
 
     def add_machine(self, region: Region, name: str, usd_per_hour: float, origin: Origin, *, spot: bool) -> None:
-        """A machine's price. Raises PriceApiError."""
+        """Add a machine price. Raises PriceApiError."""
         if not 0 < usd_per_hour <= USD_PER_HOUR_MAX:
             raise PriceApiError(f"{region}: {usd_per_hour} USD per hour for {name} is not a price")
         self.machines.append(ListedMachinePrice(region, name, spot, usd_per_hour, origin))
 
     def note_missing(self, wanted: Wanted) -> None:
-        """Notes regions of which nothing was said."""
+        """Add a note about requested regions without a price."""
         said = {rule.src for rule in self.rules} | {str(machine.region) for machine in self.machines}
         missing = sorted(str(region) for region in wanted.places if str(region) not in said)
         if missing:
@@ -90,9 +90,9 @@ class Prices:
 
 
 def paid_tiers(tiers: Iterable[Tier]) -> tuple[Tier, ...]:
-    """Tiers in order, without a free one at the start.
+    """Return the tiers in order, without a free tier at the start.
 
-    A month's free volume belongs to the account, not to a route: it may be spent already, so no plan may count on it.
+    A month's free volume belongs to the account, not to a route, and may already be used up: no plan may count on it.
     """
     ordered = sorted(dict(tiers).items())
     if len(ordered) > 1 and ordered[0][1] == 0:

@@ -1,8 +1,8 @@
 """Google Cloud Billing Catalog API: paged SKUs of Compute Engine. It needs an API key, sent as a header.
 
-A machine has no price of its own: it is vCPUs times the price of a core plus memory times the price of a GiB. Places
-are named in SKUs by words ("Virginia", "Americas"); which regions a word means is read from the SKUs of cores, which
-name both. Egress is priced per GiB.
+Machines have no price of their own: their price is vCPUs times the core price plus memory times the price per GiB.
+SKUs name places in words ("Virginia", "Americas"). SKUs of cores state both the word and its regions, so they map words
+to regions. Egress is priced per GiB.
 
 https://cloud.google.com/billing/docs/reference/rest/v1/services.skus/list
 """
@@ -27,15 +27,15 @@ __all__ = ["ENDPOINT", "KEY_VARIABLE", "fetch_prices"]
 ENDPOINT = "https://cloudbilling.googleapis.com"
 KEY_VARIABLE = "TRADEWIND_GCP_API_KEY"
 COMPUTE_ENGINE = "6F81-5844-456A"
-"""Id of the service; it has never changed."""
+"""Service id; it has never changed."""
 PAGE_ITEMS = 5000
 PAGES_MAX = 200
-"""Compute Engine has some ten thousand SKUs."""
+"""Maximum pages of a listing. Compute Engine has about ten thousand SKUs."""
 SOURCE = "Google Cloud Billing Catalog API"
 PROVIDER = "gcp"
 
 GIB_PER_VCPU = {"n2-standard": 4.0, "n2-highmem": 8.0, "n2-highcpu": 1.0}
-"""Memory of a family per vCPU. Types of other families are not requested."""
+"""Memory per vCPU of each family [GiB]. Other families are not requested."""
 
 CONTINENTS = {
     "Middle East": ("middle-east",),
@@ -50,8 +50,8 @@ CONTINENTS = {
     "APAC": ("asia",),
     "Asia Pacific": ("asia",),
 }
-"""Destinations of traffic to the internet, as SKUs and price lists name them; the first that names a continent applies.
-Single countries (China, India, Korea) are finer than the catalog's places and left out."""
+"""Destinations of internet traffic, as named in SKUs and price lists; for each continent, the first match applies.
+Single countries (China, India, Korea) are finer than the catalog's places and are left out."""
 
 _CORE = re.compile(r"(Spot Preemptible )?(\w+) Instance (Core|Ram) running in (.+)")
 _BETWEEN = re.compile(r"Network Inter Region (?:Data Transfer Out|Egress) from (.+) to (.+)")
@@ -59,11 +59,11 @@ _INTERNET = re.compile(r"Network Internet (?:Data Transfer Out|Egress) from (.+)
 
 
 def fetch_prices(fetcher: Fetcher, wanted: Wanted, key: str, endpoint: str = ENDPOINT) -> Prices:
-    """Egress and machine prices, on demand and spot, of the regions asked for.
+    """Return egress and machine prices, on demand and spot, of the requested regions.
 
     Raises:
-        PriceApiRefused: no key, or not accepted.
-        PriceApiError: and its kinds; then nothing of it is to be used.
+        PriceApiRefused: the key is missing or was not accepted.
+        PriceApiError: or a subclass; then none of the prices may be used.
     """
     if not key:
         raise PriceApiRefused(
@@ -103,7 +103,7 @@ def _page(fetcher: Fetcher, what: str, url: str, key: str) -> Mapping[str, Any]:
     except PriceApiRefused as error:
         raise PriceApiRefused(str(error), hint=f"is the key in {KEY_VARIABLE} right, and the API enabled?") from None
     except PriceApiError as error:
-        # A key that is none is answered 400, not 401.
+        # An invalid key is answered with 400, not 401.
         if "API key not valid" in str(error):
             raise PriceApiRefused(str(error), hint=f"the key is read from {KEY_VARIABLE}") from None
         raise
@@ -111,7 +111,7 @@ def _page(fetcher: Fetcher, what: str, url: str, key: str) -> Mapping[str, Any]:
 
 
 def _read_machines(skus: list[Mapping[str, Any]], wanted: Wanted, prices: Prices) -> None:
-    """Rates of cores and memory by region, spot or not; then each wanted type from them."""
+    """Read rates of cores and memory by region, spot or not; then calculate each wanted type from them."""
     rates: dict[tuple[Region, str, bool], dict[str, tuple[float, str]]] = defaultdict(dict)
     for sku in skus:
         match = _CORE.fullmatch(sku["description"])
@@ -186,7 +186,7 @@ def _add(prices: Prices, src: Region, dst: str, sku: Mapping[str, Any], wanted: 
 
 
 def _tiers(sku: Mapping[str, Any]) -> tuple[list[Tier], str, str]:
-    """Rates as they stand now, their unit, and since when. Amounts of money are `units` and `nanos`."""
+    """Return current rates, their unit, and their effective date. Amounts of money are `units` and `nanos`."""
     newest = max(sku["pricingInfo"], key=lambda info: str(info["effectiveTime"]))
     expression = newest["pricingExpression"]
     tiers = [

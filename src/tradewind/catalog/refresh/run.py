@@ -1,4 +1,4 @@
-"""One run of `catalog refresh`: request the prices of each provider, and store its answers when all have arrived."""
+"""One run of `catalog refresh`: request each provider's prices, and store its figures completely or not at all."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def refresh(
     regions: Iterable[Region],
     on_outcome: Callable[[RefreshOutcome], None] | None = None,
 ) -> list[RefreshOutcome]:
-    """Ask the providers' price APIs and store what they say, each provider's figures whole or not at all.
+    """Request prices from the providers' price APIs, and store each provider's figures completely or not at all.
 
     Args:
-        asked: the catalog as it is, and where to.
-        providers: whom to ask; none for all, or for those of ``regions``.
-        regions: only these; none for all that the catalog knows.
-        on_outcome: is given each provider's outcome as soon as it is known.
+        asked: the present catalog, the figures to request, and where to store them.
+        providers: providers to query; none for all, or for those of ``regions``.
+        regions: only these; none for all regions of the catalog.
+        on_outcome: called with each provider's outcome as soon as it is known.
 
     Raises:
         UsageError: an unknown provider or region.
@@ -91,7 +91,7 @@ def _choose_providers(catalog: Catalog, providers: frozenset[str], regions: froz
             near = catalog.nearest_names(region)
             raise UsageError(f"unknown region {region}", hint=f"did you mean {' or '.join(near)}?" if near else None)
         if providers and region.provider not in providers:
-            raise UsageError(f"{region} is not of {' or '.join(sorted(providers))}")
+            raise UsageError(f"{region} is not a region of {' or '.join(sorted(providers))}")
     of_regions = {region.provider for region in regions}
     return [name for name in PROVIDERS if name in (providers or of_regions or PROVIDERS)]
 

@@ -1,4 +1,4 @@
-"""Providers: one file each, named after its kind, with a function `connect`."""
+"""Providers: one file for each kind, with a function `connect`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "LOCAL", "Settings", "make_provider"]
 
-#: Files of this folder.
+#: Names of the files in this folder.
 KINDS = ("local", "sky")
-#: The document of the provider that needs nothing but this host.
+#: The document of the local provider.
 LOCAL: Mapping[str, Any] = {"kind": "local"}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a provider may use of this host.
+    """Paths on this host that a provider needs.
 
-    `binary` is the gateway program, `folder` has a private folder for each fleet, `logs` is where logs of gateways
-    are collected, if not in the fleet's folder.
+    `binary` is the gateway program. `folder` has a private folder for each fleet. `logs` is the folder of the gateways'
+    logs, by default in the fleet's folder.
     """
 
     binary: str
@@ -41,7 +41,7 @@ def make_provider(
     """Return the provider that wrote `document`. Raises GatewayError for a kind that this version does not know."""
     kind = document["kind"]
     if kind not in KINDS:
-        raise GatewayError(f"unknown provider {kind}", hint="it was made by another version of tradewind")
+        raise GatewayError(f"unknown provider {kind}", hint="another version of tradewind started this fleet")
     module = import_module(f"tradewind.fleet.providers.{kind}")
     provider: Provider = module.connect(document, Settings(binary, journal.folder, logs))
     return provider

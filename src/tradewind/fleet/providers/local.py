@@ -15,7 +15,7 @@ __all__ = ["LocalProvider", "connect"]
 
 
 class LocalProvider(ProcessProvider):
-    """Every region is this host, and costs nothing."""
+    """Runs the machines of every region on this host, for free."""
 
     kind = "local"
 

@@ -20,10 +20,10 @@ __all__ = ["SkyProvider", "connect"]
 
 
 class SkyProvider(ProcessProvider):
-    """Each machine of a fleet is one of the sky's, which are the zones of their region.
+    """Runs the machines of a fleet on those of a sky. Each machine of the sky is a zone of its region.
 
-    Two fleets may share one of the sky's machines, as two tenants would. The sky in `folder` is found when it is
-    needed: machines of one that is down can still be listed and ended.
+    A fleet has at most one machine in a zone. Several fleets may share a machine of the sky, as tenants share a host.
+    The sky is attached when first needed, so that machines can be listed and ended after it is down.
     """
 
     kind = "sky"
@@ -35,24 +35,24 @@ class SkyProvider(ProcessProvider):
 
     @property
     def _sky(self) -> Sky:
-        """Raises SkyError if it is not running."""
+        """The running sky. Raises SkyError if it is not running."""
         if self._attached is None:
             self._attached = Sky.attach(self._sky_folder)
         return self._attached
 
     def document(self) -> dict[str, Any]:
-        """Return the kind, and the folder by which the sky is found."""
+        """Return the kind, and the folder of the sky."""
         return {"kind": self.kind, "sky": str(self._sky_folder)}
 
     def home(self, region: str) -> Home:
-        """Return the first machine of the source's region: the client is said to be there."""
+        """Return the first machine of the source's region, as if the client ran there."""
         there = self._sky.machines_in(region)
         if not there:
             raise CallRefused(_no_more(region, 0))
         return Home(tuple(self._sky.command(there[0].name, [])), there[0].address)
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
-        """Return one offer per region, at no price: what the machines stand for is priced by the sky's catalog."""
+        """Return one free offer per region. The sky's catalog has the prices of the emulated machines."""
         by_region = {region: self._sky.machines_in(region) for region in regions}
         return tuple(
             Offer(region, ANY_TYPE, price_source="the sky file", zones=tuple(machine.name for machine in there))
@@ -61,11 +61,11 @@ class SkyProvider(ProcessProvider):
         )
 
     def quota(self, region: str) -> Quota | None:
-        """Return how many machines the sky has there."""
+        """Return the number of the sky's machines in the region."""
         return Quota(len(self._sky.machines_in(region)))
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
-        """End gateways; a folder that was made for a sky which is down by now is removed with them."""
+        """End gateways, and remove the leftover folder of a sky that is down by now."""
         ended = super().terminate(ids, grace_s=grace_s)
         remove_left(self._sky_folder)
         return ended
@@ -79,7 +79,7 @@ class SkyProvider(ProcessProvider):
         running = [machine for machine in free if states[machine.name] == "running"]
         if not running:
             names = ", ".join(f"{machine.name} is {states[machine.name]}" for machine in free)
-            raise CallRefused(Refusal("capacity", f"no machine starts in {order.region}: {names}"))
+            raise CallRefused(Refusal("capacity", f"no machine can be started in {order.region}: {names}"))
         machine = running[0]
         return Placement(
             tuple(self._sky.command(machine.name, [])), "sky", machine.address, machine.name, machine.inbound
@@ -87,7 +87,7 @@ class SkyProvider(ProcessProvider):
 
 
 def _no_more(region: str, count: int) -> Refusal:
-    return Refusal("quota", f"the sky has no further machine in {region}: it has {count}")
+    return Refusal("quota", f"the sky has no free machine in {region}: it has {count} there")
 
 
 def connect(document: Mapping[str, Any], settings: Settings) -> SkyProvider:

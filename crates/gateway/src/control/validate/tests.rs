@@ -46,7 +46,7 @@ fn check(program: Value, setting: Setting<'_>) -> Result<(), String> {
     })
 }
 
-/// `program` with what `pointer` names set to `value`.
+/// `program` with the value at `pointer` set to `value`.
 fn with(mut program: Value, pointer: &str, value: Value) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     match program.pointer_mut(parent).unwrap() {
@@ -64,7 +64,7 @@ fn good_programs_pass() {
     assert_eq!(check(relay_program(), Setting { identity: None, plain: true, data_port: true }), Ok(()));
 }
 
-/// The relay opens the hop from `source`, and `far` opens the one from the relay.
+/// The relay opens the hop from `source`, and `far` opens the hop from the relay.
 fn dialling_program() -> Value {
     let mut program = relay_program();
     program["dials"] = json!([{ "upstream": "source", "address": "127.0.0.1:7000", "connections": 8 }]);
@@ -115,9 +115,9 @@ fn faults_of_a_local_program_are_named() {
     let stations = |names: &[&str]| json!([{ "id": 0, "nodes": names, "share": 1.0 }]);
     let many = vec!["local"; STATIONS_MAX + 1];
     let cases = [
-        ("/contract", json!(2), "this gateway speaks contract 1, the program is of contract 2"),
-        ("/job_id", json!("Job 1"), "\"Job 1\" is no job id"),
-        ("/job_id", json!(""), "\"\" is no job id"),
+        ("/contract", json!(2), "this gateway speaks contract 1, the program uses contract 2"),
+        ("/job_id", json!("Job 1"), "\"Job 1\" is not a job id"),
+        ("/job_id", json!(""), "\"\" is not a job id"),
         ("/node", json!("-a"), "\"-a\" is not a gateway name: 1 to 63 of a-z, 0-9 and -, with no - at either end"),
         ("/node", json!("other"), "route 0 does not pass other"),
         ("/routes", json!([]), "0 routes"),
@@ -130,17 +130,17 @@ fn faults_of_a_local_program_are_named() {
         ("/source", Value::Null, "local is a source but the program does not say source (the store to read)"),
         ("/sinks", json!([]), "local is a sink but the program does not say sinks (the stores to write)"),
         ("/sinks", json!([store("s3://to"), store("s3://too")]), "the job has 1 destinations, the sink 2 stores"),
-        ("/seal_key_hex", json!("abc"), "seal_key_hex is no key"),
+        ("/seal_key_hex", json!("abc"), "seal_key_hex is not a key"),
         ("/lead/targets", json!([]), "0 destinations"),
         ("/lead/delete", json!({}), "delete without compare"),
         ("/lead/resume", json!(true), "resume without state_dir"),
-        ("/lead/selection/prefix", json!("te"), "\"te\" is no prefix"),
+        ("/lead/selection/prefix", json!("te"), "\"te\" is not a prefix"),
         ("/lead/chunk_bytes", json!(1), "chunk_bytes 1 with memory_bytes 268435456"),
         ("/lead/chunk_bytes", json!(256 << 20), "chunk_bytes 268435456 with memory_bytes 268435456"),
-        ("/lead/ceiling_usd_per_gb", json!(-1.0), "ceiling_usd_per_gb is no price"),
-        ("/lead/ceiling_usd", json!(-1.0), "ceiling_usd is no price"),
-        ("/lead/rate_limit_bytes_per_s", json!(0), "a job cannot move with rate_limit_bytes_per_s or stall_s of 0"),
-        ("/lead/stall_s", json!(0), "a job cannot move with rate_limit_bytes_per_s or stall_s of 0"),
+        ("/lead/ceiling_usd_per_gb", json!(-1.0), "ceiling_usd_per_gb is not a price"),
+        ("/lead/ceiling_usd", json!(-1.0), "ceiling_usd is not a price"),
+        ("/lead/rate_limit_bytes_per_s", json!(0), "rate_limit_bytes_per_s and stall_s must not be 0"),
+        ("/lead/stall_s", json!(0), "rate_limit_bytes_per_s and stall_s must not be 0"),
         ("/limits", json!({ "store_tries_max": 0 }), "limits.store_tries_max is 0"),
         ("/limits", json!({ "store_requests_max": 2000 }), "limits.store_requests_max is 2000"),
         ("/limits", json!({ "peer_silence_s": 0 }), "limits.peer_silence_s is 0"),
@@ -205,7 +205,7 @@ fn a_route_may_not_have_a_share_that_is_no_number() {
 }
 
 #[test]
-fn a_source_and_a_sink_are_told_which_keys_they_may_touch_unless_they_have_the_job() {
+fn a_source_and_a_sink_without_the_job_need_the_keys_that_they_may_access() {
     let setting = Setting { identity: None, plain: true, data_port: true };
     let routes = json!([{ "id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0 }]);
     let below = json!({ "kind": "prefix", "prefix": "a/" });

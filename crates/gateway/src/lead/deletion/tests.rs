@@ -127,13 +127,13 @@ async fn a_source_that_was_written_again_is_not_lost() {
     assert_eq!(failed.unwrap().kind, "changed");
 }
 
-/// Same second, same length, and the time set back: only the kernel's own stamp tells.
+/// Same second, same length, and the modification time set back: only the kernel's change time differs.
 #[tokio::test]
 async fn a_source_written_again_with_the_same_length_and_time_is_not_lost() {
     let tree = DirectoryTree::with(&[("in-place", b"old"), ("replaced", b"old")]);
     let backlog = backlog_of(&[&tree], &[(0, "in-place"), (0, "replaced")]).await;
     for key in ["in-place", "replaced"] {
-        // As a copy does; it waits for the kernel's clock to move on.
+        // Reads as a copy does, which waits for the kernel's clock to advance.
         tree.store.get(key, None, &Precondition::default()).await.unwrap();
     }
     for key in ["in-place", "replaced"] {
@@ -150,7 +150,7 @@ async fn a_source_written_again_with_the_same_length_and_time_is_not_lost() {
     assert_eq!(tree.keys(), ["in-place", "replaced"]);
 }
 
-/// The copy of `key` as the tree has it now.
+/// The copy of `key` in its present state in the tree.
 async fn copy_of(tree: &DirectoryTree, target: u16, key: &str) -> ProvenCopy {
     let info = tree.store.head(key).await.unwrap();
     let written = tradewind_store::Written { file: info.file, ..Default::default() };
@@ -202,7 +202,7 @@ async fn a_stopped_run_deletes_nothing_more() {
     assert_eq!(tree.keys(), ["a"]);
 }
 
-/// The store deletes and does not answer: nobody knows what became of the objects.
+/// The store deletes but does not answer, so the fate of the objects is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_run_says_nothing_of_a_delete_that_is_not_answered() {
     let tree = DirectoryTree::with(&[("a", b"1")]);

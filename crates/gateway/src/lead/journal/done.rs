@@ -1,4 +1,4 @@
-//! Which objects earlier runs have closed and proven. Asked on disk, so it may hold any number of them.
+//! The objects that earlier runs have closed and proven. Looked up on disk, so their number is not limited by memory.
 
 use super::{JournalError, open_read_only};
 use crate::background::Background;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tradewind_store::{Checksums, ObjectInfo, Written};
 
-/// What must be equal for a source object to be the one that was copied: ETag (or version, or neither for files), size
-/// and modification time, as the **survey** found them. Other requests may state more (a version), so always take it of
-/// that description. Of a file also its inode and both times in nanoseconds, but not its device, whose number may be
-/// another after a mount.
+/// The fields that must be equal for a source object to be the one that was copied: ETag (or version, or neither for
+/// files), size and modification time, as the **survey** found them. Other requests may state more (a version), so
+/// always take the fingerprint from the survey's description. For a file the fields include its inode and both times in
+/// nanoseconds, but not its device, whose number may change with a mount.
 pub fn fingerprint(info: &ObjectInfo) -> u64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&info.size_bytes.to_le_bytes());
@@ -35,14 +35,14 @@ pub fn fingerprint(info: &ObjectInfo) -> u64 {
 pub enum Done {
     /// Not done, or done with another state of the source.
     No,
-    /// Done, and no power loss can undo it. With what the destination store said of it, where the job's sources are to be
-    /// deleted and the version that wrote the row kept it.
+    /// Done, and no power loss can undo it. Holds the destination store's description of the object, where the job
+    /// deletes its sources and the version that wrote the row kept it.
     Yes(Option<Written>),
     /// Done, unless the machine that took the bytes lost power before they were on its disk.
     Unsynced(Unsynced),
 }
 
-/// The objects that are done. A clone asks the same journal.
+/// The objects that are done. A clone reads the same journal.
 #[derive(Clone, Debug)]
 pub struct DoneSet {
     journal: Option<Arc<(PathBuf, Mutex<Connection>)>>,
@@ -60,25 +60,25 @@ pub struct DoneObject {
     pub size_bytes: u64,
 }
 
-/// What is done at one destination.
+/// The total of the objects that are done at one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DoneTotals {
-    /// How many objects.
+    /// Number of objects.
     pub objects: u64,
-    /// Their lengths together.
+    /// Sum of their lengths.
     pub bytes: u64,
 }
 
 impl DoneSet {
-    /// Nothing is done: a new job.
+    /// Returns an empty set, for a new job.
     pub fn empty() -> Self {
         Self { journal: None, background: Background::Threads }
     }
 
-    /// What is done, by index of the destination, if an earlier run was about to delete the sources; `None` before.
+    /// Returns the totals by index of the destination, if an earlier run was about to delete the sources; else `None`.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn totals_before_deletion(&self) -> Result<Option<BTreeMap<u16, DoneTotals>>, JournalError> {
         self.ask(Ok(None), |connection| {
             let began: Option<i64> =
@@ -94,10 +94,10 @@ impl DoneSet {
         .await
     }
 
-    /// For each (destination, key there), the length of what was written there, whatever the source is now.
+    /// Returns, for each (destination, key there), the length of the object written there, whatever the source is now.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn lengths(&self, objects: Vec<(u16, String)>) -> Result<Vec<Option<u64>>, JournalError> {
         self.ask(Ok(vec![None; objects.len()]), move |connection| {
             let sql = "SELECT size_bytes FROM done WHERE target = ?1 AND target_key = ?2";
@@ -108,10 +108,10 @@ impl DoneSet {
         .await
     }
 
-    /// The next objects after `last`, `objects_max` at most, in the order of the journal.
+    /// Returns the next objects after `last`, `objects_max` at most, in the order of the journal.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn objects_after(
         &self,
         last: Option<DoneObject>,
@@ -135,7 +135,7 @@ impl DoneSet {
     /// Tells every key that is done, with the index of its destination.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn each_key(&self, mut tell: impl FnMut(u16, &str) + Send + 'static) -> Result<(), JournalError> {
         self.ask(Ok(()), move |connection| {
             let mut statement = connection.prepare("SELECT target, target_key FROM done")?;
@@ -157,20 +157,20 @@ impl DoneSet {
         Ok(Self { journal, background })
     }
 
-    /// Returns whether nothing at all was done before; then there is no need to ask.
+    /// Returns whether the set is empty; then no lookup is needed.
     pub fn is_empty(&self) -> bool {
         self.journal.is_none()
     }
 
-    /// For each (destination, key there, fingerprint of the source object now), whether it is done.
+    /// Returns, for each (destination, key there, fingerprint of the source object now), whether it is done.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn contains(&self, objects: Vec<(u16, String, u64)>) -> Result<Vec<Done>, JournalError> {
         self.ask(Ok(vec![Done::No; objects.len()]), move |connection| ask(connection, &objects)).await
     }
 
-    /// Asks the journal; `of_none` is the answer where there is none.
+    /// Queries the journal; without one the answer is `of_none`.
     async fn ask<T: Send + 'static>(
         &self,
         of_none: Result<T, JournalError>,

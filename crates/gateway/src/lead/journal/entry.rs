@@ -1,4 +1,4 @@
-//! What is recorded, and how it is written to and read from the tables.
+//! The journal's entries, and how they are written to and read from the tables.
 
 use crate::node::work::Unsynced;
 use rusqlite::{Connection, Row, Transaction, params};
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tradewind_store::{Checksums, PartTag, PutOptions, UploadId, Written};
 
-/// One thing to remember. Entries about one object name it by destination and key.
+/// One entry. Entries about one object name it by destination and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A run begins that may write on a machine in this boot; empty when it is not known.
+    /// A run begins that may write on a machine in this boot; empty when the boot is not known.
     Began {
         /// See [`Store::volatile_boot`](tradewind_store::Store::volatile_boot).
         boot: String,
@@ -52,17 +52,17 @@ pub enum Entry {
         size_bytes: u64,
         /// Set while a power loss may undo the write.
         unsynced: Option<Unsynced>,
-        /// What the destination store said of it, where the source is to be deleted.
+        /// The destination store's description of it, where the source is to be deleted.
         written: Option<Written>,
     },
-    /// An object that was closed is not there any more.
+    /// An object that was closed no longer exists.
     Undone {
         /// Index of the destination.
         target: u16,
         /// Key there.
         target_key: String,
     },
-    /// All is copied, and the sources are about to be deleted. Must be durable before they are.
+    /// All objects are copied, and the sources are about to be deleted. Must be durable before the first deletion.
     Deleting {
         /// When, milliseconds since the Unix epoch.
         unix_ms: i64,
@@ -76,7 +76,7 @@ pub enum Entry {
         /// When it was intended.
         intent_unix_ms: i64,
     },
-    /// An upload was aborted or never opened: nothing of it is left in the store.
+    /// An upload was aborted or never opened: the store holds nothing of it.
     Abandoned {
         /// Index of the destination.
         target: u16,
@@ -102,13 +102,13 @@ pub struct Intent {
     pub fingerprint: u64,
     /// Length of all parts but the last.
     pub chunk_bytes: u64,
-    /// What the object is to be written with.
+    /// The attributes to write the object with.
     pub options: PutOptions,
     /// When it was decided, milliseconds since the Unix epoch: uploads of this key that are older are not ours.
     pub intent_unix_ms: i64,
 }
 
-/// An upload that an earlier run has opened and not ended.
+/// An upload that an earlier run opened and did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedUpload {
     /// What was intended.
@@ -119,7 +119,7 @@ pub struct UnfinishedUpload {
     pub parts: Vec<PartTag>,
 }
 
-/// Writes one entry. Entries about an upload that is not there are ignored: its object has been closed or given up.
+/// Writes one entry. Ignores entries about an upload that is not in the journal: its object was closed or abandoned.
 pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
     match entry {
         Entry::Began { boot, unix_ms } => {
@@ -198,7 +198,7 @@ fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
     serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-/// The same intent again (the answer to an open was lost) is one row; anything else is another upload.
+/// An intent that is repeated because the answer to an open was lost is one row; anything else is another upload.
 fn supersede(transaction: &Transaction<'_>, intent: &Intent) -> rusqlite::Result<()> {
     let (target, target_key) = (intent.target, &intent.target_key);
     let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND upload_id IS NULL AND intent_unix_ms = ?3";
@@ -248,24 +248,24 @@ fn intent_of(row: &Row<'_>) -> rusqlite::Result<Intent> {
     })
 }
 
-/// The boots in which earlier runs may have written, and when the first run in each began (Unix ms).
+/// Returns the boots in which earlier runs may have written, and when the first run in each began (Unix ms).
 pub(super) fn read_boots(connection: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     let sql = "SELECT boot, began_unix_ms FROM boot ORDER BY began_unix_ms, boot";
     connection.prepare(sql)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Uploads without an id, superseded ones too, in the order of destination, key and intent.
+/// Returns uploads without an id, superseded ones too, in the order of destination, key and intent.
 pub(super) fn read_pending_intents(connection: &Connection) -> rusqlite::Result<Vec<Intent>> {
     let sql = format!("SELECT {INTENT_COLUMNS} FROM upload WHERE upload_id IS NULL ORDER BY target, target_key, id");
     connection.prepare(&sql)?.query_map([], intent_of)?.collect()
 }
 
-/// Uploads with an id that may be resumed, in the order of destination and key.
+/// Returns uploads with an id that may be resumed, in the order of destination and key.
 pub(super) fn read_unfinished(connection: &Connection) -> rusqlite::Result<Vec<UnfinishedUpload>> {
     read_uploads(connection, "superseded = 0")
 }
 
-/// Uploads with an id that were superseded and not aborted, in the order of destination, key and intent.
+/// Returns uploads with an id that were superseded and not aborted, in the order of destination, key and intent.
 pub(super) fn read_superseded(connection: &Connection) -> rusqlite::Result<Vec<UnfinishedUpload>> {
     read_uploads(connection, "superseded != 0")
 }

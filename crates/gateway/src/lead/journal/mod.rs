@@ -30,7 +30,7 @@ use writer::Writer;
 /// Name of the journal in the job's folder.
 pub const JOURNAL_FILE: &str = "journal.sqlite";
 
-/// What the lead remembers over its own death. A disabled one remembers nothing and never fails.
+/// The lead's record of its work, which outlives the process. A disabled journal keeps nothing and never fails.
 #[derive(Clone, Debug)]
 pub struct Journal {
     open: Option<Arc<Open>>,
@@ -46,18 +46,18 @@ struct Open {
 /// Why a journal cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// A new job finds the journal of another one.
+    /// A new job finds another job's journal.
     #[error("the journal {} belongs to a job that has begun already", .0.display())]
     Exists(PathBuf),
-    /// Nothing to resume.
+    /// There is no journal to resume from.
     #[error("there is no journal {}", .0.display())]
     Missing(PathBuf),
-    /// Not a journal, or damaged.
+    /// The file is not a journal, or is damaged.
     #[error("the journal {} is damaged: {message}", .path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// Written by another version.
@@ -67,29 +67,29 @@ pub enum JournalError {
         path: PathBuf,
         /// Its schema.
         found: i64,
-        /// Ours.
+        /// The schema that this version writes.
         expected: i64,
     },
-    /// The sums of earlier runs cannot be read.
+    /// The checksums of earlier runs cannot be read.
     #[error("{} cannot be read, so it is not known what earlier runs have spent: {message}", .path.display())]
     Spent {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// It cannot be read or written now.
+    /// The journal cannot be read or written now.
     #[error("the journal {} cannot be used: {message}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
 impl JournalError {
-    /// One line of advice.
+    /// Returns one line of advice.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Exists(_) => "resume the job with `tradewind jobs resume`",
@@ -108,7 +108,7 @@ impl JournalError {
         let (path, message) = (path.to_owned(), error.to_string());
         match error.sqlite_error_code() {
             Some(DatabaseCorrupt | NotADatabase) => Self::Corrupt { path, message },
-            // A row that no version of ours has written.
+            // A row that no version of Tradewind has written.
             None if matches!(
                 error,
                 FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..)
@@ -122,7 +122,7 @@ impl JournalError {
 }
 
 impl Journal {
-    /// A journal that keeps nothing.
+    /// Returns a journal that keeps nothing.
     pub fn disabled() -> Self {
         Self { open: None }
     }
@@ -130,7 +130,7 @@ impl Journal {
     /// Begins the journal of a new job.
     ///
     /// # Errors
-    /// [`JournalError::Exists`] when the folder has one, or what SQLite says.
+    /// [`JournalError::Exists`] when the folder has one, or SQLite's error.
     pub fn create(dir: &StateDir) -> Result<Self, JournalError> {
         let path = dir.path().join(JOURNAL_FILE);
         if path.exists() {
@@ -142,7 +142,7 @@ impl Journal {
     /// Opens the journal of a job that has begun.
     ///
     /// # Errors
-    /// [`JournalError::Missing`], [`JournalError::Corrupt`], [`JournalError::OtherSchema`], or what SQLite says.
+    /// [`JournalError::Missing`], [`JournalError::Corrupt`], [`JournalError::OtherSchema`], or SQLite's error.
     pub fn open_existing(dir: &StateDir) -> Result<Self, JournalError> {
         let path = dir.path().join(JOURNAL_FILE);
         if !path.exists() {
@@ -151,7 +151,7 @@ impl Journal {
         Self::start(path, dir.background(), schema::check)
     }
 
-    /// Opens the journal, or begins one where the job died before it had any.
+    /// Opens the journal, or begins one where the job died before it created one.
     ///
     /// # Errors
     /// As [`Journal::open_existing`], but never [`JournalError::Missing`].
@@ -175,7 +175,7 @@ impl Journal {
         Ok(Self { open: Some(Arc::new(Open { path, writer, background })) })
     }
 
-    /// Returns whether anything is kept.
+    /// Returns whether this journal keeps entries.
     pub fn is_enabled(&self) -> bool {
         self.open.is_some()
     }
@@ -211,43 +211,43 @@ impl Journal {
         }
     }
 
-    /// Uploads that were opened and neither closed nor given up, with the parts that the store has.
+    /// Returns uploads that were opened and neither closed nor abandoned, with the parts that the store has.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn unfinished(&self) -> Result<Vec<UnfinishedUpload>, JournalError> {
         self.read(entry::read_unfinished).await
     }
 
-    /// Uploads of earlier states of their objects that were never aborted.
+    /// Returns uploads for earlier states of their objects that were never aborted.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn superseded(&self) -> Result<Vec<UnfinishedUpload>, JournalError> {
         self.read(entry::read_superseded).await
     }
 
-    /// Uploads that may have been opened without our learning their ids.
+    /// Returns the intents of uploads that may have been opened without our learning their ids.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn pending_intents(&self) -> Result<Vec<Intent>, JournalError> {
         self.read(entry::read_pending_intents).await
     }
 
-    /// The boots in which earlier runs may have written, and when the first run in each began (Unix ms). Empty when no run
-    /// has written one down, or the row was lost.
+    /// Returns the boots in which earlier runs may have written, and when the first run in each began (Unix ms). Empty
+    /// when no run recorded its boot, or the row was lost.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub async fn boots(&self) -> Result<Vec<(String, i64)>, JournalError> {
         self.read(entry::read_boots).await
     }
 
-    /// The objects that earlier runs have closed and proven.
+    /// Returns the objects that earlier runs have closed and proven.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn done_set(&self) -> Result<DoneSet, JournalError> {
         match &self.open {
             Some(open) => DoneSet::open(&open.path, open.background),

@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// Marks an SQLite file as ours ("TWjn").
 const APPLICATION_ID: i64 = 0x5457_6a6e;
-/// Grows when the tables change.
+/// Schema version; increases when the tables change.
 pub(super) const SCHEMA: i64 = 4;
-/// The oldest schema that can be brought up to date.
+/// The oldest schema that can be migrated.
 const SCHEMA_MIN: i64 = 1;
 /// Journals up to this size are checked page by page when they are opened; larger ones as they are read.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
@@ -76,7 +76,7 @@ const INDICES: &str = "
     CREATE UNIQUE INDEX upload_current ON upload (target, target_key) WHERE superseded = 0;
     CREATE INDEX upload_of_key ON upload (target, target_key);
 ";
-/// From schema 1. SQLite drops a UNIQUE constraint only with its table.
+/// Migrates from schema 1. SQLite drops a UNIQUE constraint only with its table.
 const UPLOADS_OF_1: &str = "
     INSERT INTO upload_new
         SELECT id, target, target_key, source_key, size_bytes, fingerprint, chunk_bytes, options, intent_unix_ms,
@@ -89,10 +89,10 @@ const UPLOADS_OF_1: &str = "
     UPDATE done SET boot = '';
     INSERT INTO boot (boot, began_unix_ms) VALUES ('', 0);
 ";
-/// From schema 2.
+/// Migrates from schema 2.
 const COPIES_OF_2: &str = "ALTER TABLE done ADD COLUMN written TEXT;";
 
-/// Makes the tables in a new file.
+/// Creates the tables in a new file.
 pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
     let make = |connection: &mut Connection| -> rusqlite::Result<()> {
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -107,14 +107,14 @@ pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), Jou
     make(connection).map_err(|error| JournalError::from_sqlite(path, &error))
 }
 
-/// Refuses a file that is not a whole journal, and brings one of an older schema up to date.
+/// Refuses a file that is not a complete journal, and migrates an older schema.
 pub(super) fn check(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
     let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(path, &error);
     let number = |connection: &Connection, name: &str| {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite)
     };
     if is_empty(connection).map_err(sqlite)? {
-        // The lead died, or the power went, before the tables were made.
+        // The lead died, or the power failed, before the tables were created.
         return create(path, connection);
     }
     if number(connection, "application_id")? != APPLICATION_ID {

@@ -34,7 +34,7 @@ fn state_dir() -> (tempfile::TempDir, StateDir) {
 /// An upload as recorded: intent, name, parts.
 type Known = (Intent, Option<UploadId>, BTreeMap<u32, PartTag>);
 
-/// What a journal must know after a sequence of entries.
+/// The state that a journal must have after a sequence of entries.
 #[derive(Default)]
 struct Model {
     done: BTreeMap<(u16, String), (u64, Done)>,
@@ -171,7 +171,7 @@ async fn assert_knows(journal: &Journal, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever is recorded, in whatever batches, is known then and after reopening.
+    /// The journal knows every recorded entry, however entries are batched, at once and after reopening.
     #[test]
     fn what_is_read_back_is_what_was_recorded(
         entries in prop::collection::vec((any_entry(), prop::bool::weighted(0.2)), 0..60),

@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-/// Entries that wait to be written; at the limit [`super::Journal::record`] waits.
+/// Maximum number of entries in the queue; at the limit [`super::Journal::record`] waits.
 pub const QUEUE_MAX: usize = 16_384;
-/// Entries of one transaction at most.
+/// Maximum number of entries in one transaction.
 pub const BATCH_ENTRIES_MAX: usize = 4_096;
-/// No entry waits longer for others to share its transaction.
+/// Longest time that an entry waits for others to share its transaction.
 pub const BATCH_MS_MAX: u64 = 100;
 
 #[derive(Debug)]
@@ -25,7 +25,8 @@ enum Command {
     Flush(oneshot::Sender<()>),
 }
 
-/// The sending end. Dropping the last one lets the thread write what is left and end; the drop waits for that.
+/// The sending end. Dropping the last one makes the thread write the remaining entries and exit; the drop waits for
+/// that.
 #[derive(Debug)]
 pub(super) struct Writer {
     sender: Option<mpsc::Sender<Command>>,
@@ -43,7 +44,8 @@ impl Writer {
         let work = async move {
             let (mut receiver, mut batch) = (receiver, Batch::default());
             if let Err(error) = write_all(connection, &mut receiver, &mut batch).await {
-                // Said before the queue and the waiting flushes are dropped, so that whoever notices finds the reason.
+                // Set before the queue and the waiting flushes are dropped, so that whoever sees them dropped finds the
+                // reason.
                 work_failure.set(JournalError::from_sqlite(&work_path, &error)).ok();
             }
         };
@@ -86,13 +88,13 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed already, and a drop has nobody to tell.
+            // A panic of the thread has already been printed, and a drop can report it to nobody.
             thread.join().ok();
         }
     }
 }
 
-/// Entries that share a transaction, and those who wait for the disk.
+/// Entries that share a transaction, and the flushes that wait for the disk.
 #[derive(Default)]
 struct Batch {
     entries: Vec<Entry>,
@@ -114,7 +116,7 @@ async fn write_all(
             }
             next = match receiver.try_recv() {
                 Ok(command) => Some(command),
-                // Whoever waits for a flush is not kept waiting for more entries.
+                // A waiting flush is not delayed for more entries.
                 Err(_) if !batch.flushes.is_empty() => None,
                 Err(_) => timeout_at(deadline, receiver.recv()).await.unwrap_or(None),
             };
@@ -132,7 +134,7 @@ impl Batch {
         }
     }
 
-    /// Writes all in one transaction; with a flush among it, waits for the disk.
+    /// Writes all entries in one transaction; if a flush is among them, waits for the disk.
     fn commit(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
         let is_durable = !self.flushes.is_empty();
         if is_durable {
@@ -151,7 +153,7 @@ impl Batch {
             connection.pragma_update(None, "synchronous", "normal")?;
         }
         for done in self.flushes.drain(..) {
-            // Who no longer waits needs no answer.
+            // A receiver that no longer waits needs no answer.
             done.send(()).ok();
         }
         Ok(())

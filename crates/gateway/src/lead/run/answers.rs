@@ -1,4 +1,5 @@
-//! Replies of sources and sinks: the scheduler learns what is done and what failed, the recorder what to remember.
+//! Handles the replies of sources and sinks: tells the scheduler what is done and what failed, and the recorder what to
+//! keep.
 
 use super::dispatcher::Dispatcher;
 use super::outlook::Outlook;
@@ -19,7 +20,7 @@ impl Dispatcher {
         outlook: &mut Outlook,
     ) -> Result<(), SurveyError> {
         let Reply { request, verdict } = reply;
-        // Late: the request was given up, and another try of it is or was under way.
+        // A late answer: the request has been abandoned, and another attempt at it is or was in progress.
         let Some(work) = self.scheduler.work(request).cloned() else { return Ok(()) };
         let failure = match verdict {
             ReplyVerdict::Sink(words) => match parse_exactly::<SinkReply>(&words) {
@@ -140,8 +141,8 @@ impl Dispatcher {
         verdict.as_ref().is_err_and(|failure| self.makes_route_useless(failure))
     }
 
-    /// Whether a route is of no use while this lasts: the one store at one of its ends is out of reach from there. Of
-    /// several destinations the others can still be written.
+    /// Returns whether the failure makes its route useless while it lasts: the only store at one end of the route is
+    /// unreachable from there. If one of several destinations is unreachable, the others can still be written.
     fn makes_route_useless(&self, failure: &Failure) -> bool {
         failure.is_out_of_reach() && (failure.side != Some(Side::Target) || self.context.targets.len() == 1)
     }
@@ -170,7 +171,7 @@ impl Dispatcher {
         }
         let verdict = verdict.and_then(|placed| match placed.size_bytes == transfer.item.info.size_bytes {
             true => Ok(placed),
-            false => Err(Failure::mismatch("a sink's answer speaks of another length than the object's")),
+            false => Err(Failure::mismatch("a sink's answer states a different length than the object's")),
         });
         match verdict {
             Ok(placed) => {
@@ -184,7 +185,7 @@ impl Dispatcher {
                 self.scheduler.done(request, object);
             }
             Err(failure) => {
-                // To look at it again would show the same: it is moved instead.
+                // Another check would have the same result, so the object is transferred again instead.
                 let fault = if failure.is_lost() { Fault::Permanent } else { failure.fault };
                 if failure.is_unmet() && transfer.is_guess {
                     outlook.guessed_wrong(transfer.item.target);

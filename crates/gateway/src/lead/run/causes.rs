@@ -1,35 +1,38 @@
-//! Why objects failed: about them, or about a whole store? The latter stops the job early and is reported in one line.
+//! Decides whether failures concern single objects or a whole store. The latter stops the job early and is reported in
+//! one line.
 //!
-//! A missing bucket is about the store at the first word of it. That we are not known, or may not do a thing, is
-//! believed of the whole store after so many objects in a row that nothing of it was done for any other meanwhile.
+//! A missing bucket concerns the whole store from its first failure. Rejected credentials or a denied permission do so
+//! only after a number of failed objects in a row, with none done in between.
 
 use crate::node::work::Side;
 use std::collections::BTreeMap;
 use tradewind_contract::Outcome;
 
-/// Objects in a row that a store forbids until it counts as closed. A folder may be forbidden where others are not.
+/// Number of objects in a row that a store must forbid before it is closed. One folder may be forbidden while others
+/// are not.
 const FORBIDDEN_IN_A_ROW_MAX: u64 = 200;
-/// Objects in a row for which a store does not know us until it counts as closed. Some servers fail to check the
-/// signature of a key with unusual characters, so one is not enough.
+/// Number of objects in a row for which a store must reject the credentials before it is closed. Some servers fail to
+/// verify the signature of a key with unusual characters, so one is not enough.
 const UNAUTHENTICATED_IN_A_ROW_MAX: u64 = 8;
 
-/// Requests in a row that fail for a passing cause, over as long as a job may stall, until a store counts as closed.
+/// Number of requests in a row that must fail for a transient cause, over as long as a job may stall, before a store is
+/// closed.
 const UNAVAILABLE_IN_A_ROW_MAX: u64 = 8;
 
 /// Where a failure came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum FailureSite {
     /// The source store.
     Source,
     /// The destination with this index.
     Target(u16),
-    /// A destination of files, each of which has rights of its own: never closed.
+    /// A destination of files. Files have individual permissions, so it is never closed.
     TargetFiles,
-    /// No store, or it is not known which.
+    /// No store, or an unknown one.
     Elsewhere,
 }
 
-impl Place {
+impl FailureSite {
     pub(super) fn of(side: Option<Side>, target: Option<u16>) -> Self {
         match (side, target) {
             (Some(Side::Source), _) => Self::Source,
@@ -39,17 +42,17 @@ impl Place {
     }
 }
 
-/// One failed object, as far as it matters here.
+/// One failed object, reduced to what matters here.
 #[derive(Clone, Debug)]
 pub(super) struct Cause {
-    pub(super) place: Place,
+    pub(super) site: FailureSite,
     /// As in [`tradewind_contract::FailedObject::kind`].
     pub(super) kind: String,
     pub(super) message: String,
     pub(super) hint: Option<String>,
 }
 
-/// Failures of one kind at one place.
+/// Failures of one kind at one site.
 #[derive(Debug)]
 struct Group {
     count: u64,
@@ -65,65 +68,65 @@ struct Row {
 /// All failures of a job.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    groups: BTreeMap<(Place, String), Group>,
-    rows: BTreeMap<Place, Row>,
-    closed: BTreeMap<Place, Cause>,
-    /// When the first request failed for a passing cause since anything was last done there (ms), and how many did.
-    unavailable: BTreeMap<Place, (u64, u64)>,
+    groups: BTreeMap<(FailureSite, String), Group>,
+    rows: BTreeMap<FailureSite, Row>,
+    closed: BTreeMap<FailureSite, Cause>,
+    /// When the first request failed for a transient cause since the last success there (ms), and how many have failed.
+    unavailable: BTreeMap<FailureSite, (u64, u64)>,
 }
 
 impl Causes {
-    /// An object was done at `target`: neither that store nor the source is closed.
+    /// Records that an object is done at `target`: neither that store nor the source is closed.
     pub(super) fn done(&mut self, target: u16) {
-        for place in [Place::Source, Place::Target(target)] {
-            self.rows.remove(&place);
-            self.unavailable.remove(&place);
+        for site in [FailureSite::Source, FailureSite::Target(target)] {
+            self.rows.remove(&site);
+            self.unavailable.remove(&site);
         }
     }
 
-    /// A request failed there for a passing cause. Returns whether so many have done nothing else for as long as the job may
-    /// stall.
-    pub(super) fn unavailable(&mut self, place: Place, now_ms: u64, stall_ms: u64) -> bool {
-        let (since_ms, times) = self.unavailable.entry(place).or_insert((now_ms, 0));
+    /// Records a request that failed for a transient cause. Returns whether nothing but such failures has come from
+    /// there for as long as the job may stall.
+    pub(super) fn unavailable(&mut self, site: FailureSite, now_ms: u64, stall_ms: u64) -> bool {
+        let (since_ms, times) = self.unavailable.entry(site).or_insert((now_ms, 0));
         *times += 1;
         *times >= UNAVAILABLE_IN_A_ROW_MAX && now_ms.saturating_sub(*since_ms) >= stall_ms
     }
 
-    /// Closes a place.
+    /// Closes a site.
     pub(super) fn close(&mut self, cause: Cause) {
-        self.closed.insert(cause.place, cause);
+        self.closed.insert(cause.site, cause);
     }
 
-    /// Counts a failure. Returns whether its place counts as closed from now on.
+    /// Counts a failure. Returns whether it closes its site.
     pub(super) fn failed(&mut self, cause: Cause) -> bool {
-        let key = (cause.place, cause.kind.clone());
+        let key = (cause.site, cause.kind.clone());
         self.groups.entry(key).or_insert_with(|| Group { count: 0, first: cause.clone() }).count += 1;
         let in_a_row_max = match cause.kind.as_str() {
-            _ if matches!(cause.place, Place::TargetFiles | Place::Elsewhere) => return false,
+            _ if matches!(cause.site, FailureSite::TargetFiles | FailureSite::Elsewhere) => return false,
             "bucket_not_found" => 1,
             "unauthenticated" => UNAUTHENTICATED_IN_A_ROW_MAX,
             "forbidden" => FORBIDDEN_IN_A_ROW_MAX,
             _ => return false,
         };
-        let row = self.rows.entry(cause.place).or_default();
+        let row = self.rows.entry(cause.site).or_default();
         if row.kind != cause.kind {
             *row = Row { kind: cause.kind.clone(), length: 0 };
         }
         row.length += 1;
-        if row.length < in_a_row_max || self.closed.contains_key(&cause.place) {
+        if row.length < in_a_row_max || self.closed.contains_key(&cause.site) {
             return false;
         }
-        self.closed.insert(cause.place, cause);
+        self.closed.insert(cause.site, cause);
         true
     }
 
-    /// What closed this place; `None` while it is open.
-    pub(super) fn closed(&self, place: Place) -> Option<&Cause> {
-        self.closed.get(&place)
+    /// Returns the failure that closed this site; `None` while it is open.
+    pub(super) fn closed(&self, site: FailureSite) -> Option<&Cause> {
+        self.closed.get(&site)
     }
 
-    /// How a job ends whose failures are these. `any_done`: some objects are where they should be. A mismatch is always
-    /// said; else, if nothing was done, the meaning that all failures share.
+    /// Returns how a job with these failures ends. `any_done`: some objects are where they should be. A mismatch takes
+    /// precedence; otherwise, if nothing was done, the outcome is the one that all failures share.
     pub(super) fn outcome(&self, any_done: bool) -> Outcome {
         let all = |kinds: &[&str]| self.groups.keys().all(|(_, kind)| kinds.contains(&kind.as_str()));
         if self.groups.is_empty() {
@@ -137,7 +140,7 @@ impl Causes {
         } else if all(&["forbidden", "unauthenticated"]) {
             Outcome::Unauthorised
         } else if all(&["not_found", "bucket_not_found"])
-            && !self.groups.keys().any(|(place, _)| matches!(place, Place::Target(_) | Place::TargetFiles))
+            && !self.groups.keys().any(|(site, _)| matches!(site, FailureSite::Target(_) | FailureSite::TargetFiles))
         {
             Outcome::SourceNotFound
         } else {
@@ -145,25 +148,25 @@ impl Causes {
         }
     }
 
-    /// One line, and advice, for the one cause behind all failures; `None` where there are several, or where each object
-    /// has its own. `untouched` is the URL of a store for which nothing at all was done. `alone`: the job had one object.
-    /// `stopped`: not all was tried.
+    /// Returns one line and advice for the single cause behind all failures; `None` if there are several causes, or if
+    /// each object has its own. `untouched` returns the URL of a store if nothing at all was done there. `alone`: the
+    /// job had one object. `stopped`: not every object was tried.
     pub(super) fn words(
         &self,
-        untouched: impl Fn(Place) -> Option<String>,
+        untouched: impl Fn(FailureSite) -> Option<String>,
         alone: bool,
         stopped: bool,
     ) -> Option<(String, Option<String>)> {
         let mut groups = self.groups.iter();
-        let (Some(((place, kind), group)), None) = (groups.next(), groups.next()) else { return None };
+        let (Some(((site, kind), group)), None) = (groups.next(), groups.next()) else { return None };
         let Group { count, first } = group;
         if alone {
             return Some((first.message.clone(), first.hint.clone()));
         }
-        let url = untouched(*place)?;
-        let doing = if *place == Place::Source { "read" } else { "write" };
+        let url = untouched(*site)?;
+        let doing = if *site == FailureSite::Source { "read" } else { "write" };
         let what = match kind.as_str() {
-            _ if matches!(place, Place::TargetFiles | Place::Elsewhere) => return None,
+            _ if matches!(site, FailureSite::TargetFiles | FailureSite::Elsewhere) => return None,
             "forbidden" | "unauthenticated" => format!("not authorised to {doing} {}", url),
             "bucket_not_found" => format!("{} does not exist", url),
             "unavailable" => format!("{} answers nothing but errors", url),
@@ -175,7 +178,7 @@ impl Causes {
     }
 }
 
-/// `5,000`.
+/// Formats a number with separators: `5,000`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -192,21 +195,21 @@ fn grouped(number: u64) -> String {
 mod tests {
     use super::*;
 
-    fn cause(place: Place, kind: &str) -> Cause {
-        Cause { place, kind: kind.to_owned(), message: format!("{kind} here"), hint: None }
+    fn cause(site: FailureSite, kind: &str) -> Cause {
+        Cause { site, kind: kind.to_owned(), message: format!("{kind} here"), hint: None }
     }
 
-    fn failed(causes: &mut Causes, place: Place, kind: &str, times: u64) -> Vec<bool> {
-        (0..times).map(|_| causes.failed(cause(place, kind))).collect()
+    fn failed(causes: &mut Causes, site: FailureSite, kind: &str, times: u64) -> Vec<bool> {
+        (0..times).map(|_| causes.failed(cause(site, kind))).collect()
     }
 
-    const TARGET: Place = Place::Target(0);
+    const TARGET: FailureSite = FailureSite::Target(0);
 
     #[test]
     fn a_missing_bucket_closes_its_place_at_once_and_no_other() {
         let mut causes = Causes::default();
-        assert_eq!(failed(&mut causes, Place::Target(1), "bucket_not_found", 2), [true, false]);
-        assert!(causes.closed(Place::Target(1)).is_some() && causes.closed(TARGET).is_none());
+        assert_eq!(failed(&mut causes, FailureSite::Target(1), "bucket_not_found", 2), [true, false]);
+        assert!(causes.closed(FailureSite::Target(1)).is_some() && causes.closed(TARGET).is_none());
         assert_eq!(causes.outcome(true), Outcome::SomeFailed);
         assert_eq!(causes.outcome(false), Outcome::Failed);
     }
@@ -224,18 +227,18 @@ mod tests {
 
     #[test]
     fn a_job_of_one_kind_of_failure_ends_with_its_code_if_nothing_was_done() {
-        for (place, kind, alone, beside) in [
+        for (site, kind, alone, beside) in [
             (TARGET, "forbidden", Outcome::Unauthorised, Outcome::SomeFailed),
-            (Place::Source, "unauthenticated", Outcome::Unauthorised, Outcome::SomeFailed),
-            (Place::Source, "not_found", Outcome::SourceNotFound, Outcome::SomeFailed),
+            (FailureSite::Source, "unauthenticated", Outcome::Unauthorised, Outcome::SomeFailed),
+            (FailureSite::Source, "not_found", Outcome::SourceNotFound, Outcome::SomeFailed),
             (TARGET, "bucket_not_found", Outcome::Failed, Outcome::SomeFailed),
-            (Place::TargetFiles, "not_found", Outcome::Failed, Outcome::SomeFailed),
+            (FailureSite::TargetFiles, "not_found", Outcome::Failed, Outcome::SomeFailed),
             (TARGET, "no_space", Outcome::Failed, Outcome::SomeFailed),
             (TARGET, "mismatch", Outcome::Mismatch, Outcome::Mismatch),
-            (Place::Elsewhere, "unavailable", Outcome::Unavailable, Outcome::Unavailable),
+            (FailureSite::Elsewhere, "unavailable", Outcome::Unavailable, Outcome::Unavailable),
         ] {
             let mut causes = Causes::default();
-            failed(&mut causes, place, kind, 3);
+            failed(&mut causes, site, kind, 3);
             assert_eq!((causes.outcome(false), causes.outcome(true)), (alone, beside), "{kind}");
         }
         assert_eq!(Causes::default().outcome(false), Outcome::Done);

@@ -1,6 +1,6 @@
-//! What all parts of a lead share and none of them changes: the job, its stores, and where its events go.
+//! The unchanging data that all parts of a lead share: the job, its stores, and the recipient of its events.
 
-use super::causes::Place;
+use super::causes::FailureSite;
 use crate::control::events::EventSender;
 use crate::failure::{hint_for_named, object_url};
 use crate::lead::survey::WorkItem;
@@ -11,18 +11,18 @@ use std::time::Duration;
 use tradewind_contract::{Event, JobSpec, Selection};
 use tradewind_store::Store;
 
-/// See the module's head.
+/// See the module's documentation.
 pub(super) struct Context {
     pub(super) job: Arc<JobSpec>,
     pub(super) source: Arc<dyn Store>,
     pub(super) targets: Vec<Arc<dyn Store>>,
-    /// True if source and sinks are in this process.
+    /// Whether source and sinks are in this process.
     pub(super) local: bool,
     pub(super) policy: RetryPolicy,
     pub(super) events: EventSender,
-    /// A request without an answer is given up after this time.
+    /// A request without an answer fails after this time, in seconds.
     pub(super) request_s: u32,
-    /// By index of the destination: it was seen not to take one name for another.
+    /// By index of the destination: whether it has been seen to keep names apart that others treat as one.
     pub(super) tells_names_apart: Vec<AtomicBool>,
 }
 
@@ -43,24 +43,25 @@ impl Context {
     }
 
     /// The store's URL; empty for no store.
-    pub(super) fn place_url(&self, place: Place) -> &str {
-        match place {
-            Place::Source => self.source.url(),
-            Place::Target(target) => self.targets[usize::from(target)].url(),
-            Place::TargetFiles | Place::Elsewhere => "",
+    pub(super) fn site_url(&self, site: FailureSite) -> &str {
+        match site {
+            FailureSite::Source => self.source.url(),
+            FailureSite::Target(target) => self.targets[usize::from(target)].url(),
+            FailureSite::TargetFiles | FailureSite::Elsewhere => "",
         }
     }
 
-    /// Of files each has rights of its own: what is forbidden there says nothing of the others.
-    pub(super) fn closable(&self, place: Place) -> Place {
-        match place {
-            _ if !self.place_url(place).starts_with("file:") => place,
-            Place::Target(_) => Place::TargetFiles,
-            _ => Place::Elsewhere,
+    /// Returns the site that a failure at `site` may close. Files have individual permissions: one forbidden file says
+    /// nothing about the others.
+    pub(super) fn closable(&self, site: FailureSite) -> FailureSite {
+        match site {
+            _ if !self.site_url(site).starts_with("file:") => site,
+            FailureSite::Target(_) => FailureSite::TargetFiles,
+            _ => FailureSite::Elsewhere,
         }
     }
 
-    /// Advice without a filter where the job has one object, which was named.
+    /// Removes the advice about filters if the job has a single object, which the user named.
     pub(super) fn fitting(&self, hint: String) -> String {
         match self.job.selection {
             Selection::Object { .. } => hint_for_named(&hint).to_owned(),

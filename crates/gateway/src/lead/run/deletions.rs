@@ -1,7 +1,7 @@
-//! What a job deletes at its end: objects of the destinations that the source does not have, sources of a `mv`, and the
-//! directories that this empties.
+//! Deletes at the end of a job: extraneous objects at the destinations, sources of a `mv`, and the directories that
+//! this empties.
 
-use super::causes::{Cause, Place};
+use super::causes::{Cause, FailureSite};
 use super::emptied_directories::{EmptiedDirectories, is_empty_folder};
 use super::finisher::Finisher;
 use super::recorder::Recorder;
@@ -14,20 +14,20 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::Event;
 use tradewind_store::{ErrorKind, ObjectDeletion, Store};
 
-/// Deletions that the lead has not yet heard of.
+/// Finished deletions that wait for the lead to record them.
 const DELETED_QUEUE_MAX: usize = 1024;
 
-/// How deletions ended.
+/// How the deletions ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deletions {
-    /// Objects of which nobody knows whether they are gone, because the job was stopped: most were not tried.
+    /// Objects that may or may not be deleted, because the job was stopped. Most were not tried.
     pub(super) untried: u64,
-    /// The job was stopped before all directories were tried.
+    /// Whether the job was stopped before all directories were tried.
     pub(super) directories_left: bool,
 }
 
 impl Finisher {
-    /// Deletes the objects of destinations that the source does not have.
+    /// Deletes extraneous objects at the destinations.
     pub(super) async fn delete_extraneous(
         &self,
         extraneous: DeletionBacklog,
@@ -63,8 +63,8 @@ impl Finisher {
         Ok(Deletions { untried, directories_left })
     }
 
-    /// Deletes the objects of a backlog. Returns of how many nobody knows whether they are gone, because the job was
-    /// stopped. `gone` is called with the store's index and the key of each object that is deleted.
+    /// Deletes the objects of a backlog. Returns how many of them may or may not be deleted, because the job was
+    /// stopped. `gone` is called with the store's index and the key of each deleted object.
     async fn delete(
         &self,
         stores: Vec<Arc<dyn Store>>,
@@ -105,14 +105,14 @@ impl Finisher {
         if let Err(error) = ended {
             let message = format!("not everything was deleted: {error}");
             self.context.notice(message.clone());
-            let cause = Cause { place: Place::Elsewhere, kind: "no_space".to_owned(), message, hint: None };
+            let cause = Cause { site: FailureSite::Elsewhere, kind: "no_space".to_owned(), message, hint: None };
             recorder.causes.failed(cause);
         }
         if stop.is_cancelled() { untried } else { 0 }
     }
 
-    /// Directories that `mv` took the last entry of. A store of files leaves one that holds anything as it is. Returns
-    /// false if it was stopped before all were tried.
+    /// Removes source directories whose last entry `mv` has moved. A file store keeps a directory that is not empty.
+    /// Returns false if it was stopped before all were tried.
     async fn remove_emptied_sources(
         &self,
         directories: impl Iterator<Item = String>,
@@ -126,8 +126,8 @@ impl Finisher {
         true
     }
 
-    /// Directories of destinations that `--delete` took the last file of. Those that the source has stay, empty. Returns
-    /// false if it was stopped before all were tried.
+    /// Removes destination directories whose last file `--delete` has deleted. Directories that the source has too
+    /// stay, empty. Returns false if it was stopped before all were tried.
     async fn remove_emptied_targets(&self, emptied: EmptiedDirectories, stop: &CancellationToken) -> bool {
         let (context, policy) = (&self.context, self.context.policy);
         for (index, name) in emptied.deepest_first() {
@@ -151,7 +151,7 @@ impl Finisher {
         true
     }
 
-    /// Removes a directory if it is empty. Returns false if nobody knows, because of a wish to stop.
+    /// Removes a directory if it is empty. Returns false if the result is unknown because of a stop.
     async fn remove_directory(&self, store: &dyn Store, directory: String, stop: &CancellationToken) -> bool {
         let deletion = vec![ObjectDeletion::any(directory)];
         let verdicts = deletion::delete_until_stopped(stop, store, deletion, self.context.policy).await;
@@ -164,7 +164,7 @@ impl Finisher {
     }
 }
 
-/// Copies that are gone are made again when the job is resumed. A journal that fails says so when it is flushed.
+/// Makes a resumed job copy the lost copies again. If the journal fails, its flush reports the error.
 async fn forget_copies(lost: Vec<(u16, String)>, recorder: &Recorder) {
     for (target, target_key) in lost {
         drop(recorder.record(Entry::Undone { target, target_key }).await);

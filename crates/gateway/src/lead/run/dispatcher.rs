@@ -1,5 +1,5 @@
-//! Gives work to the routes: the scheduler decides what is sent next and where; this keeps what the orders need to know of
-//! each object, sends them, and books their cost before they leave.
+//! Gives work to the routes. The scheduler decides what is sent next and where; the dispatcher keeps the data that the
+//! orders need of each object, sends the orders, and books their cost before they leave.
 
 use super::context::Context;
 use super::order_queue::{OrderQueue, RouteSource};
@@ -23,35 +23,36 @@ use tradewind_wire::scheduler::{Action, Config, Idle, Scheduler, Work};
 use tradewind_wire::shares::{Before, RoutePlan};
 use tradewind_wire::{Fault, ObjectId, RequestId, RouteId};
 
-/// Object bytes of one bundle.
+/// Maximum object bytes in one bundle.
 const BUNDLE_BYTES_MAX: u64 = 4 << 20;
-/// Objects of one bundle between gateways, where each request costs a round trip.
+/// Maximum objects in one bundle between gateways, where each request costs a round trip.
 const BUNDLE_OBJECTS_HOP: usize = 128;
-/// Objects of one bundle in local mode, where a round trip costs nothing and finer grains keep both stores busy.
+/// Maximum objects in one bundle in local mode, where a round trip costs nothing and a finer grain keeps both stores
+/// busy.
 const BUNDLE_OBJECTS_MEMORY: usize = 16;
 
-/// See the module's head.
+/// See the module's documentation.
 pub(super) struct Dispatcher {
     pub(super) context: Arc<Context>,
     pub(super) scheduler: Scheduler,
     pub(super) transfers: HashMap<ObjectId, ObjectTransfer>,
     next_object: u64,
     orders: OrderQueue,
-    /// None without a folder.
+    /// `None` for a job without a folder.
     spending: Option<Spending>,
     down: DownRoutes,
-    /// What a gateway said of a store that it cannot reach, until something is done again.
+    /// A gateway's message about a store that it cannot reach, until something is done again.
     pub(super) unreachable: Option<String>,
     pub(super) clock: Clock,
 }
 
-/// An object that the scheduler has let go.
+/// An object that the scheduler has finished with.
 pub(super) enum Ended {
     /// It is done at its destination.
     Finished(ObjectTransfer),
-    /// It was tried often enough, and failed in the end for this fault.
+    /// It used up its retries and failed with this fault.
     Failed(ObjectTransfer, Fault),
-    /// It is to be looked at again and transferred anew.
+    /// It must be inspected and transferred again.
     Restart(ObjectTransfer),
 }
 
@@ -87,7 +88,7 @@ impl Dispatcher {
         }
     }
 
-    /// Keeps what is spent in `spending`, beside what earlier runs have spent.
+    /// Books costs in `spending`, which includes those of earlier runs.
     pub(super) fn book_in(&mut self, spending: Spending) {
         self.spending = Some(spending);
     }
@@ -96,7 +97,7 @@ impl Dispatcher {
         self.scheduler.carried_before(before);
     }
 
-    /// Takes an object on.
+    /// Accepts an object.
     pub(super) fn add(&mut self, transfer: ObjectTransfer) {
         let id = ObjectId(self.next_object);
         self.next_object += 1;
@@ -104,7 +105,7 @@ impl Dispatcher {
         self.transfers.insert(id, transfer);
     }
 
-    /// Makes orders until the scheduler lets an object go, or has nothing more to do now.
+    /// Makes orders until the scheduler finishes with an object, or has nothing more to do now.
     pub(super) fn next(&mut self, recorder: &Recorder, outlook: &Outlook) -> Result<Ended, Idle> {
         loop {
             match self.scheduler.poll(self.clock.now_ms())? {
@@ -149,15 +150,15 @@ impl Dispatcher {
             && let Some(transfer) = self.transfers.get_mut(object)
             && transfer.source_proof().is_err()
         {
-            transfer.failed(Failure::mismatch("what was read is not what the source store states"));
+            transfer.failed(Failure::mismatch("the bytes read do not match the checksum of the source store"));
             return self.scheduler.failed(request, Fault::Corrupt, self.clock.now_ms());
         }
         let order = order(request, route, work, &self.transfers, &self.context);
         self.orders.push(request, order);
     }
 
-    /// Objects that were taken for new, and that are no longer, are written whatever is there. A guess that an order has
-    /// named stays: nothing else refuses the write of that order if it comes late.
+    /// Makes the writes of objects that were assumed to be new, but no longer are, unconditional. A guess that an order
+    /// has already used stays: if that order's write comes late, only the guess can refuse it.
     fn drop_guesses(&mut self, work: &Work, outlook: &Outlook) {
         for object in work.objects() {
             if let Some(transfer) = self.transfers.get_mut(&object)
@@ -168,7 +169,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends the orders that were made, once their cost is on record.
+    /// Sends the pending orders once their cost is recorded.
     pub(super) fn flush(&mut self) -> Result<(), JournalError> {
         self.cover_booked()?;
         self.orders.flush();
@@ -180,30 +181,30 @@ impl Dispatcher {
         self.spending.as_mut().map_or(Ok(()), |spending| spending.cover(self.scheduler.shares(), has_ceiling))
     }
 
-    /// Begins to sync what was spent.
+    /// Starts to sync the recorded spending in the background.
     pub(super) fn sync_spending_behind(&mut self) {
         if let Some(spending) = &mut self.spending {
             spending.sync_behind();
         }
     }
 
-    /// Records what was spent for good; an error is one line.
+    /// Writes the spending to disk and syncs it. An error is one line.
     pub(super) fn finish_spending(&mut self) -> Result<(), String> {
         self.cover_booked().map_err(|error| error.to_string())?;
         self.spending.as_ref().map_or(Ok(()), |spending| spending.sync().map_err(|error| error.to_string()))
     }
 
-    /// Begins no more; what is in flight may still land.
+    /// Begins no new requests; those in flight may still complete.
     pub(super) fn drain(&mut self) {
         self.scheduler.drain();
     }
 
-    /// Answers the orders that were made and not sent.
+    /// Answers the orders that have not been sent, instead of sending them.
     pub(super) fn drop_unsent(&mut self) {
         self.orders.drop_batches();
     }
 
-    /// From now on the routes of `change`, at its limits.
+    /// Switches to the routes of `change`, and to its limits.
     pub(super) fn reroute(&mut self, change: Rerouted) {
         let chunk_bytes = self.context.job.chunk_bytes;
         let plans: Vec<RoutePlan> = change.routes.iter().map(|route| route_plan(route, chunk_bytes)).collect();
@@ -214,7 +215,7 @@ impl Dispatcher {
 
     /// Reports routes that stay down.
     pub(super) fn report_down(&mut self, recorder: &Recorder) {
-        // In this process, the stores themselves say that they are out of reach.
+        // If the stores are in this process, they report themselves that they are unreachable.
         if self.unreachable.is_some() && self.context.local {
             return;
         }
@@ -227,7 +228,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives up requests that nobody has answered in time, whatever became of them.
+    /// Abandons requests that were not answered in time; their writes may still have succeeded.
     pub(super) fn give_up_overdue(&mut self) {
         let now_ms = self.clock.now_ms();
         let limit_ms = u64::from(self.context.request_s) * 1000;
@@ -247,7 +248,7 @@ impl Dispatcher {
         }
     }
 
-    /// Bytes on which a store works by itself to answer the request.
+    /// Returns how many bytes a store must process by itself to answer the request.
     fn worked_on_bytes(&self, request: RequestId) -> u64 {
         let size_bytes =
             |object: &ObjectId| self.transfers.get(object).map_or(0, |transfer| transfer.item.info.size_bytes);
@@ -261,7 +262,7 @@ impl Dispatcher {
         }
     }
 
-    /// Progress for an event, with the rate of the last seconds.
+    /// Progress for an event, with the recent rate.
     pub(super) fn progress(&self, recorder: &mut Recorder) -> Progress {
         recorder.tally.progress(self.scheduler.retries(), self.scheduler.shares())
     }

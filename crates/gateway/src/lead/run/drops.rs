@@ -1,6 +1,6 @@
-//! A lead that is dropped at any await and resumed: the job ends done, every byte is right, nothing is lost in transit and
-//! nothing is left open. The same holds for a lead that is told to stop when its stores have ceased to answer, and it ends
-//! in time.
+//! Drops a lead at any await and resumes the job: it must end done, with every byte right, nothing lost in transit and
+//! no upload left open. The same holds for a lead that is told to stop when its stores no longer answer, and that lead
+//! must also end in time.
 
 use super::{LeadSetup, PROGRESS_EVERY, RouteSource, begin};
 use crate::background::Background;
@@ -29,11 +29,11 @@ use tradewind_contract::{JobSpec, JobState, Limits, RouteSpec};
 use tradewind_wire::RouteId;
 
 const CHUNK_BYTES: u64 = 64 << 10;
-/// Far more awaits, and steps of stores, than the job has.
+/// Far more than the job has awaits or steps of stores.
 const CUTS_MAX: usize = 20_000;
-/// One in this many places is tried, except where all are.
+/// One in this many places is tested, except where all are.
 const STRIDE: usize = 7;
-/// A job that has not ended in this time, by a clock that moves on when nothing else happens, never ends.
+/// A job that has not ended in this time never ends. The clock is virtual: it advances when nothing else happens.
 const HANG: Duration = Duration::from_secs(1_000_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +46,21 @@ enum Verb {
 
 const VERBS: [Verb; 3] = [Verb::Copy, Verb::Move, Verb::Sync];
 
-/// The destination of a `sync` has this object as it should be, and another that the source does not have.
+/// The destination of a `sync` already has this object, and another that the source does not have.
 const KEPT: &str = "a/2";
 
 /// When a run is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// Its process dies after the lead was polled this many times.
+    /// The process dies after the lead was polled this many times.
     DiesAtPoll(usize),
-    /// The same, but source and sink finish their orders.
+    /// The lead is dropped after this many polls, but source and sink finish their orders.
     LeadDroppedAtPoll(usize),
-    /// Its process dies when its stores have made so many steps, whichever task made them.
+    /// The process dies when its stores have made this many steps, whichever task made them.
     DiesAtStep(usize),
-    /// It goes on, but the task that makes this step panics.
+    /// The run continues, but the task that makes this step panics.
     PanicsAtStep(usize),
-    /// Its stores answer nothing more when they have made so many steps, and it is told to stop.
+    /// The stores stop answering after this many steps, and the lead is told to stop.
     StoppedAtStep(usize),
     Never,
 }
@@ -110,7 +110,8 @@ impl World {
         self.state.path().join("report.jsonl")
     }
 
-    /// Files that the report names as copied. Directories that a move has emptied are copied too, if it is cut off then.
+    /// Files that the report names as copied. If a `mv` is cut off while it deletes, emptied directories are copied
+    /// too.
     fn reported(&self) -> BTreeSet<String> {
         let text = std::fs::read_to_string(self.report()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<ObjectVerdict>(line).unwrap());
@@ -160,7 +161,7 @@ impl World {
         std::fs::read(tree.path(key)).is_ok_and(|bytes| bytes == self.files[key])
     }
 
-    /// No object is lost, and none at the destination is wrong.
+    /// Checks that no object is lost, and that none at the destination is wrong.
     fn check(&self, when: &str) {
         for key in self.files.keys() {
             let arrived = self.is_right(&self.to, key);
@@ -175,7 +176,7 @@ impl World {
         (self.to.files(), self.from.files()) == (self.files.clone(), left)
     }
 
-    /// A job that was stopped says so, and counts nothing as deleted that is there.
+    /// Checks that a stopped job reports so, and counts no object as deleted that still exists.
     fn check_stopped(&self, when: &str) {
         let status = status::read(self.state.path()).unwrap().unwrap();
         assert_eq!(status.state, JobState::Interrupted, "{when}: {:?}", status.summary);
@@ -192,14 +193,14 @@ impl World {
         let status = status::read(self.state.path()).unwrap().unwrap();
         assert_eq!(status.state, JobState::Done, "{when}: {:?}", status.summary);
         assert!(self.is_complete(), "{when}: {:?} and {:?}", self.from.keys(), self.to.keys());
-        // A `sync` skips what it has copied and not yet written down.
+        // A `sync` skips objects that it has copied but not yet recorded.
         if self.verb != Verb::Sync {
             assert_eq!(self.reported(), self.files.keys().cloned().collect(), "{when}");
         }
     }
 }
 
-/// Tells the lead to stop once its stores answer nothing more. Returns whether it ended before.
+/// Tells the lead to stop once its stores no longer answer. Returns whether it ended before that.
 async fn ends_in_time(lead: impl Future<Output = ()>, steps: &Steps, stop: &CancellationToken) -> bool {
     let mut lead = std::pin::pin!(lead);
     tokio::select! {
@@ -271,7 +272,7 @@ fn cut_off(verb: Verb, cut: fn(usize) -> Cut, stride: usize) {
     panic!("it never ends");
 }
 
-/// A resumed job is stopped too, with what an earlier run has left open.
+/// A resumed job is stopped too, with the uploads and files that an earlier run has left open.
 #[test]
 fn a_job_that_is_resumed_and_stopped_ends_in_time() {
     for number in (0..CUTS_MAX).step_by(3) {
@@ -289,7 +290,7 @@ fn a_job_that_is_resumed_and_stopped_ends_in_time() {
     panic!("it never ends");
 }
 
-/// All ways to cut a job off.
+/// All kinds of cuts.
 const CUTS: [fn(usize) -> Cut; 5] =
     [Cut::DiesAtPoll, Cut::LeadDroppedAtPoll, Cut::DiesAtStep, Cut::PanicsAtStep, Cut::StoppedAtStep];
 

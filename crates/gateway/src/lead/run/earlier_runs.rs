@@ -1,5 +1,5 @@
-//! Objects of earlier runs in the report. The run that copied an object has reported it, unless it was killed or the disk
-//! of the report was full.
+//! Adds objects of earlier runs to the report. The run that copied an object has reported it, unless it was killed or
+//! the report's disk was full.
 
 use super::context::Context;
 use crate::failure::object_url;
@@ -8,12 +8,12 @@ use crate::lead::report::{ObjectVerdict, ProofRecord, Report, Verdict};
 use std::io;
 use tradewind_contract::{JobSpec, Selection};
 
-/// Objects of the journal that are looked at together.
+/// Number of journal objects that are checked together.
 const PAGE_OBJECTS: usize = 4096;
 /// Stands for each proof of an object that an earlier run has proven, as in the summary.
 const EARLIER_RUN: &str = "earlier run";
 
-/// Adds a line for each object that the journal has as done and the report does not name.
+/// Adds a line for each object that is done in the journal but missing in the report.
 pub(super) async fn report_earlier(context: &Context, journal: &Journal, report: &Report) -> io::Result<()> {
     let done = journal.done_set().map_err(io::Error::other)?;
     if done.is_empty() {
@@ -37,7 +37,7 @@ pub(super) async fn report_earlier(context: &Context, journal: &Journal, report:
     }
 }
 
-/// `None` for a destination that the job does not have.
+/// The report line of an object; `None` for a destination that the job does not have.
 fn earlier_line(context: &Context, object: &DoneObject) -> Option<ObjectVerdict> {
     let DoneObject { target, target_key, size_bytes } = object;
     let store = context.targets.get(usize::from(*target))?;
@@ -53,7 +53,7 @@ fn earlier_line(context: &Context, object: &DoneObject) -> Option<ObjectVerdict>
     })
 }
 
-/// The key of the source of a copy.
+/// The source key of a copy.
 fn source_key(job: &JobSpec, target: u16, target_key: &str) -> Option<String> {
     let name = || target_key.strip_prefix(&job.targets.get(usize::from(target))?.key);
     match &job.selection {

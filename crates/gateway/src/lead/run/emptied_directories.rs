@@ -1,23 +1,24 @@
-//! Directories that a job empties: those of destinations with `--delete`, and those of the source with `mv`.
+//! Remembers directories that a job empties: at destinations with `--delete`, and at the source with `mv`.
 
 use crate::retry::RetryPolicy;
 use std::collections::BTreeSet;
 use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::{ListRequest, Store};
 
-/// Directories remembered until the end; those beyond stay, empty.
+/// Maximum number of directories remembered until the end; any more stay behind empty.
 const DIRECTORIES_MAX: usize = 1_000_000;
 
-/// Directories that may be empty now, by destination. Only of file systems: elsewhere a folder ends with its last object.
+/// Directories that may be empty now, by destination. Only for file systems: in object stores a folder disappears with
+/// its last object.
 #[derive(Debug)]
 pub(super) struct EmptiedDirectories {
-    /// Prefix of each destination, and names of directories below it that end in `/`.
+    /// The prefix of each destination, with names of directories below it. The names end in `/`.
     targets: Vec<Option<(String, BTreeSet<String>)>>,
     source_prefix: String,
 }
 
 impl EmptiedDirectories {
-    /// None yet.
+    /// An empty set for the job's destinations.
     pub(super) fn of(job: &JobSpec) -> Self {
         let source_prefix = match &job.selection {
             Selection::Prefix { prefix, .. } => prefix.clone(),
@@ -28,7 +29,7 @@ impl EmptiedDirectories {
         Self { targets: targets.collect(), source_prefix }
     }
 
-    /// The object `key` of the destination with index `target` was deleted.
+    /// Records that the object `key` of the destination with index `target` was deleted.
     pub(super) fn add(&mut self, target: u16, key: &str) {
         if let Some(Some((prefix, directories))) = self.targets.get_mut(usize::from(target))
             && let Some(name) = key.strip_prefix(prefix.as_str())
@@ -37,27 +38,28 @@ impl EmptiedDirectories {
         }
     }
 
-    /// Index of the destination, and name of a directory below its prefix; what lies in a directory before itself.
+    /// Yields the destination's index and the directory's name below its prefix, subdirectories before their parents.
     pub(super) fn deepest_first(&self) -> impl Iterator<Item = (usize, String)> {
         let targets = self.targets.iter().enumerate().filter_map(|(index, target)| Some((index, target.as_ref()?)));
         targets.flat_map(|(index, (_, directories))| directories.iter().rev().map(move |name| (index, name.clone())))
     }
 
-    /// The key that a directory has at the source.
+    /// The key of a directory at the source.
     pub(super) fn at_source(&self, name: &str) -> String {
         format!("{}{name}", self.source_prefix)
     }
 }
 
-/// Whether `key` is a directory that holds nothing. One that cannot be listed counts as full.
+/// Returns whether `key` is an empty directory. One that cannot be listed does not count as empty.
 pub(super) async fn is_empty_folder(store: &dyn Store, key: &str, policy: RetryPolicy) -> bool {
     let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
     let listed = policy.run("list", store.url(), || store.list(&request)).await;
-    // An empty directory is listed as an object of its own name.
+    // An empty directory is listed as an object with its own name.
     listed.is_ok_and(|page| page.refused.is_empty() && page.objects.iter().any(|object| object.key == key))
 }
 
-/// The directories between `root` (empty, or ending in `/`) and the object `name` below it, without the root itself.
+/// Adds the directories between `root` (empty, or ending in `/`) and the object `name` below it, without the root
+/// itself.
 pub(super) fn remember_parents(directories: &mut BTreeSet<String>, root: &str, name: &str) {
     let mut name = name.trim_end_matches('/');
     while let Some((parent, _)) = name.rsplit_once('/') {

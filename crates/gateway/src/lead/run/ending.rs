@@ -1,6 +1,6 @@
-//! The end of a job: what comes after the last object, the outcome, and the summary.
+//! Ends a job: the work after the last object, the outcome, and the summary.
 
-use super::causes::Place;
+use super::causes::FailureSite;
 use super::spending::SPENDING_FILE;
 use super::{Run, Stopping};
 use crate::drain::drained;
@@ -13,12 +13,12 @@ use crate::lead::survey::{SurveyEnd, SurveyError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Event, Outcome, Summary, ToDelete};
 
-/// How the job ends, and what to say of it.
+/// How the job ends, with the message for the summary.
 struct Ending {
     outcome: Outcome,
     message: Option<String>,
     hint: Option<String>,
-    /// Objects and bytes that a dry run would delete, or that wait for a confirmation.
+    /// Objects and bytes that a dry run would delete, or that wait for confirmation.
     to_delete: Option<ToDelete>,
 }
 
@@ -31,14 +31,14 @@ impl Ending {
         Self { outcome: Outcome::Failed, message: Some(message), hint, to_delete: None }
     }
 
-    /// Another ending, that does not forget what is to be deleted.
+    /// Returns the other ending, with this one's `to_delete` if there is one.
     fn then(self, other: Self) -> Self {
         Self { to_delete: self.to_delete.or(other.to_delete), ..other }
     }
 }
 
 impl Run {
-    /// Does what comes after the last object, and reports the summary.
+    /// Does the work after the last object, and reports the summary.
     pub(super) async fn end(
         &mut self,
         ended: Result<SurveyEnd, SurveyError>,
@@ -54,7 +54,7 @@ impl Run {
                 _ => Ending::plain(Outcome::Interrupted),
             },
             (None, Err(error)) => match self.after_error(&error) {
-                // Nobody will resume a job that is done.
+                // A job that is done is never resumed, so its uploads would stay.
                 done if done.outcome == Outcome::Done => {
                     if self.abort_leftovers(stop).await {
                         done
@@ -92,16 +92,16 @@ impl Run {
         Ending { outcome, message: Some(error.to_string()), hint, to_delete: None }
     }
 
-    /// `stopped`: not all that was to be moved was tried.
+    /// The ending after failures. `stopped`: not everything that was to be moved was tried.
     fn after_failures(&self, stopped: bool) -> Ending {
         let (tally, causes) = (&self.recorder.tally, &self.recorder.causes);
         let outcome = causes.outcome(tally.any_done() && !stopped);
-        let untouched = |place| {
-            let took_any = match place {
-                Place::Target(target) => tally.any_done_at(target),
+        let untouched = |site| {
+            let took_any = match site {
+                FailureSite::Target(target) => tally.any_done_at(target),
                 _ => tally.any_done(),
             };
-            (stopped || !took_any).then(|| self.context.place_url(place).to_owned())
+            (stopped || !took_any).then(|| self.context.site_url(site).to_owned())
         };
         let words = causes.words(untouched, tally.objects_total() == 1, stopped);
         let (message, hint) = words.map_or((None, None), |(message, hint)| (Some(message), hint));
@@ -121,14 +121,14 @@ impl Run {
         Ending { to_delete, ..self.delete(end.extraneous, copied, stop).await }
     }
 
-    /// Aborts the uploads that no run will finish. Returns false if the job was stopped before the end of it.
+    /// Aborts the uploads that no run will finish. Returns false if the job was stopped before that was complete.
     async fn abort_leftovers(&mut self, stop: &CancellationToken) -> bool {
         let unfinished = self.intake.take_unfinished();
         stop.run_until_cancelled(self.finisher.abort_leftovers(unfinished, &self.recorder)).await.is_some()
     }
 
-    /// Returns how the job ends if nothing is deleted, and whether anything may be: not where a limit forbids it, nor before
-    /// it was confirmed.
+    /// Returns how the job ends if nothing is deleted, and whether deleting is allowed: not where a limit forbids it,
+    /// nor before it is confirmed.
     fn may_delete(&self, end: &SurveyEnd, copied: Ending) -> (Ending, bool) {
         let job = &self.context.job;
         let (ask, dry_run) = (job.delete.is_some_and(|rules| rules.ask), job.dry_run);
@@ -158,7 +158,7 @@ impl Run {
         (unconfirmed.then(Ending::failed(message, Some("-y skips the question".to_owned()))), false)
     }
 
-    /// Deletes what the source does not have, and the sources of a `mv`.
+    /// Deletes extraneous objects at the destinations, and the sources of a `mv`.
     async fn delete(
         &mut self,
         extraneous: Option<DeletionBacklog>,
@@ -178,7 +178,7 @@ impl Run {
             Ok(deleted) => left += deleted.untried,
             Err(error) => {
                 self.context.notice(format!("sources are not deleted: {error}"));
-                // The flush at the end says it again, as the outcome.
+                // The flush at the end reports the error again, as the outcome.
                 return copied;
             }
         }
@@ -189,7 +189,7 @@ impl Run {
         if copied.outcome == Outcome::Done { self.after_failures(false) } else { copied }
     }
 
-    /// A destination as the summary names it.
+    /// The URL of a destination as the summary names it.
     fn target_url(&self, index: usize) -> String {
         let destinations = self.recorder.tally.destinations();
         destinations.get(index).map(|destination| destination.url.clone()).unwrap_or_default()
@@ -220,13 +220,14 @@ impl Run {
     }
 }
 
-/// Advice where a resumed job finds no source. Its uploads stay: the source may come back, as that of an unmounted disk does.
+/// Advice where a resumed job does not find its source. Its uploads stay, because the source may come back, for example
+/// as an unmounted disk.
 fn source_gone_hint(uploads: usize) -> String {
     let left = counted(uploads as u64, "unfinished upload", "unfinished uploads");
     format!("bring the source back and run `tradewind jobs resume`, or abort its {left} with `tradewind jobs cancel`")
 }
 
-/// A job that is done is never resumed; its journal may be large.
+/// Deletes the journal, which may be large. A job that is done is never resumed.
 fn forget_journal(state: &StateDir) {
     let journal = ["", "-wal", "-shm"].map(|suffix| format!("{JOURNAL_FILE}{suffix}"));
     for name in journal.iter().map(String::as_str).chain([SPENDING_FILE]) {

@@ -1,5 +1,5 @@
-//! What comes after an object was written and before it counts as done, and what its end leaves to do: a second look at its
-//! source or its copy, uploads to sweep, sources to delete.
+//! Handles an object between the end of its write and its completion, and the work it leaves for the end: a second
+//! check of its source or copy, uploads to sweep, sources to delete.
 
 use super::context::Context;
 use super::doubted::{Copied, LOOKS_AT_ONCE_MAX};
@@ -21,15 +21,16 @@ use tradewind_contract::FailedObject;
 use tradewind_store::{Expect, ObjectInfo, Precondition};
 use tradewind_wire::Fault;
 
-/// See the module's head.
+/// See the module's documentation.
 pub(super) struct Finisher {
     pub(super) context: Arc<Context>,
     pub(super) outdated: Outdated,
     doubted: Backlog<Copied>,
-    /// Objects whose upload was asked for more than once. Swept at the end: a request that was given up may open another
-    /// upload after its object is done.
+    /// Objects whose upload was requested more than once. They are swept at the end, because an abandoned request may
+    /// open another upload after its object is done.
     pub(super) asked_again: Backlog<Intent>,
-    /// For a `mv`, unless a source must stay because its file failed.
+    /// The sources that a `mv` deletes. `None` for other jobs, and if writing its file failed, so that all sources
+    /// stay.
     pub(super) source_deletions: Option<SourceDeletions>,
     /// See [`Places::refuse_overlaps`](crate::lead::places::Places::refuse_overlaps).
     pub(super) proven_apart: Vec<bool>,
@@ -47,7 +48,7 @@ impl Finisher {
         }
     }
 
-    /// Keeps the known uploads of an object after the object has ended.
+    /// Remembers the known uploads of an object after the object has ended.
     fn remember_orphans(&mut self, transfer: &mut ObjectTransfer) {
         let known = transfer.item.orphans_since_unix_ms.is_some();
         let Some(intent) = transfer.intent_with_orphans().filter(|_| !known) else { return };
@@ -57,7 +58,7 @@ impl Finisher {
         }
     }
 
-    /// Ends a transfer that has to begin anew. Returns what to load.
+    /// Ends a transfer that must start again. Returns the item to load.
     pub(super) fn restarted(&mut self, mut transfer: ObjectTransfer, recorder: &mut Recorder) -> WorkItem {
         recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
         recorder.tally.retried();
@@ -65,8 +66,8 @@ impl Finisher {
         transfer.item
     }
 
-    /// Ends a transfer that failed. Returns what to load, and whether it was tried before, if there is another way to make
-    /// the copy.
+    /// Ends a transfer that failed. If the copy can be made in another way, returns the item to load and whether it was
+    /// tried before.
     pub(super) async fn failed(
         &mut self,
         mut transfer: ObjectTransfer,
@@ -82,13 +83,13 @@ impl Finisher {
             recorder.tally.retried();
             return Some((WorkItem { server_side: false, ..transfer.item }, true));
         }
-        let lost = || Failure::new(fault, "unavailable", "the connection was lost again and again");
+        let lost = || Failure::new(fault, "unavailable", "the connection was lost repeatedly");
         let failure = transfer.failure.unwrap_or_else(lost);
         recorder.object_failed(&transfer.item, &failure, transfer.retries).await;
         None
     }
 
-    /// Ends a transfer that is done, or keeps it until it was looked at again.
+    /// Ends a transfer that is done, or keeps it until it has been checked again.
     pub(super) async fn finished(
         &mut self,
         mut transfer: ObjectTransfer,
@@ -115,8 +116,8 @@ impl Finisher {
         self.conclude(copied, recorder).await
     }
 
-    /// Concludes an object whose source is as it was read. Another one fails, or is returned to be copied again unless the
-    /// job `is_stopping`.
+    /// Concludes an object whose source is unchanged since it was read. A changed one fails, or is returned to be
+    /// copied again unless the job `is_stopping`.
     pub(super) async fn rechecked(
         &mut self,
         rechecked: Rechecked,
@@ -136,7 +137,7 @@ impl Finisher {
         let Fresh { mut item, placed, retries, acked_bytes, earlier_bytes, may_restart, upload, .. } = fresh;
         recorder.tally.unacked(item.target, acked_bytes, earlier_bytes);
         if upload.is_some() {
-            // It is complete, so there is nothing to resume.
+            // The copy is complete, so the upload cannot be resumed.
             let (target, target_key) = (item.target, item.target_key.clone());
             recorder.record(Entry::Abandoned { target, target_key, upload }).await?;
         }
@@ -156,13 +157,13 @@ impl Finisher {
         if copied.item.may_land_late { self.doubt(&copied) } else { self.conclude(copied, recorder).await }
     }
 
-    /// Keeps an object until the end.
+    /// Keeps an object for a check at the end.
     fn doubt(&mut self, copied: &Copied) -> Result<(), SurveyError> {
         self.doubted.push(copied).map_err(SurveyError::Backlog)
     }
 
-    /// Concludes what was doubted and is as it should be; the rest fails. To be called when no request is in flight.
-    /// No look begins after `stop`: what was not looked at is copied again when the job is resumed.
+    /// Checks the doubted objects again: concludes those that are right, and fails the others. Call it when no request
+    /// is in flight. No check begins after `stop`; unchecked objects are copied again when the job is resumed.
     pub(super) async fn settle_doubted(
         &mut self,
         stop: &CancellationToken,
@@ -188,7 +189,7 @@ impl Finisher {
         Ok(())
     }
 
-    /// The object is done.
+    /// Concludes an object that is done.
     async fn conclude(&mut self, copied: Copied, recorder: &mut Recorder) -> Result<(), SurveyError> {
         recorder.copied(&copied).await;
         let Copied { item, placed, .. } = copied;
@@ -200,7 +201,7 @@ impl Finisher {
         recorder.close(item, placed, written).await
     }
 
-    /// For `mv`: one more destination has the object.
+    /// For `mv`: records that one more destination has the object.
     pub(super) async fn copied(&mut self, source: &ObjectInfo, copy: ProvenCopy, recorder: &mut Recorder) {
         match self.source_deletions.as_mut().map(|deletions| deletions.copied(source, copy)) {
             None | Some(Ok(true)) => {}
@@ -212,7 +213,7 @@ impl Finisher {
         }
     }
 
-    /// The failure of a source that was written again between the copies to two destinations.
+    /// The failure of a source that changed between the copies to two destinations.
     fn versions_differ(&self, source: &ObjectInfo) -> FailedObject {
         let url = object_url(self.context.source.as_ref(), &source.key);
         let message =

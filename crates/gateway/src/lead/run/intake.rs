@@ -1,7 +1,7 @@
-//! Objects on their way from the survey to the dispatcher: some are looked at first, some wait until others are written, and
-//! uploads of earlier runs are found again.
+//! Takes objects from the survey to the dispatcher. Some are inspected first, some wait until others are written. Finds
+//! the uploads of earlier runs for them.
 
-use super::causes::{Cause, Place};
+use super::causes::{Cause, FailureSite};
 use super::context::Context;
 use super::looking::{Extent, Look, Looked, look};
 use super::outlook::Outlook;
@@ -19,15 +19,15 @@ use tradewind_contract::Event;
 use tradewind_store::PartTag;
 use tradewind_wire::Fault;
 
-/// Objects being looked up (`HEAD`) before they are given to the scheduler.
+/// Maximum number of objects being inspected (`HEAD`) before they go to the scheduler.
 const LOOKS_MAX: usize = 64;
-/// Copies announced by a dry run.
+/// Maximum number of copies that a dry run announces.
 const DRY_RUN_EVENTS_MAX: u64 = 1000;
 
-/// See the module's head.
+/// See the module's documentation.
 pub(super) struct Intake {
     context: Arc<Context>,
-    /// Uploads of earlier runs that no object has taken, by destination and key.
+    /// Uploads of earlier runs that no object has claimed, by destination and key.
     unfinished: HashMap<(u16, String), UnfinishedUpload>,
     looking: usize,
     looked: (mpsc::Sender<Looked>, mpsc::Receiver<Looked>),
@@ -35,13 +35,13 @@ pub(super) struct Intake {
     twins: Twins,
 }
 
-/// What becomes of an object of the survey.
+/// The result of admitting an object of the survey.
 pub(super) enum Admitted {
-    /// It is looked at, waits, or is dealt with.
+    /// It is being inspected, waits, or is finished already.
     Nothing,
     /// Its transfer can begin.
     Transfer(Box<ObjectTransfer>),
-    /// It would exceed a ceiling, as this line says.
+    /// It would exceed a ceiling. The string says which.
     OverCeiling(String),
 }
 
@@ -58,32 +58,32 @@ impl Intake {
         }
     }
 
-    /// Whether another object of the survey can be taken.
+    /// Returns whether another object of the survey can be admitted.
     pub(super) fn has_room(&self) -> bool {
         self.looking < LOOKS_MAX && !self.outlook.is_looking()
     }
 
-    /// Whether no object is being looked at.
+    /// Returns whether no object is being inspected.
     pub(super) fn is_idle(&self) -> bool {
         self.looking == 0
     }
 
-    /// The next object that was looked at.
+    /// Returns the next inspected object.
     pub(super) async fn next(&mut self) -> Option<Looked> {
         self.looked.1.recv().await
     }
 
-    /// Uploads of earlier runs that no object has taken.
+    /// Number of uploads of earlier runs that no object has claimed.
     pub(super) fn unfinished(&self) -> usize {
         self.unfinished.len()
     }
 
-    /// Takes the uploads of earlier runs that no object has taken.
+    /// Removes and returns the uploads of earlier runs that no object has claimed.
     pub(super) fn take_unfinished(&mut self) -> HashMap<(u16, String), UnfinishedUpload> {
         std::mem::take(&mut self.unfinished)
     }
 
-    /// Takes an object of the survey on.
+    /// Admits an object of the survey.
     pub(super) async fn item(&mut self, item: WorkItem, recorder: &mut Recorder) -> Result<Admitted, SurveyError> {
         match item.twin {
             Some(Twin::Same) if self.context.job.dry_run => {
@@ -93,7 +93,7 @@ impl Intake {
             Some(Twin::Same) => return self.twins.wait(&item).map(|()| Admitted::Nothing),
             Some(Twin::New) | None => recorder.tally.found(item.info.size_bytes),
         }
-        if let Some(cause) = recorder.causes.closed(Place::Target(item.target)).cloned() {
+        if let Some(cause) = recorder.causes.closed(FailureSite::Target(item.target)).cloned() {
             let Cause { kind, message, hint, .. } = cause;
             let failure =
                 Failure { fault: Fault::Permanent, kind, message, hint, side: Some(Side::Target), leaves: None };
@@ -130,7 +130,7 @@ impl Intake {
         }
     }
 
-    /// Makes a transfer of an object, after a look at it where more must be known than a listing tells.
+    /// Makes a transfer of an object. Inspects the object first if the listing does not have enough data.
     pub(super) fn load(&mut self, item: WorkItem, restarted: bool, recorder: &mut Recorder) -> Admitted {
         if item.twin.is_some() {
             self.begin_judging(item);
@@ -143,7 +143,7 @@ impl Intake {
         }
         self.looking += 1;
         let (context, looking) = (self.context.clone(), Look::begin(self.looked.0.clone(), &item));
-        // Gateways elsewhere look at each part themselves.
+        // Gateways elsewhere check each part themselves.
         let earlier = self.unfinished.get(&(item.target, item.target_key.clone())).filter(|_| self.context.local);
         let earlier = earlier.map(Extent::of);
         tokio::spawn(async move { looking.end(look(item, restarted, earlier, looks_at_target, &context).await) });
@@ -156,7 +156,7 @@ impl Intake {
         tokio::spawn(async move { looking.end(judge(item, &context).await) });
     }
 
-    /// An object was looked at.
+    /// Handles an object that was inspected.
     pub(super) async fn looked(&mut self, looked: Looked, recorder: &mut Recorder) -> Admitted {
         self.looking -= 1;
         match looked {
@@ -179,7 +179,7 @@ impl Intake {
         }
     }
 
-    /// A twin that leads to no object of another name.
+    /// Handles a twin whose name leads to no object with another name.
     fn judged(&mut self, item: WorkItem, is_there: bool, recorder: &mut Recorder) -> Admitted {
         if is_there {
             recorder.tally.skipped(item.target, 1);
@@ -191,7 +191,7 @@ impl Intake {
         self.load(WorkItem { twin: None, ..item }, false, recorder)
     }
 
-    /// Gives a transfer the upload of an earlier run, if there is one, and what is guessed of its destination.
+    /// Gives a transfer the upload of an earlier run, if there is one, and the guess about its destination.
     fn ready(&mut self, mut transfer: ObjectTransfer, recorder: &mut Recorder) -> ObjectTransfer {
         let place = (transfer.item.target, transfer.item.target_key.clone());
         if transfer.item.check.is_none()
@@ -201,7 +201,8 @@ impl Intake {
         {
             let store = &self.context.targets[usize::from(transfer.item.target)];
             let (boot, local) = (store.volatile_boot(), self.context.local);
-            // Bytes that another program wrote into the temporary file meanwhile must not become the only copy.
+            // Another program may have changed the temporary file meanwhile, and its bytes must not become the only
+            // copy.
             let is_doubtful = transfer.parts_are_doubtful || self.context.job.delete_source;
             let survives = |part: &PartTag| boot.is_none() || local && !is_doubtful && boot == Some(&part.tag);
             transfer.resume_upload(upload, survives);
@@ -216,15 +217,15 @@ impl Intake {
         transfer
     }
 
-    /// Begins a round of those that wait until nothing else is in progress. Returns whether there were any. `wants_more`:
-    /// the scheduler does.
+    /// Begins a round of the twins that wait until nothing else is in progress. Returns whether there were any.
+    /// `wants_more`: whether the scheduler accepts more objects.
     pub(super) fn begin_round_of_twins(&mut self, wants_more: bool) -> Result<bool, SurveyError> {
         self.twins.begin_round()?;
         self.load_twins(wants_more)?;
         Ok(self.looking > 0)
     }
 
-    /// Looks at as many of the round as may be looked at.
+    /// Starts to inspect as many twins of the round as the limits allow.
     pub(super) fn load_twins(&mut self, wants_more: bool) -> Result<(), SurveyError> {
         while wants_more && self.looking < LOOKS_MAX {
             let Some(item) = self.twins.next(&self.context.targets)? else { break };

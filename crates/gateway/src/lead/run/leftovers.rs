@@ -1,4 +1,4 @@
-//! Uploads that no run will finish: they are aborted when the job has done all else.
+//! Aborts uploads that no run will finish, after all other work of the job.
 
 use super::finisher::Finisher;
 use super::recorder::Recorder;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use tradewind_store::Store;
 
 impl Finisher {
-    /// Aborts uploads of earlier runs whose objects are no longer as they were, those in `unfinished` among them.
+    /// Aborts uploads of earlier runs whose objects have changed, and those in `unfinished`.
     pub(super) async fn abort_leftovers(
         &mut self,
         unfinished: HashMap<(u16, String), UnfinishedUpload>,
         recorder: &Recorder,
     ) {
         let context = self.context.clone();
-        // An open whose answer was lost, of an object that failed: nobody learned the upload's name. Where all is done in
-        // this process, and no request ever came to the store, there is none.
+        // If an answer to an open was lost and the object failed, an upload with an unknown name may exist. It cannot
+        // exist if everything runs in this process and no request ever reached the store.
         let none_can_be = |store: &Arc<dyn Store>| context.local && !store.was_reached();
         if !context.job.resume && context.targets.iter().all(none_can_be) {
             return;
@@ -47,7 +47,7 @@ impl Finisher {
         }
     }
 
-    /// Uploads whose opening was asked for more than once.
+    /// Aborts uploads that were requested more than once.
     async fn abort_asked_again(&mut self) {
         let left_behind = |error: &dyn std::fmt::Display| format!("unfinished uploads may be left behind: {error}");
         let intents = match self.asked_again.take() {

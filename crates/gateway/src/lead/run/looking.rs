@@ -1,4 +1,4 @@
-//! Looks at an object before its transfer begins, where more must be known than a listing tells.
+//! Inspects an object before its transfer begins, if the listing does not have enough data.
 
 use super::context::Context;
 use super::transfer::{ObjectTransfer, is_whole};
@@ -11,10 +11,11 @@ use tokio::sync::mpsc;
 use tradewind_store::{ErrorKind, Expect, ObjectInfo, PartTag, Precondition, Store, UploadId};
 use tradewind_wire::Fault;
 
-/// A look at a destination takes no longer. The lead may have no path to a store that its sinks write to.
+/// Time limit of a look at a destination. The lead may have no network path to a store that its sinks write to.
 const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// A look at an object, for which the lead waits. Dropped before its end (its task has panicked), the object failed.
+/// A look at an object, for which the lead waits. If it is dropped before its end (its task has panicked), the object
+/// fails.
 pub(super) struct Look {
     looks: mpsc::Sender<Looked>,
     item: Option<WorkItem>,
@@ -30,7 +31,7 @@ impl Look {
         self.tell(looked);
     }
 
-    /// The queue has a place for each look; if the lead is gone, so is the job.
+    /// The queue has a slot for each look. If the lead has ended, nobody needs the answer.
     fn tell(&self, looked: Looked) {
         self.looks.try_send(looked).ok();
     }
@@ -45,22 +46,22 @@ impl Drop for Look {
     }
 }
 
-/// An object that was looked at.
+/// An object after a look.
 pub(super) enum Looked {
-    /// Can be moved.
+    /// It can be transferred.
     Ready(Box<ObjectTransfer>),
-    /// Leads to no object of another name, and whether the destination has it as it should be.
+    /// Its name leads to no object with another name. The flag says whether the destination already has it unchanged.
     Judged(Box<(WorkItem, bool)>),
-    /// Cannot.
+    /// It cannot be transferred.
     Failed(Box<(WorkItem, Failure)>),
 }
 
-/// The parts that an upload of an earlier run must still hold.
+/// The extent of the parts that an upload of an earlier run must still hold.
 pub(super) struct Extent {
     upload: UploadId,
-    /// Where its last part ends.
+    /// Offset of the end of its last part.
     end: u64,
-    /// Length of its parts together.
+    /// Total length of its parts.
     bytes: u64,
 }
 
@@ -79,10 +80,10 @@ impl Extent {
     }
 }
 
-/// Asks the source for what a listing does not tell: attributes and checksums, and the present state after a change. Asks
-/// the destination whether it can still have what an `earlier` run sent.
+/// Asks the source for data that a listing lacks: attributes and checksums, and the present state after a change.
+/// Asks the destination whether it can still have the parts that an `earlier` run sent.
 ///
-/// With `looks_at_target` asks the destination also for the object that is there.
+/// With `looks_at_target`, also asks the destination for its present object.
 pub(super) async fn look(
     item: WorkItem,
     restarted: bool,
@@ -114,7 +115,7 @@ pub(super) async fn look(
     prepared
 }
 
-/// What a destination has under `key`; `None` if it does not say.
+/// Returns the state of `key` at a destination; `None` if the destination does not answer.
 async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<Expect> {
     let policy = RetryPolicy { unreachable: Unreachable::AtMost(policy.total_max), ..policy };
     let look = tokio::time::timeout(TARGET_LOOK_MAX, policy.run("head", store.url(), || store.head(key)));
@@ -134,7 +135,8 @@ async fn look_at_source(item: WorkItem, restarted: bool, context: &Context) -> L
             Looked::Ready(Box::new(ObjectTransfer::looked_at(seen, &now, true, context)))
         }
         Ok(now) => {
-            // The survey's words stay, for the journal's fingerprint is taken of them, unless the object is another now.
+            // The survey's description stays unless the object has changed, because the journal's fingerprint is
+            // computed from it.
             let info = if changed(&item.info, &now) { now.clone() } else { item.info.clone() };
             Looked::Ready(Box::new(ObjectTransfer::looked_at(WorkItem { info, ..item }, &now, restarted, context)))
         }

@@ -1,20 +1,21 @@
-//! The lead at work: joins the survey, the scheduler, the journal and the gateways of its routes.
+//! Runs the lead: joins the survey, the scheduler, the journal and the gateways of its routes.
 //!
-//! One task owns everything and waits for one event at a time: an object that was found, a reply, a tick, a wish to stop. It
-//! holds no object bytes. It hands each event to the part that owns the matter:
+//! One task owns everything and waits for one event at a time: an object that was found, a reply, a tick, a request to
+//! stop. It holds no object bytes. It passes each event to the responsible part:
 //!
-//! - [`intake`](self::intake) takes objects from the survey and looks at them first where that is needed;
-//!   [`looking`](self::looking), [`outlook`](self::outlook) and [`twins`](self::twins) say when and how.
-//! - [`dispatcher`](self::dispatcher) gives their [`transfer`](self::transfer)s to the routes: [`orders`](self::orders)
-//!   are made and queued ([`order_queue`](self::order_queue)), [`answers`](self::answers) come back, [`routes`](self::routes) go
-//!   down and change, [`spending`](self::spending) is booked before anything is sent.
-//! - [`finisher`](self::finisher) has what was written: [`outdated`](self::outdated) and [`doubted`](self::doubted) copies
-//!   are looked at once more; [`source_deletions`](self::source_deletions), [`deletions`](self::deletions) and
+//! - [`intake`](self::intake) takes objects from the survey and inspects them first where that is needed;
+//!   [`looking`](self::looking), [`outlook`](self::outlook) and [`twins`](self::twins) decide when and how.
+//! - [`dispatcher`](self::dispatcher) assigns their [`transfer`](self::transfer)s to the routes: it makes and queues
+//!   [`orders`](self::orders) ([`order_queue`](self::order_queue)), handles [`answers`](self::answers), follows
+//!   failures and changes of [`routes`](self::routes), and books [`spending`](self::spending) before anything is sent.
+//! - [`finisher`](self::finisher) takes what was written: [`outdated`](self::outdated) and [`doubted`](self::doubted)
+//!   copies are checked once more; [`source_deletions`](self::source_deletions), [`deletions`](self::deletions) and
 //!   [`leftovers`](self::leftovers) wait for the end.
-//! - [`recorder`](self::recorder) keeps what was done: journal, report, [`tally`](self::tally), and the
+//! - [`recorder`](self::recorder) records what was done: journal, report, [`tally`](self::tally), and the
 //!   [`causes`](self::causes) of failures.
 //!
-//! [`context`](self::context) is what they share. [`opening`](self::opening) begins the job, [`ending`](self::ending) ends it.
+//! The parts share a [`context`](self::context). [`opening`](self::opening) begins the job, [`ending`](self::ending)
+//! ends it.
 
 mod answers;
 mod causes;
@@ -54,7 +55,7 @@ use crate::lead::state_dir::StateDir;
 use crate::lead::status;
 use crate::lead::survey::{Found, SurveyEnd, SurveyError, UNREACHABLE_HINT, WorkItem, unreachable};
 use crate::retry::RetryPolicy;
-use causes::{Cause, Place};
+use causes::{Cause, FailureSite};
 use context::Context;
 use dispatcher::{Dispatcher, Ended};
 use finisher::Finisher;
@@ -80,15 +81,15 @@ use tradewind_wire::RouteId;
 use tradewind_wire::frame::Reply;
 use tradewind_wire::scheduler::Idle;
 
-/// Pause between two events with the progress of a job.
+/// Interval between two progress events of a job.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// Progress is written to the status file at every so many of its ticks.
+/// Number of progress ticks from one write of the status file to the next.
 const STATUS_TICKS: u64 = 4;
 const OUT_OF_BYTES_HINT: &str = "`tradewind sync` with a higher --max-bytes copies only what is missing";
-/// Why a job under a ceiling of cost ends.
-const ONLY_DEARER: &str = "only routes dearer than the cost ceiling allows are left";
+/// Why a job under a cost ceiling ends.
+const ONLY_DEARER: &str = "the remaining routes cost more than the cost ceiling allows";
 
-/// What the lead works with.
+/// Everything the lead needs to run a job.
 pub struct LeadSetup {
     /// The job.
     pub job: Arc<JobSpec>,
@@ -96,27 +97,27 @@ pub struct LeadSetup {
     pub limits: Limits,
     /// The plan's routes.
     pub routes: Vec<RouteSpec>,
-    /// Where orders go, by route.
+    /// The source of each route: where its orders go.
     pub sources: HashMap<RouteId, RouteSource>,
-    /// True if every route lies in this process.
+    /// Whether every route lies in this process.
     pub local: bool,
-    /// Where replies come from.
+    /// The channel of the replies.
     pub replies: (mpsc::UnboundedSender<Reply>, mpsc::UnboundedReceiver<Reply>),
     /// The store to read.
     pub source: Arc<dyn Store>,
     /// The stores to write.
     pub targets: Vec<Arc<dyn Store>>,
-    /// Where events go.
+    /// The recipient of the events.
     pub events: EventSender,
-    /// Other routes, while the job runs. Only the latest change counts, for each names all routes.
+    /// Other routes, while the job runs. Each change names all routes, so only the latest counts.
     pub rerouted: watch::Receiver<Option<Rerouted>>,
-    /// A wish to stop.
+    /// Cancelled when the job should stop.
     pub stop: CancellationToken,
     /// Where blocking work runs.
     pub background: Background,
 }
 
-/// One run of a job. See the module's head.
+/// One run of a job. See the module's documentation.
 struct Run {
     context: Arc<Context>,
     intake: Intake,
@@ -133,12 +134,13 @@ struct Stopping {
     outcome: Outcome,
     message: Option<String>,
     hint: Option<String>,
-    /// Each store of a side was closed by failures: they are counted, and named, when everything in flight has ended.
+    /// Whether failures closed every store of a side. The failures are counted and named when everything in flight has
+    /// ended.
     closed: bool,
     deadline_ms: u64,
 }
 
-/// The survey, until its end is known.
+/// The survey, until its result is known.
 struct Surveying {
     found: mpsc::Receiver<Found>,
     task: JoinHandle<Result<SurveyEnd, SurveyError>>,
@@ -155,12 +157,12 @@ impl Surveying {
     }
 }
 
-/// Where events come from while a run works.
+/// The sources of events while a run works.
 struct Events<'a> {
     surveying: &'a mut Surveying,
     replies: &'a mut mpsc::UnboundedReceiver<Reply>,
     stop: &'a CancellationToken,
-    /// The source, or every destination, was out of reach for as long as the job may stall.
+    /// Ends when the source, or every destination, was unreachable for as long as the job may stall.
     lost: &'a mut AbortOnDropHandle<Lost>,
 }
 
@@ -234,7 +236,7 @@ impl Run {
         (run, replies.1)
     }
 
-    /// Reports stores that are out of reach, and ends when the job has waited for them long enough.
+    /// Reports unreachable stores, and ends when the job has waited for them long enough.
     fn watch_availability(&self) -> AbortOnDropHandle<Lost> {
         let (context, events) = (self.context.clone(), self.context.events.clone());
         let say = move |message| events.send(Event::Notice { message });
@@ -243,7 +245,7 @@ impl Run {
         AbortOnDropHandle::new(tokio::spawn(watching))
     }
 
-    /// Works until all is done or the job stops, and the survey has ended.
+    /// Works until everything is done or the job stops, and the survey has ended.
     async fn work_to_the_end(&mut self, mut events: Events<'_>, state: Option<&StateDir>) -> Result<(), SurveyError> {
         let worked = self.work_through(&mut events, state).await;
         events.surveying.cancel_unless_listed();
@@ -253,8 +255,8 @@ impl Run {
         worked
     }
 
-    /// After a failure of the lead's own files: begins no more, and waits for the requests in flight, so that no sink in
-    /// this process ends in the middle of a write. What they did is not counted.
+    /// Handles a failure of the lead's own files: begins no new requests, and waits for those in flight, so that no
+    /// sink in this process ends in the middle of a write. Their results are not counted.
     async fn let_land(&mut self, replies: &mut mpsc::UnboundedReceiver<Reply>) {
         self.dispatcher.drain();
         self.dispatcher.drop_unsent();
@@ -262,14 +264,14 @@ impl Run {
             while self.dispatcher.scheduler.flights() > 0
                 && let Some(reply) = replies.recv().await
             {
-                // The failure that is known already comes again.
+                // It may return the failure that is known already.
                 drop(self.reply(reply).await);
             }
         };
         drop(tokio::time::timeout(DRAIN_MAX, landed).await);
     }
 
-    /// Waits for events and hands them on.
+    /// Waits for events and passes them on.
     async fn work_through(&mut self, events: &mut Events<'_>, state: Option<&StateDir>) -> Result<(), SurveyError> {
         let Events { surveying, replies, stop, lost } = events;
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
@@ -365,7 +367,7 @@ impl Run {
         self.intake.begin_round_of_twins(self.dispatcher.scheduler.wants_more())
     }
 
-    /// Sends what can be sent now, and deals with the objects that end thereby.
+    /// Sends the orders that can be sent now, and handles the objects that end as a result.
     async fn dispatch(&mut self) -> Result<Idle, SurveyError> {
         loop {
             match self.dispatcher.next(&self.recorder, &self.intake.outlook) {
@@ -395,7 +397,7 @@ impl Run {
         Ok(())
     }
 
-    /// From now on the routes of the latest change.
+    /// Switches to the routes of the latest change.
     fn take_routes(&mut self) {
         let Some(change) = self.rerouted.borrow_and_update().clone() else { return };
         self.recorder.tally.know(&change.routes);
@@ -418,7 +420,7 @@ impl Run {
                 self.stop(Outcome::Unavailable, Some(message), hint);
                 true
             }
-            // While the list goes on every object that it adds brings money with it.
+            // Until the listing ends, every object that it adds raises the amount that may be spent.
             Idle::Ceiling if surveying.listed => {
                 let (message, hint) = match self.dispatcher.scheduler.shares().lacks_bytes() {
                     true => (self.out_of_bytes(), OUT_OF_BYTES_HINT),
@@ -447,7 +449,7 @@ impl Run {
         self.stopping.as_ref().map_or(of_idle, |stopping| of_idle.min(stopping.deadline_ms.max(now_ms + 1)))
     }
 
-    /// Begins no more; what is in flight may still land.
+    /// Begins no new requests; those in flight may still complete.
     fn stop(&mut self, outcome: Outcome, message: Option<String>, hint: Option<&str>) {
         let deadline_ms = self.dispatcher.clock.now_ms() + DRAIN_MAX.as_millis() as u64;
         self.dispatcher.drain();
@@ -455,11 +457,11 @@ impl Run {
         self.stopping.get_or_insert(Stopping { outcome, message, hint, closed: false, deadline_ms });
     }
 
-    /// Closes stores that the latest event has shown to be of no use. If no other store of their side is left, the job
-    /// ends, and can be resumed.
+    /// Closes stores that the latest event has shown to be unusable. If no other store remains on their side, the job
+    /// ends; it can be resumed.
     fn close_failed(&mut self) {
-        for (place, message) in self.recorder.take_failing() {
-            self.close(place, message);
+        for (site, message) in self.recorder.take_failing() {
+            self.close(site, message);
         }
         if self.recorder.take_all_closed() {
             let is_first = self.stopping.is_none();
@@ -470,7 +472,7 @@ impl Run {
         }
     }
 
-    /// Closes each of several destinations that was tried in vain for too long. If it is all of them, the job ends anyway.
+    /// Closes each of several destinations that has failed for too long. If all have, the job ends anyway.
     fn close_failing_targets(&mut self) {
         let patience = self.context.patience();
         let targets = self.context.targets.iter().enumerate();
@@ -479,17 +481,17 @@ impl Run {
             .collect();
         if lost.len() < self.context.targets.len() {
             for (target, lost) in lost {
-                self.close(Place::Target(target), unreachable(&lost));
+                self.close(FailureSite::Target(target), unreachable(&lost));
             }
         }
     }
 
-    fn close(&mut self, place: Place, message: String) {
-        if self.stopping.is_some() || self.recorder.causes.closed(place).is_some() {
+    fn close(&mut self, site: FailureSite, message: String) {
+        if self.stopping.is_some() || self.recorder.causes.closed(site).is_some() {
             return;
         }
         let hint = Some(UNREACHABLE_HINT.to_owned());
-        self.recorder.causes.close(Cause { place, kind: "unavailable".to_owned(), message: message.clone(), hint });
+        self.recorder.causes.close(Cause { site, kind: "unavailable".to_owned(), message: message.clone(), hint });
         if self.recorder.nothing_is_open() {
             return self.stop(Outcome::Unavailable, Some(message), Some(UNREACHABLE_HINT));
         }

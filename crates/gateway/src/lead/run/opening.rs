@@ -1,4 +1,4 @@
-//! The beginning of a job: its folder, journal and report, and what must be known before anything is transferred.
+//! Opens a job: its folder, journal and report, and the checks before anything is transferred.
 
 use super::context::Context;
 use super::source_deletions::SourceDeletions;
@@ -21,13 +21,14 @@ use tradewind_contract::{Event, JobSpec, Limits, Outcome, Progress, Summary};
 /// Why a job cannot begin.
 #[derive(Debug)]
 pub struct CannotBegin {
-    /// One line.
+    /// One-line message.
     pub message: String,
     /// One line of advice.
     pub hint: Option<String>,
 }
 
-/// Runs the job to its end and tells it. Never fails: what goes wrong is in the summary, a panic too.
+/// Opens the job's files, and returns a future that runs the job to its end and reports it. That future never fails:
+/// the summary states every error, also a panic.
 ///
 /// # Errors
 /// The job's folder, journal or report cannot be used: nothing was begun.
@@ -89,7 +90,7 @@ fn journal_failed(error: JournalError) -> CannotBegin {
 }
 
 impl Run {
-    /// Refuses overlapping places, clears what a killed run may have left open without a name, and starts the survey.
+    /// Refuses overlapping places, clears unnamed leftovers of a killed run, and starts the survey.
     pub(super) async fn prepare(&mut self, limits: &Limits) -> Result<Surveying, SurveyError> {
         let context = self.context.clone();
         let journal = self.recorder.journal.clone();
@@ -133,13 +134,13 @@ impl Run {
     }
 }
 
-/// Records in which boots this run writes. Returns since when each destination may have lost what earlier runs wrote there
-/// without syncing it: `None` where no machine was started again meanwhile.
+/// Records the boot IDs of the machines on which this run writes. Returns, for each destination, the time since which
+/// it may have lost unsynced writes of earlier runs; `None` if no machine was restarted meanwhile.
 async fn note_boots(context: &Context, journal: &Journal) -> Result<Vec<Option<i64>>, SurveyError> {
     let job = &context.job;
     let earlier = if job.resume { journal.boots().await? } else { Vec::new() };
     if job.resume && earlier.is_empty() {
-        // The row was lost, and later runs must not believe that this boot was the only one.
+        // The row was lost, and later runs must not assume that this boot was the only one.
         journal.record(Entry::Began { boot: String::new(), unix_ms: 0 }).await?;
     }
     let mut suspect_since = Vec::with_capacity(context.targets.len());
@@ -148,7 +149,7 @@ async fn note_boots(context: &Context, journal: &Journal) -> Result<Vec<Option<i
             suspect_since.push(None);
             continue;
         };
-        // Sinks elsewhere have boots of their own.
+        // The boot IDs of sinks elsewhere are unknown here.
         let boot = if context.local { boot } else { "" };
         journal.record(Entry::Began { boot: boot.to_owned(), unix_ms: status::now_unix_ms() }).await?;
         let same_boot = !earlier.is_empty() && earlier.iter().all(|(earlier, _)| earlier == boot && !boot.is_empty());

@@ -1,4 +1,4 @@
-//! Sends orders to the sources of their routes, many to a frame where they cross a hop.
+//! Sends orders to the sources of their routes, many in one frame where they cross a hop.
 
 use crate::lead::journal::{Entry, Intent, Journal};
 use crate::node::hop::Hop;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tradewind_wire::frame::{CONTROL_BYTES_MAX, Frame, Reply};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
-/// Orders of one frame, in bytes; one order may be longer.
+/// Maximum size of one frame's orders, in bytes; a single order may be longer.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// The source of a route: where its orders go.
@@ -23,7 +23,7 @@ pub enum RouteSource {
     Hop(Arc<Hop>),
 }
 
-/// Orders that wait to be sent, by route.
+/// Orders waiting to be sent, by route.
 pub(super) struct OrderQueue {
     sources: HashMap<RouteId, RouteSource>,
     replies: mpsc::UnboundedSender<Reply>,
@@ -35,13 +35,13 @@ impl OrderQueue {
         Self { sources, replies, batches: HashMap::new() }
     }
 
-    /// More routes.
+    /// Adds more routes.
     pub(super) fn know(&mut self, sources: HashMap<RouteId, RouteSource>) {
         self.sources.extend(sources);
     }
 
-    /// Puts an order into the next batch of its route. A request whose order cannot be made (`None`: something that it
-    /// needs is not known, which the state machine does not let happen) is answered at once.
+    /// Puts an order into the next batch of its route. If the order could not be made (`None`), its request is answered
+    /// at once. That happens only if data it needs is missing, which the state machine prevents.
     pub(super) fn push(&mut self, request: RequestId, order: Option<Order>) {
         let Some(order) = order else { return not_made(request, &ReplyTo::memory(self.replies.clone())) };
         let batch = self.batches.entry(order.route).or_default();
@@ -119,7 +119,7 @@ impl RouteSource {
     }
 }
 
-/// Owed one by one, so that none is forgotten behind a batch whose sending ends in a panic.
+/// Registers each answer as owed separately, so that a panic while one batch is sent loses none.
 fn owed(orders: &[Order], reply: &ReplyTo) -> Vec<Owed> {
     orders.iter().map(|order| Owed::new(reply.clone(), order.request)).collect()
 }
@@ -139,7 +139,7 @@ async fn send_batch(hop: &Hop, batch: Vec<Order>, reply: &ReplyTo) {
         }
         _ => {
             for request in requests {
-                reply.fail(request, Fault::Permanent, "too_large", "the order is longer than a frame may be");
+                reply.fail(request, Fault::Permanent, "too_large", "the order is too long for a frame");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Makes an order of what the scheduler decides.
+//! Builds the orders for the scheduler's decisions.
 
 use super::context::Context;
 use super::transfer::ObjectTransfer;
@@ -8,7 +8,7 @@ use tradewind_store::{PartSource, UploadId};
 use tradewind_wire::scheduler::Work;
 use tradewind_wire::{ObjectId, RequestId, RouteId};
 
-/// The order that does `work`.
+/// The order that carries out `work`.
 pub(super) fn order(
     request: RequestId,
     route: RouteId,
@@ -87,7 +87,7 @@ fn close(transfer: &ObjectTransfer, context: &Context) -> Option<Close> {
         size_bytes: transfer.item.info.size_bytes,
         checksums: transfer.combined(),
         source_proof: transfer.source_proof().unwrap_or(Proof::Length),
-        // Uploads bear the time of the store.
+        // The times of uploads come from the store's clock.
         sweep_since_unix_ms: transfer.sweep_since_unix_ms().map(|since_unix_ms| {
             let target = context.targets.get(usize::from(transfer.item.target));
             since_unix_ms.saturating_sub(target.map_or(0, |store| store.clock_ahead_s()).saturating_mul(1000))

@@ -1,12 +1,13 @@
-//! A look at each source file when its copy in an object store is complete.
+//! Checks each source file again when its copy in an object store is complete.
 //!
-//! A file that is rewritten between its last read and the end of its write has an older copy with a younger time: the
-//! store gives a copy the time of its writing. No later `sync` would notice, for it takes a destination that is not older
-//! for the same. So the file is looked at once more, with one `stat`. If it changed, it is copied again once, and then
-//! reported as `changed`.
+//! If a file is rewritten between its last read and the end of the copy's write, the copy is older than the file but
+//! has a later time, because the store sets the time of the write. No later `sync` would notice, because it treats a
+//! destination that is not older as the same. So the file is checked once more, with one `stat`. If it has changed, it
+//! is copied again once, and after that reported as `changed`.
 //!
-//! No other copies need this. Between file systems a copy keeps its source's time. `mv` looks at each source before it
-//! deletes it. A `HEAD` for each object of a store costs money, so for those `docs/concepts/integrity.md` names the gap.
+//! No other copies need this. Between file systems a copy keeps its source's time. `mv` checks each source before it
+//! deletes it. Between object stores, a `HEAD` per object would cost money, so `docs/concepts/integrity.md` documents
+//! the gap instead.
 
 use super::context::Context;
 use crate::lead::survey::WorkItem;
@@ -16,29 +17,29 @@ use tokio::sync::mpsc;
 use tradewind_store::{Error, ObjectInfo, Precondition, UploadId};
 use tradewind_wire::Fault;
 
-/// An object that is written and proven, whose source may have changed meanwhile.
+/// An object that is written and proven, but whose source may have changed meanwhile.
 pub(super) struct Fresh {
     pub(super) item: WorkItem,
     pub(super) placed: Placed,
     pub(super) retries: u64,
-    /// State in which the source was read.
+    /// The state in which the source was read.
     pub(super) condition: Precondition,
     pub(super) may_restart: bool,
-    /// Bytes that were counted as acked.
+    /// Bytes that were counted as acknowledged.
     pub(super) acked_bytes: u64,
-    /// Of these, what earlier runs had acked.
+    /// The part of these that earlier runs transferred.
     pub(super) earlier_bytes: u64,
     /// The upload that made the object, if it was written in parts.
     pub(super) upload: Option<UploadId>,
 }
 
-/// A look that has ended.
+/// A completed check.
 pub(super) struct Rechecked {
     pub(super) fresh: Fresh,
     pub(super) now: Result<ObjectInfo, Error>,
 }
 
-/// The looks in progress. There are no more than the state machine lets objects finish at once.
+/// The checks in progress. The state machine bounds them by the number of objects that it lets finish at once.
 pub(super) struct Outdated {
     in_progress: u64,
     ended: (mpsc::UnboundedSender<Rechecked>, mpsc::UnboundedReceiver<Rechecked>),
@@ -53,19 +54,19 @@ impl Outdated {
         self.in_progress == 0
     }
 
-    /// Looks at the source of an object. The task cannot panic: the store's own work runs on another thread.
+    /// Checks the source of an object. The task cannot panic: the store's own work runs on another thread.
     pub(super) fn look(&mut self, context: Arc<Context>, fresh: Fresh) {
         self.in_progress += 1;
         let ended = self.ended.0.clone();
         tokio::spawn(async move {
             let key = &fresh.item.source_key;
             let now = context.policy.run("head", context.source.url(), || context.source.head(key)).await;
-            // If the lead is gone, so is the job.
+            // If the lead has ended, nobody needs the answer.
             ended.send(Rechecked { fresh, now }).ok();
         });
     }
 
-    /// The next look that has ended.
+    /// Returns the next completed check.
     pub(super) async fn next(&mut self) -> Option<Rechecked> {
         let rechecked = self.ended.1.recv().await;
         self.in_progress -= u64::from(rechecked.is_some());
@@ -73,7 +74,7 @@ impl Outdated {
     }
 }
 
-/// Whether no later `sync` would notice that the source changed before its copy was complete.
+/// Returns whether no later `sync` would notice that the source changed before its copy was complete.
 pub(super) fn may_be_outdated(item: &WorkItem, context: &Context) -> bool {
     let is_file = |store: &str| store.starts_with("file:");
     let target = &context.targets[usize::from(item.target)];
@@ -84,7 +85,7 @@ pub(super) fn may_be_outdated(item: &WorkItem, context: &Context) -> bool {
         && !item.source_key.ends_with('/')
 }
 
-/// The failure of an object that is another than the one that was read.
+/// The failure of an object that differs from the one that was read.
 pub(super) fn changed(url: &str, difference: &str) -> Failure {
     let message = format!("{url}: it changed while it was copied: {difference}");
     let failure = Failure::new(Fault::Changed, "changed", message);

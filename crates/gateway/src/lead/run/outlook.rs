@@ -1,11 +1,11 @@
-//! What is probably at the destinations of a job that did not list them.
+//! Guesses what is at the destinations of a job that did not list them.
 //!
-//! A write can be made on the condition that the destination is in the state in which it was seen, so that the write of a
-//! lost attempt cannot land over a later one. `sync` has listed the destinations. `cp` and `mv` have not, and one look
-//! (`HEAD`) at each object would double the requests of a job of small objects. So the first object of each destination
-//! is looked at, and the others wait for that. If nothing is there, the next ones are taken for new too, until the store
-//! refuses one. If something is there, only large objects are looked at, and some small ones, to learn when new ones
-//! begin. The other small ones are written whatever is there.
+//! A write can be conditional on the state in which the destination was seen, so that the late write of a lost attempt
+//! cannot replace a newer one. `sync` has listed the destinations. `cp` and `mv` have not, and one check (`HEAD`) per
+//! object would double the requests of a job of small objects. So the first object of each destination is checked, and
+//! the others wait for the result. If nothing is there, the next objects are assumed to be new too, until the store
+//! refuses one. If an object is there, only large objects are checked, and a sample of the small ones, to detect when
+//! new ones begin. The other small ones are written unconditionally.
 //!
 //! A wrong guess costs a second transfer of the object, so a job with a ceiling never guesses.
 
@@ -13,14 +13,15 @@ use crate::lead::survey::WorkItem;
 use tradewind_contract::JobSpec;
 use tradewind_store::Expect;
 
-/// Where objects are being overwritten, those of at least so many bytes are looked at: one more request among many bytes.
+/// Where objects are being overwritten, those of at least this size are checked: the extra request is cheap compared
+/// with their bytes.
 const LOOK_BYTES_MIN: u64 = 1 << 20;
-/// Of the smaller ones the first after so many is looked at, the next one after twice as many, and so on.
+/// Among the smaller ones, the first check comes after this many objects, the next after twice as many, and so on.
 const UNLOOKED_MIN: u32 = 16;
-/// The most of both numbers that grow.
+/// Upper limit of the two counts that grow.
 const GROWN_MAX: u32 = 1 << 16;
 
-/// By index of the job's targets.
+/// The outlook per destination, by index of the job's targets.
 pub(super) struct Outlook {
     targets: Vec<Target>,
     may_guess: bool,
@@ -29,25 +30,25 @@ pub(super) struct Outlook {
 #[derive(Clone)]
 struct Target {
     state: State,
-    /// Small objects that were not looked at in a row, and how many may be.
+    /// Small objects in a row that were not checked, and how many may be.
     unlooked: u32,
     unlooked_max: u32,
-    /// Looks in a row that found nothing, and how many it takes until others are taken for new.
+    /// Checks in a row that found nothing, and how many are needed before other objects are assumed to be new.
     free_looks: u32,
     free_looks_min: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody has looked.
+    /// Nothing has been checked.
     Unknown,
-    /// The first object is being looked at.
+    /// The first object is being checked.
     Looking,
     /// New objects are being written.
     Free,
     /// Objects are being overwritten.
     Occupied,
-    /// We may not look.
+    /// Checks fail, for example because reading is forbidden.
     Hidden,
 }
 
@@ -63,7 +64,7 @@ impl Outlook {
         Self { targets: vec![target; targets], may_guess }
     }
 
-    /// Whether the destination of `item` is to be looked at before it is taken on.
+    /// Returns whether the destination of `item` must be checked before the object is accepted.
     pub(super) fn wants_look(&mut self, item: &WorkItem) -> bool {
         if item.expect.is_some() || item.check.is_some() || item.twin.is_some() {
             return false;
@@ -79,12 +80,12 @@ impl Outlook {
         }
     }
 
-    /// Whether objects wait for the first look at a destination.
+    /// Returns whether objects wait for the first check of a destination.
     pub(super) fn is_looking(&self) -> bool {
         self.targets.iter().any(|target| target.state == State::Looking)
     }
 
-    /// A look at a destination found this, or failed.
+    /// Records the result of a check of a destination; `None` if it failed.
     pub(super) fn looked(&mut self, target: u16, found: Option<&Expect>) {
         let may_guess = self.may_guess;
         let target = &mut self.targets[usize::from(target)];
@@ -103,7 +104,7 @@ impl Outlook {
         }
     }
 
-    /// The object that was to be looked at cannot be moved: the next one is looked at.
+    /// The object to be checked cannot be moved, so the next one is checked.
     pub(super) fn not_looked(&mut self, target: u16) {
         let target = &mut self.targets[usize::from(target)];
         if target.state == State::Looking {
@@ -111,12 +112,12 @@ impl Outlook {
         }
     }
 
-    /// Whether objects that nobody has looked at are taken for new.
+    /// Returns whether unchecked objects are assumed to be new.
     pub(super) fn is_free(&self, target: u16) -> bool {
         self.targets[usize::from(target)].state == State::Free
     }
 
-    /// An object that was taken for new was there.
+    /// Records that an object assumed to be new was there.
     pub(super) fn guessed_wrong(&mut self, target: u16) {
         let target = &mut self.targets[usize::from(target)];
         if target.state == State::Free {
@@ -128,7 +129,7 @@ impl Outlook {
 }
 
 impl Target {
-    /// Whether this small object is one of those that are looked at.
+    /// Returns whether this small object is part of the sample to check.
     fn samples(&mut self) -> bool {
         self.unlooked += 1;
         let is_sample = self.unlooked > self.unlooked_max;
@@ -164,8 +165,8 @@ mod tests {
         }
     }
 
-    /// Destinations of small objects, in order, and what became of them: how many were looked at, and how many transfers
-    /// were refused. Each answer comes before the next object is taken on.
+    /// Simulates a row of small objects, each there or not. Returns how many were checked, and how many transfers were
+    /// refused. Each answer comes before the next object is accepted.
     fn copied(there: impl Iterator<Item = bool>, outlook: &mut Outlook) -> (u32, u32) {
         let (mut looks, mut refused) = (0, 0);
         for is_there in there {

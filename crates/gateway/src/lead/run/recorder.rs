@@ -1,7 +1,7 @@
-//! What the job has done, kept for three readers: the journal for a later run, the report for the user, and the counts
-//! for progress and summary. Nothing is done until it is recorded here.
+//! Records what the job has done for three readers: the journal for a later run, the report for the user, and the
+//! counts for progress and summary. Nothing counts as done until it is recorded here.
 
-use super::causes::{Cause, Causes, Place};
+use super::causes::{Cause, Causes, FailureSite};
 use super::context::Context;
 use super::doubted::Copied;
 use super::tally::Tally;
@@ -14,16 +14,16 @@ use tradewind_contract::{Event, FailedObject, Outcome};
 use tradewind_store::Written;
 use tradewind_wire::Fault;
 
-/// See the module's head.
+/// See the module's documentation.
 pub(super) struct Recorder {
     context: Arc<Context>,
     pub(super) journal: Journal,
     report: Option<Report>,
     pub(super) tally: Tally,
     pub(super) causes: Causes,
-    /// Stores that have answered nothing but errors for as long as the job may stall, and what to say of each.
-    failing: Vec<(Place, String)>,
-    /// The latest failure closed the source or the last destination.
+    /// Stores that have answered with nothing but errors for as long as the job may stall, each with a message.
+    failing: Vec<(FailureSite, String)>,
+    /// Whether the latest failure closed the source or the last destination.
     all_closed: bool,
 }
 
@@ -36,7 +36,7 @@ impl Recorder {
         Ok(self.journal.record(entry).await?)
     }
 
-    /// The object is done: it is counted and reported. [`Recorder::close`] comes after it.
+    /// Counts and reports an object that is done. Call [`Recorder::close`] after it.
     pub(super) async fn copied(&mut self, copied: &Copied) {
         let Copied { item, placed, retries, .. } = copied;
         if item.check.is_some() {
@@ -44,7 +44,7 @@ impl Recorder {
         } else {
             self.tally.finished(item.target, placed);
         }
-        // The run that wrote it has reported it, or its line is added at the end.
+        // The run that wrote the object has reported it; if not, its line is added at the end.
         if let Some(report) = self.report.as_ref().filter(|_| item.check.is_none()) {
             let (source, destination) = self.context.urls(item);
             let proof = ProofRecord {
@@ -65,7 +65,7 @@ impl Recorder {
         }
     }
 
-    /// Journals an object as done. `written` only for a `mv`, which looks at the copy again before it deletes the source.
+    /// Journals an object as done. `written` only for a `mv`, which checks the copy again before it deletes the source.
     pub(super) async fn close(
         &self,
         item: WorkItem,
@@ -82,28 +82,28 @@ impl Recorder {
         let (source, destination) = self.context.urls(item);
         let Failure { kind, message, hint, side, .. } = failure.clone();
         self.tally.failed(Some(item.target));
-        let place = Place::of(side, Some(item.target));
-        self.failed(FailedObject { source, destination, kind, message, hint }, place, retries).await;
+        let site = FailureSite::of(side, Some(item.target));
+        self.failed(FailedObject { source, destination, kind, message, hint }, site, retries).await;
     }
 
-    /// What the survey found and cannot be moved is counted like what failed later.
+    /// Counts an object that the survey found but that cannot be moved, as if it had failed later.
     pub(super) async fn refused(&mut self, failed: FailedObject, target: Option<u16>, bytes: u64) {
         self.tally.found(bytes);
         self.tally.failed(target);
-        let place = target.map_or(Place::Source, Place::Target);
-        self.failed(failed, place, 0).await;
+        let site = target.map_or(FailureSite::Source, FailureSite::Target);
+        self.failed(failed, site, 0).await;
     }
 
-    /// Something that was to be deleted stays.
+    /// Records an object that was to be deleted but stays.
     pub(super) async fn not_deleted(&mut self, failed: FailedObject) {
         self.tally.not_deleted += 1;
-        self.failed(failed, Place::Elsewhere, 0).await;
+        self.failed(failed, FailureSite::Elsewhere, 0).await;
     }
 
-    async fn failed(&mut self, failed: FailedObject, place: Place, retries: u64) {
+    async fn failed(&mut self, failed: FailedObject, site: FailureSite, retries: u64) {
         let failed = FailedObject { hint: failed.hint.map(|hint| self.context.fitting(hint)), ..failed };
         let FailedObject { kind, message, hint, .. } = failed.clone();
-        let cause = Cause { place: self.context.closable(place), kind, message, hint };
+        let cause = Cause { site: self.context.closable(site), kind, message, hint };
         if self.causes.failed(cause) && self.nothing_is_open() {
             self.all_closed = true;
         }
@@ -113,7 +113,7 @@ impl Recorder {
         self.context.events.send(Event::ObjectFailed(failed));
     }
 
-    /// An object of a destination, or a source of a `mv`, is gone.
+    /// Records that an object of a destination, or a source of a `mv`, is deleted.
     pub(super) async fn deleted(&mut self, destination: String) {
         self.tally.objects_deleted += 1;
         if let Some(report) = &self.report {
@@ -121,23 +121,23 @@ impl Recorder {
         }
     }
 
-    /// Notes that a request for an object failed, after all its tries.
+    /// Records that a request for an object failed, after all its retries.
     pub(super) fn note_trouble(&mut self, target: u16, failure: &Failure, now_ms: u64) {
-        let place = self.context.closable(Place::of(failure.side, Some(target)));
-        // A store that refuses a write on a condition answers.
+        let site = self.context.closable(FailureSite::of(failure.side, Some(target)));
+        // A store that refuses a conditional write does answer.
         let is_trouble = failure.fault == Fault::Unavailable && !failure.is_unmet();
-        if !is_trouble || matches!(place, Place::TargetFiles | Place::Elsewhere) {
+        if !is_trouble || matches!(site, FailureSite::TargetFiles | FailureSite::Elsewhere) {
             return;
         }
         let patience = self.context.patience();
-        if self.causes.unavailable(place, now_ms, patience.as_millis() as u64) {
-            let url = self.context.place_url(place);
-            self.failing.push((place, crate::lead::survey::answers_only_errors(url, patience, &failure.message)));
+        if self.causes.unavailable(site, now_ms, patience.as_millis() as u64) {
+            let url = self.context.site_url(site);
+            self.failing.push((site, crate::lead::survey::answers_only_errors(url, patience, &failure.message)));
         }
     }
 
-    /// The stores to be closed since the last call, and what to say of each.
-    pub(super) fn take_failing(&mut self) -> Vec<(Place, String)> {
+    /// Returns the stores to be closed since the last call, each with a message.
+    pub(super) fn take_failing(&mut self) -> Vec<(FailureSite, String)> {
         std::mem::take(&mut self.failing)
     }
 
@@ -147,12 +147,12 @@ impl Recorder {
     }
 
     pub(super) fn nothing_is_open(&self) -> bool {
-        let is_closed = |place| self.causes.closed(place).is_some();
-        is_closed(Place::Source)
-            || (0..self.context.targets.len()).all(|target| is_closed(Place::Target(target as u16)))
+        let is_closed = |site| self.causes.closed(site).is_some();
+        is_closed(FailureSite::Source)
+            || (0..self.context.targets.len()).all(|target| is_closed(FailureSite::Target(target as u16)))
     }
 
-    /// Completes the report. A run that was told to stop leaves the lines of earlier runs to the next.
+    /// Completes the report. A run that was told to stop leaves the lines of earlier runs to the next run.
     pub(super) async fn finish_report(&mut self, outcome: Outcome) -> std::io::Result<()> {
         let Some(report) = self.report.take() else { return Ok(()) };
         let completes = self.context.job.resume && outcome != Outcome::Interrupted;

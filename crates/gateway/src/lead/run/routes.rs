@@ -1,4 +1,4 @@
-//! Which routes there are: as the plan gave them, as a later plan changes them, and which of them are down.
+//! Keeps the routes: those of the plan, the changes of later plans, and which routes are down.
 
 use super::order_queue::RouteSource;
 use std::collections::HashMap;
@@ -7,27 +7,28 @@ use tradewind_contract::RouteSpec;
 use tradewind_wire::RouteId;
 use tradewind_wire::shares::RoutePlan;
 
-/// Bytes that may always be in flight on one route, in chunks. Beyond them it is given what it lately carried, so that a
-/// link that slows down soon holds only seconds of work.
+/// Bytes that may always be in flight on one route, in chunks. The route's recent throughput limits the bytes beyond
+/// these, so that a link that slows down soon holds only seconds of work.
 const WINDOW_CHUNKS_MIN: u64 = 8;
-/// Bytes in flight before the first ack, in chunks: one for each connection of the widest hop, all of which a long link
-/// needs from the start. It fades as acks come.
+/// Bytes in flight before the first ack, in chunks: one for each connection of the widest hop, because a long link
+/// needs them all from the start. The allowance shrinks as acks arrive.
 const WINDOW_CHUNKS_START: u64 = 64;
-/// Most bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link between them.
+/// Maximum bytes in flight on one route, in chunks: enough for the memory of source and sink and a long fat link
+/// between them.
 const WINDOW_CHUNKS_MAX: u64 = 24;
-/// The most bytes in flight on one route are at least so many, however small the chunks.
+/// Lower limit of that maximum, however small the chunks.
 const WINDOW_BYTES: u64 = 64 << 20;
-/// Requests in flight on one route.
+/// Maximum requests in flight on one route.
 const WINDOW_REQUESTS: usize = 256;
-/// A route that is down for this time is reported; one that comes back sooner is not.
+/// A route is reported if it is down for this long; one that comes back sooner is not.
 const DOWN_REPORTED_AFTER: Duration = Duration::from_secs(1);
 
-/// The routes of a running job from now on.
+/// The new routes of a running job.
 #[derive(Clone)]
 pub struct Rerouted {
-    /// All that are given work.
+    /// All routes that get work.
     pub routes: Vec<RouteSpec>,
-    /// Where their orders go.
+    /// The source of each route: where its orders go.
     pub sources: HashMap<RouteId, RouteSource>,
     /// As [`tradewind_contract::JobSpec::ceiling_usd_per_gb`].
     pub ceiling_usd_per_gb: Option<f64>,
@@ -35,7 +36,7 @@ pub struct Rerouted {
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-/// Routes that are down, since when (ms), and whether that was reported.
+/// Routes that are down, with the time since when (ms), and whether that was reported.
 #[derive(Debug, Default)]
 pub(super) struct DownRoutes(HashMap<RouteId, (u64, bool)>);
 
@@ -44,18 +45,18 @@ impl DownRoutes {
         self.0.insert(route, (now_ms, false));
     }
 
-    /// Returns whether it was reported to be down.
+    /// Removes a route that is up again. Returns whether it had been reported as down.
     pub(super) fn is_up(&mut self, route: RouteId) -> bool {
         matches!(self.0.remove(&route), Some((_, true)))
     }
 
-    /// Forgets routes that are given no more work.
+    /// Removes routes that get no more work.
     pub(super) fn keep(&mut self, plans: &[RoutePlan]) {
         self.0.retain(|route, _| plans.iter().any(|plan| plan.id == *route));
     }
 
-    /// Routes that stay down and are to be reported now. One lost connection of several, or one that is made anew at
-    /// once, is none.
+    /// Returns the routes that stay down and must be reported now. A route that loses one of several connections, or
+    /// reconnects at once, is not reported.
     pub(super) fn take_unreported(&mut self, now_ms: u64) -> Vec<RouteId> {
         let stays =
             |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_REPORTED_AFTER.as_millis() as u64;

@@ -1,4 +1,5 @@
-//! What `mv` deletes at the end: sources that are proven at every destination, and the directories that this empties.
+//! Collects what `mv` deletes at the end: sources that are proven at every destination, and the directories that this
+//! empties.
 
 use super::emptied_directories::remember_parents;
 use crate::lead::copies::ProvenCopy;
@@ -13,33 +14,34 @@ use std::path::Path;
 use tradewind_contract::{JobSpec, Selection};
 use tradewind_store::ObjectInfo;
 
-/// The sources that every destination has, and those that some still lack.
+/// The sources that every destination has, and those that some destinations still lack.
 #[derive(Debug)]
 pub(super) struct SourceDeletions {
     backlog: DeletionBacklog,
     targets: u16,
-    /// Objects that some destinations have and others still lack: by a hash of the key, about 60 bytes each.
+    /// Objects that some destinations have and others still lack. The keys are hashed; an entry takes about 60 bytes.
     partly: HashMap<[u8; 16], Partly>,
-    /// The copies of those.
+    /// The copies of those objects.
     waiting: CopyFile,
     directories: Option<BTreeSet<String>>,
-    /// Directories are removed below these only.
+    /// Directories are removed only below these.
     roots: Vec<String>,
 }
 
-/// An object that not every destination has yet.
+/// An object that some destinations still lack.
 #[derive(Debug)]
 struct Partly {
     copies: u16,
-    /// [`fingerprint`] of the source that the first destination has.
+    /// The [`fingerprint`] of the source version that the first destination has.
     fingerprint: u64,
-    /// Every other destination has the same version.
+    /// Whether every other destination so far has the same version.
     alike: bool,
-    /// Where [`SourceDeletions::waiting`] has the latest copy.
+    /// Offset of the latest copy in [`SourceDeletions::waiting`].
     latest: u64,
 }
 
-/// Copies in a temporary file that vanishes with this. Each record names the one before it of the same object.
+/// Copies in a temporary file that is removed when this is dropped. Each record has the offset of the previous record
+/// of the same object.
 #[derive(Debug)]
 struct CopyFile {
     file: File,
@@ -61,7 +63,7 @@ impl CopyFile {
         Ok(Self { file, bytes: 0 })
     }
 
-    /// Returns where the record begins.
+    /// Appends a record and returns its offset.
     fn append(&mut self, copy: ProvenCopy, before: Option<u64>) -> io::Result<u64> {
         let record = serde_json::to_vec(&CopyRecord { copy, before }).map_err(io::Error::from)?;
         let length = u32::try_from(record.len()).map_err(io::Error::other)?;
@@ -71,7 +73,7 @@ impl CopyFile {
         Ok(at)
     }
 
-    /// The copy whose record begins at `at`, and those before it.
+    /// Reads the copy whose record begins at `at`, and the earlier ones of the same object.
     fn read_back(&self, at: u64) -> io::Result<Vec<ProvenCopy>> {
         let mut copies = Vec::new();
         let mut next = Some(at);
@@ -89,16 +91,16 @@ impl CopyFile {
 }
 
 impl SourceDeletions {
-    /// None yet.
+    /// An empty collection.
     ///
     /// # Errors
-    /// What the file system says of the backlog.
+    /// The backlog's file cannot be created.
     pub(super) fn begin(job: &JobSpec) -> io::Result<Self> {
         let dir = job.state_dir.as_deref().map(Path::new);
         Ok(Self {
             backlog: DeletionBacklog::create(dir)?,
             waiting: CopyFile::create(dir)?,
-            // A job has few destinations; the contract's indices are 16 bits wide.
+            // A job has few destinations, and the contract's indices are 16 bits wide.
             targets: job.targets.len() as u16,
             partly: HashMap::new(),
             directories: job.source.url.starts_with("file:").then(BTreeSet::new),
@@ -111,11 +113,11 @@ impl SourceDeletions {
         })
     }
 
-    /// One more destination has the object, as `copy`. Returns false if every destination has it now, but not all the same version of
-    /// it: the source stays.
+    /// Records that one more destination has the object, as `copy`. Returns false if every destination now has it, but
+    /// not all have the same version: the source stays.
     ///
     /// # Errors
-    /// What the file system says; nothing may be deleted after it.
+    /// The file system's error; nothing may be deleted after it.
     pub(super) fn copied(&mut self, source: &ObjectInfo, copy: ProvenCopy) -> io::Result<bool> {
         let mut copies = vec![copy];
         if self.targets > 1 {
@@ -147,7 +149,8 @@ impl SourceDeletions {
         Ok(true)
     }
 
-    /// The sources to delete, and the directories (keys that end in `/`) that may be empty then, the deepest first.
+    /// Returns the sources to delete, and the directories (keys that end in `/`) that may be empty afterwards, the
+    /// deepest first.
     pub(super) fn end(self) -> (DeletionBacklog, impl Iterator<Item = String>) {
         (self.backlog, self.directories.into_iter().flatten().rev())
     }

@@ -1,9 +1,10 @@
-//! The bytes and US dollars that a job has sent and spent, kept beyond the death of its lead.
+//! Records the bytes and US dollars that a job has spent, so that the sums survive a crash of its lead.
 //!
-//! `status.json` is seconds old when a lead is killed, and what went out since then has been paid. So the sums are
-//! written to a file of their own **before** anything is sent, and the next run goes on from there. The file is written
-//! over in place, in one short write, so that a kill leaves the old sums or the new ones. It is synced when it is made, at
-//! every tick of the lead while it changes, and at the end of a run: a power loss may undo what went out since the last tick.
+//! `status.json` is seconds old when a lead is killed, and everything sent since then has been charged. So the sums are
+//! written to a separate file **before** anything is sent, and the next run continues from them. The file is
+//! overwritten in place, in one short write, so that a kill leaves either the old sums or the new ones. It is synced
+//! when it is created, at every tick of the lead while it changes, and at the end of a run: a power loss may lose the
+//! spending since the last tick.
 
 use crate::background::Background;
 use crate::lead::journal::JournalError;
@@ -17,10 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use tradewind_wire::shares::{Before, Shares};
 
-/// Name of the file in the job's folder: US dollars and bytes, as text of a fixed width.
+/// Name of the file in the job's folder. It holds US dollars and bytes, as text with a fixed width.
 pub(super) const SPENDING_FILE: &str = "spent";
 
-/// The bytes and costs that a job has booked: they may have been sent, or certainly were.
+/// The bytes and costs that a job has booked. They are booked before they are sent, so some may never have been sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Booked {
     usd: f64,
@@ -32,7 +33,7 @@ impl Booked {
         Self { usd: shares.spent_usd(), bytes: shares.sent_bytes() }
     }
 
-    /// Scientific, so that the shortest text that names the number exactly never grows wider.
+    /// The sums as a line of text. Scientific notation keeps even the shortest exact form of a number within the width.
     fn line(self) -> String {
         format!("{:<32} {:>20}\n", format!("{:e}", self.usd), self.bytes)
     }
@@ -49,7 +50,7 @@ pub(super) struct Spending {
     path: PathBuf,
     file: Option<Arc<File>>,
     written: Booked,
-    /// What a power loss leaves.
+    /// The sums that survive a power loss.
     synced: Arc<Mutex<Booked>>,
     syncing: Option<JoinHandle<()>>,
     background: Background,
@@ -61,7 +62,8 @@ impl Spending {
         Self { path, file: None, written, synced: Arc::default(), syncing: None, background }
     }
 
-    /// The bookings of earlier runs; `None` if they wrote none, because no route had a price and there was no ceiling.
+    /// Reads the bookings of earlier runs; `None` if they wrote none, because no route had a price and there was no
+    /// ceiling.
     fn before(&self) -> io::Result<Option<Booked>> {
         match std::fs::read_to_string(&self.path) {
             Ok(text) => Booked::parse(&text).map(Some).ok_or_else(|| {
@@ -72,7 +74,7 @@ impl Spending {
         }
     }
 
-    /// Writes down what has been booked, before it is sent. What costs nothing and has no ceiling is not written down.
+    /// Writes the booked sums before the bytes are sent. Without costs and without a ceiling, writes nothing.
     pub(super) fn cover(&mut self, shares: &Shares, has_ceiling: bool) -> Result<(), JournalError> {
         let booked = Booked::of(shares);
         if booked.usd == 0.0 && !has_ceiling {
@@ -81,7 +83,7 @@ impl Spending {
         self.write(booked).map_err(|error| JournalError::Io { path: self.path.clone(), message: error.to_string() })
     }
 
-    /// Returns when the file has these sums.
+    /// Writes these sums to the file.
     fn write(&mut self, booked: Booked) -> io::Result<()> {
         if booked == self.written {
             return Ok(());
@@ -95,24 +97,24 @@ impl Spending {
         file.write_all_at(booked.line().as_bytes(), 0)?;
         self.file = Some(Arc::new(file));
         self.written = booked;
-        // Its name must survive too: without the file nothing would count as spent.
+        // The file's name must survive a power loss too: a missing file would count as no spending.
         File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
         self.sync()
     }
 
-    /// Returns when the disk has what was written.
+    /// Syncs the written sums to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| sync(file, self.written, &self.synced))
     }
 
-    /// Begins to sync what was written, unless an earlier sync is still under way.
+    /// Starts to sync the written sums in the background, unless an earlier sync is still running.
     pub(super) fn sync_behind(&mut self) {
         let is_busy = self.syncing.as_ref().is_some_and(|syncing| !syncing.is_finished());
         let Some(file) = self.file.clone().filter(|_| !is_busy && self.written != self.synced()) else { return };
         let (written, synced, background) = (self.written, self.synced.clone(), self.background);
         let work = move || {
             if let Err(error) = sync(&file, written, &synced) {
-                tracing::warn!(%error, "what the job has spent cannot be synced");
+                tracing::warn!(%error, "cannot sync the job's spending");
             }
         };
         self.syncing = Some(tokio::spawn(async move { drop(background.run(work).await) }));
@@ -129,11 +131,11 @@ fn sync(file: &File, written: Booked, synced: &Mutex<Booked>) -> io::Result<()> 
     Ok(())
 }
 
-/// What earlier runs have spent. Ceilings cover all runs of the job together, and so does the reported cost. `counts`: the
-/// job has a ceiling, or a route with a price.
+/// Returns what earlier runs have spent. Ceilings and the reported cost cover all runs of the job together. `counts`:
+/// the job has a ceiling, or a route with a price.
 ///
 /// # Errors
-/// If the bookings of earlier runs cannot be read, because no ceiling could then be kept.
+/// The bookings of earlier runs cannot be read, so no ceiling could be kept.
 pub(super) fn spent_before(state: &StateDir, counts: bool) -> Result<Before, JournalError> {
     let spending = Spending::of(state.path(), Background::default());
     let unknown = |path: PathBuf, error: &io::Error| JournalError::Spent { path, message: error.to_string() };

@@ -1,4 +1,4 @@
-//! Counts: for progress while the job runs, and for the summary at its end.
+//! Counters for the progress while the job runs, and for the summary at its end.
 
 use crate::node::work::{Placed, Proof};
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use tradewind_contract::{DestinationSummary, HopActivity, JobSpec, Progress, Pro
 use tradewind_wire::RouteId;
 use tradewind_wire::shares::{Activity, Shares};
 
-/// The rate shown is that of so many latest ticks.
+/// Number of latest ticks over which the displayed rate is averaged.
 const RATE_TICKS: usize = 10;
 
 pub(super) struct Tally {
@@ -16,7 +16,7 @@ pub(super) struct Tally {
     objects_total: u64,
     bytes_total: u64,
     objects_done: u64,
-    /// Of `objects_done`, what earlier runs moved.
+    /// The part of `objects_done` that earlier runs moved.
     objects_earlier: u64,
     bytes_done: u64,
     objects_skipped: u64,
@@ -24,7 +24,7 @@ pub(super) struct Tally {
     restarts: u64,
     pub(super) objects_deleted: u64,
     pub(super) not_deleted: u64,
-    /// Of `bytes_done`, what earlier runs acked.
+    /// The part of `bytes_done` that earlier runs transferred.
     bytes_earlier: u64,
     destinations: Vec<DestinationSummary>,
     skipped_at: Vec<u64>,
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// More routes.
+    /// Adds more routes.
     pub(super) fn know(&mut self, routes: &[RouteSpec]) {
         let fresh = |route: &&RouteSpec| !self.route_names.iter().any(|(id, _)| id.0 == route.id);
         let more: Vec<_> = routes.iter().filter(fresh).map(|route| (RouteId(route.id), name(route))).collect();
@@ -83,7 +83,7 @@ impl Tally {
         self.skipped_at[usize::from(target)] += objects;
     }
 
-    /// Moved by an earlier run of this job: part of the whole, and of what is done.
+    /// Counts objects that an earlier run of this job moved, both in the totals and as done.
     pub(super) fn already_done(&mut self, target: u16, objects: u64, bytes: u64) {
         self.objects_total += objects;
         self.bytes_total += bytes;
@@ -102,14 +102,14 @@ impl Tally {
         self.destinations[usize::from(target)].bytes += bytes;
     }
 
-    /// Parts that an earlier run of this job moved.
+    /// Counts parts that an earlier run of this job moved.
     pub(super) fn acked_earlier(&mut self, target: u16, bytes: u64) {
         self.acked(target, bytes);
         self.bytes_earlier += bytes;
     }
 
-    /// Bytes that were acked and do not count after all: their object failed or starts again. `earlier_bytes` of them were
-    /// acked by earlier runs.
+    /// Subtracts acknowledged bytes whose object failed or starts again. Earlier runs transferred `earlier_bytes` of
+    /// them.
     pub(super) fn unacked(&mut self, target: u16, bytes: u64, earlier_bytes: u64) {
         self.bytes_done -= bytes;
         self.bytes_earlier -= earlier_bytes;
@@ -126,7 +126,7 @@ impl Tally {
         *self.proofs.entry(proof_name(placed)).or_default() += 1;
     }
 
-    /// An object of an earlier run that was looked at and is still there.
+    /// Counts an object of an earlier run that was checked and is still there.
     pub(super) fn survived(&mut self, target: u16) {
         self.objects_done += 1;
         self.objects_earlier += 1;
@@ -134,7 +134,7 @@ impl Tally {
         *self.proofs.entry("earlier run".to_owned()).or_default() += 1;
     }
 
-    /// `None`: of no destination in particular.
+    /// Counts a failed object; `None` if it concerns no particular destination.
     pub(super) fn failed(&mut self, target: Option<u16>) {
         self.objects_failed += 1;
         if let Some(target) = target {
@@ -142,17 +142,17 @@ impl Tally {
         }
     }
 
-    /// Whether this run has moved anything, or may have.
+    /// Returns whether this run has moved anything, or may have.
     pub(super) fn has_written(&self) -> bool {
         self.objects_done > self.objects_earlier || self.objects_failed > 0
     }
 
-    /// Whether any object is where it should be.
+    /// Returns whether any object is where it should be.
     pub(super) fn any_done(&self) -> bool {
         self.objects_done + self.objects_skipped > 0
     }
 
-    /// Whether any object is at this destination, moved or found there.
+    /// Returns whether any object is at this destination, moved or found there.
     pub(super) fn any_done_at(&self, target: u16) -> bool {
         self.destinations[usize::from(target)].objects + self.skipped_at[usize::from(target)] > 0
     }
@@ -177,7 +177,7 @@ impl Tally {
         self.route_names.iter().find(|(id, _)| *id == route).map_or("?", |(_, name)| name)
     }
 
-    /// What vouches for the bytes between source and sink.
+    /// The name of the check that protects the bytes between source and sink.
     pub(super) fn hop_proof(&self) -> &'static str {
         if self.crosses_hops { "blake3" } else { "memory" }
     }
@@ -192,7 +192,7 @@ impl Tally {
         Progress { bytes_per_s: self.recent_rate(now), ..self.totals(retries, shares) }
     }
 
-    /// Bytes acked by this run.
+    /// Bytes acknowledged in this run.
     fn bytes_now(&self) -> u64 {
         self.bytes_done - self.bytes_earlier
     }
@@ -247,7 +247,7 @@ fn proof_name(placed: &Placed) -> String {
     }
 }
 
-/// The gateways that bytes pass, lead left out.
+/// The gateways that the bytes pass, without the lead.
 fn stations(route: &RouteSpec) -> Vec<&str> {
     let mut stations: Vec<&str> = route.nodes.iter().skip(1).map(String::as_str).collect();
     stations.dedup();

@@ -1,4 +1,4 @@
-//! What the lead knows of one object on its path to one destination.
+//! The lead's record of one object on its path to one destination.
 
 use super::context::Context;
 use super::doubted;
@@ -12,45 +12,45 @@ use tradewind_store::{
 };
 use tradewind_wire::scheduler::{Layout, NewObject};
 
-/// Tries of one object that may find the destination in another state than expected; the next one takes whatever is there.
-/// Less than [`TRIES_MAX`](tradewind_wire::scheduler::TRIES_MAX), so that no object fails for it.
+/// Number of tries that may find the destination in an unexpected state; the next try writes unconditionally. Less than
+/// [`TRIES_MAX`](tradewind_wire::scheduler::TRIES_MAX), so that no object fails because of it.
 const UNMET_MAX: u32 = 3;
-/// One object × one destination, from when the state machine has it until it is finished or failed.
+/// One object for one destination, from its acceptance by the scheduler until it is finished or has failed.
 pub(super) struct ObjectTransfer {
     pub(super) item: WorkItem,
-    /// How it is written.
+    /// Options of its write.
     pub(super) options: PutOptions,
-    /// State the source object must be in, for every read of it.
+    /// State that the source object must have for every read.
     pub(super) condition: Precondition,
-    /// What the source store states of the whole.
+    /// The source store's checksums of the whole object.
     pub(super) stated: Checksums,
-    /// Length of its parts; `None` when it is written whole.
+    /// Length of its parts; `None` if it is written whole.
     pub(super) part_bytes: Option<u64>,
     pub(super) upload: Option<UploadId>,
     pub(super) tags: BTreeMap<u32, PartTag>,
     /// Bytes of those parts that earlier runs have moved.
     pub(super) earlier_bytes: u64,
-    /// Parts of an earlier run that a power loss may have undone: the sink looks before they are sent again.
+    /// Parts of an earlier run that a power loss may have undone: the sink checks them before they are sent again.
     pub(super) unsynced: BTreeMap<u32, PartTag>,
-    /// The store no longer has all that its earlier upload had.
+    /// Whether the store has lost parts of the earlier upload.
     pub(super) parts_are_doubtful: bool,
-    /// When its first upload was intended, and how often one was.
+    /// The time of the first intent to open an upload, and the number of intents.
     pub(super) intended: Option<(i64, u32)>,
     pub(super) placed: Option<Placed>,
-    /// The latest reason why something of it was not done.
+    /// The latest failure of any request for it.
     pub(super) failure: Option<Failure>,
     pub(super) retries: u64,
     /// How often the destination was not in the expected state.
     unmet: u32,
-    /// Nobody has looked at the destination: that nothing is there is a guess.
+    /// Whether the expectation that the destination is empty is only a guess.
     pub(super) is_guess: bool,
-    /// The destination was asked for the object, or it was tried.
+    /// Whether the destination was asked for the object, or a write was tried.
     pub(super) looked_at_target: bool,
     pub(super) may_restart: bool,
 }
 
 impl ObjectTransfer {
-    /// An object that is written whole; its attributes come with its bytes.
+    /// An object that is written whole; its attributes arrive with its bytes.
     pub(super) fn whole(item: WorkItem, context: &Context) -> Self {
         let (stated, condition) = (item.info.checksums, Precondition::listed(&item.info));
         Self::new(item, condition, Attributes::default(), stated, None, true, context)
@@ -96,7 +96,7 @@ impl ObjectTransfer {
         }
     }
 
-    /// As the state machine sees it.
+    /// The object as the scheduler sees it.
     pub(super) fn new_object(&self) -> NewObject {
         let layout = match self.part_bytes {
             None => Layout::Whole,
@@ -115,20 +115,20 @@ impl ObjectTransfer {
         }
     }
 
-    /// Returns whether an upload of an earlier run is one of this very object.
+    /// Returns whether an upload of an earlier run belongs to this very object.
     pub(super) fn resumes(&self, upload: &UnfinishedUpload) -> bool {
         self.part_bytes == Some(upload.intent.chunk_bytes) && fingerprint(&self.item.info) == upload.intent.fingerprint
     }
 
-    /// Continues an upload of an earlier run. `survives`: whether no power loss can have undone a part.
+    /// Continues an upload of an earlier run. `survives` returns whether a part is safe from a power loss.
     pub(super) fn resume_upload(&mut self, unfinished: UnfinishedUpload, survives: impl Fn(&PartTag) -> bool) {
-        // The earlier run may have asked for it more than once; its journal does not say.
+        // The earlier run may have requested it more than once; its journal does not record that.
         self.intended = Some((unfinished.intent.intent_unix_ms, 2));
-        // Older versions did not write down whether the object is to be durable.
+        // Older versions did not record whether the object must be durable.
         self.options = PutOptions { durable: self.options.durable, ..unfinished.intent.options };
         self.upload = Some(unfinished.upload);
         let layout = self.new_object();
-        // The journal is a file, and a part of another length would shift all that follow.
+        // The journal is a file and may be wrong, and a part with another length would shift all that follow.
         let fits = |part: &PartTag| {
             (1..=layout.parts()).contains(&part.part) && layout.part_range(part.part).1 == part.size_bytes
         };
@@ -137,7 +137,7 @@ impl ObjectTransfer {
         self.earlier_bytes = self.acked_bytes();
     }
 
-    /// What must be in the journal before an upload is opened.
+    /// Returns the intent that the journal must hold before an upload is opened.
     pub(super) fn intend(&mut self, now_unix_ms: i64) -> Intent {
         let (first, times) = self.intended.unwrap_or((now_unix_ms, 0));
         self.intended = Some((first, times + 1));
@@ -157,67 +157,69 @@ impl ObjectTransfer {
         }
     }
 
-    /// The request to open an upload was refused. Returns what to record if no request for this key was made before it.
+    /// Handles a refused request to open an upload. Returns the entry to record if it was the first request for this
+    /// key.
     pub(super) fn not_opened(&mut self) -> Option<Entry> {
         let (intent_unix_ms, _) = self.intended.take_if(|(_, times)| *times == 1)?;
         let target_key = self.item.target_key.clone();
         Some(Entry::NotOpened { target: self.item.target, target_key, intent_unix_ms })
     }
 
-    /// The upload was asked for more than once, so that others of this key may be ours.
+    /// Notes that the upload was requested more than once, so that other uploads of this key may be ours.
     pub(super) fn may_have_orphans(&mut self) {
         if let Some((_, times)) = &mut self.intended {
             *times += 1;
         }
     }
 
-    /// Uploads of this key that nobody knows the names of may have been opened before this object was read anew.
+    /// Notes that unnamed uploads of this key may have been opened before this object was read again.
     pub(super) fn recall_orphans(&mut self) {
         if let Some(since_unix_ms) = self.item.orphans_since_unix_ms {
             self.intended.get_or_insert((since_unix_ms, 1));
         }
     }
 
-    /// The intent of its uploads, if others than the known one may be ours.
+    /// The intent of its uploads, if uploads other than the known one may be ours.
     pub(super) fn intent_with_orphans(&self) -> Option<Intent> {
         self.sweep_since_unix_ms().map(|since_unix_ms| self.intent(since_unix_ms))
     }
 
-    /// Since when orphans of this key may be ours: only if an upload was intended more than once.
+    /// The time from which orphans of this key may be ours; `None` unless an upload was intended more than once.
     pub(super) fn sweep_since_unix_ms(&self) -> Option<i64> {
         self.intended.filter(|(_, times)| *times > 1).map(|(first, _)| first)
     }
 
-    /// Checksums of the whole, from those of its parts.
+    /// Checksums of the whole, computed from those of its parts.
     pub(super) fn combined(&self) -> Checksums {
         let mut parts = self.tags.values();
         let Some(first) = parts.next() else { return Checksums::default() };
         parts.fold(first.checksums, |whole, part| Checksums::concat(&whole, &part.checksums, part.size_bytes))
     }
 
-    /// What vouches for the bytes that were read, once all parts are there.
+    /// The proof of the bytes that were read, once all parts are there.
     pub(super) fn source_proof(&self) -> Result<Proof, Differs> {
         if self.item.server_side { Ok(Proof::StoreCopy) } else { Proof::compare(&self.combined(), &self.stated) }
     }
 
-    /// Returns whether it was only looked at and is lost, so that it must be moved.
+    /// Returns whether the object was only checked, not sent, and turned out to be lost, so that it must be moved.
     pub(super) fn must_be_moved_again(&self) -> bool {
         self.item.check.is_some()
     }
 
-    /// Returns whether the store itself could not copy it, so that its bytes must pass through us after all.
+    /// Returns whether the store could not copy the object itself, so that its bytes must pass through a gateway after
+    /// all.
     pub(super) fn may_travel_instead(&self) -> bool {
         let kind = self.failure.as_ref().map(|failure| failure.kind.as_str());
         self.item.server_side
             && matches!(kind, Some("unsupported" | "mismatch" | "bad_request" | "too_large" | "invalid_key"))
     }
 
-    /// Bytes that were counted as acked before the object ended.
+    /// Bytes that were counted as acknowledged before the object ended.
     pub(super) fn acked_bytes(&self) -> u64 {
         self.tags.values().map(|tag| tag.size_bytes).sum()
     }
 
-    /// Nobody has looked at the destination, and it is taken to have no such object.
+    /// Assumes, without a check, that the destination has no such object.
     pub(super) fn guess_that_it_is_new(&mut self) {
         if self.item.expect.is_none() && self.item.check.is_none() {
             self.item.expect = Some(Expect::Absent);
@@ -225,7 +227,7 @@ impl ObjectTransfer {
         }
     }
 
-    /// The guess is not made any more, unless it was tried.
+    /// Removes the guess, unless it was already used.
     pub(super) fn drop_guess(&mut self) {
         if self.is_guess && self.retries == 0 {
             self.item.expect = None;
@@ -233,12 +235,12 @@ impl ObjectTransfer {
         }
     }
 
-    /// Something of it was not done.
+    /// Records the failure of a request for the object.
     pub(super) fn failed(&mut self, failure: Failure) {
         self.item.may_land_late |= doubted::may_land_late(&failure);
         self.unmet += u32::from(failure.is_unmet());
         match failure.leaves.as_deref() {
-            // Somebody else writes again and again: the last one wins, as without conditions.
+            // Another program keeps writing the object: the last writer wins, as without conditions.
             Some(Leaves::Seen(expect)) => self.item.expect = (self.unmet < UNMET_MAX).then(|| expect.clone()),
             Some(Leaves::Unknown) => self.item.expect = None,
             Some(Leaves::NoUpload) | None => {}
@@ -249,7 +251,7 @@ impl ObjectTransfer {
     }
 }
 
-/// Returns whether an object is moved by one write, so that its listing tells enough.
+/// Returns whether an object is moved by one write, so that its listing has enough data.
 pub(super) fn is_whole(item: &WorkItem, context: &Context) -> bool {
     let limits = context.targets[usize::from(item.target)].limits();
     let bytes = item.info.size_bytes;
@@ -272,12 +274,12 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
     }
 }
 
-/// Sources that are to be deleted must not be the only copies that survive a power loss.
+/// Returns whether the copy must be durable. If the source is deleted, the copy must survive a power loss.
 fn is_durable(item: &WorkItem, job: &JobSpec) -> bool {
     job.delete_source || job.targets.get(usize::from(item.target)).is_some_and(|target| target.store.fsync)
 }
 
-/// Length of parts: the job's chunk, grown so that the store's number of parts suffices, and within its limits.
+/// Length of parts: the job's chunk, enlarged if the store allows too few parts, and within the store's limits.
 fn part_bytes(size_bytes: u64, chunk_bytes: u64, limits: &StoreLimits) -> u64 {
     const MIB: u64 = 1 << 20;
     let least = match size_bytes.div_ceil(u64::from(limits.parts_max.max(1))) {

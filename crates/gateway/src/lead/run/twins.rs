@@ -1,8 +1,8 @@
-//! Objects whose names a destination may take for one, see [`names`](crate::lead::names).
+//! Handles objects whose names a destination may treat as one, see [`names`](crate::lead::names).
 //!
-//! Each waits until everything else is written, in a [`Backlog`], so that any number fits. Then the destination is asked for
-//! it. An object that is found there and goes by another name is the one that was written under that name: the twin fails, and
-//! a `mv` keeps its source. Twins of each other are tried in different rounds.
+//! Each of them waits until everything else is written, in a [`Backlog`], so that memory does not limit their number.
+//! Then the destination is asked for it. If it finds an object that has another name, that object was written under the
+//! other name: the twin fails, and a `mv` keeps its source. Twins of each other are tried in different rounds.
 
 use super::context::Context;
 use super::looking::Looked;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tradewind_store::{Error, ErrorKind, Expect, Store, goes_by_another_name, name_form};
 use tradewind_wire::Fault;
 
-/// See the module's head.
+/// See the module's documentation.
 pub(super) struct Twins {
     waiting: Backlog<WorkItem>,
     round: Option<Reading<WorkItem>>,
@@ -34,14 +34,14 @@ impl Twins {
         self.waiting.push(item).map_err(SurveyError::Backlog)
     }
 
-    /// Begins a round with all that wait.
+    /// Begins a round with all waiting objects.
     pub(super) fn begin_round(&mut self) -> Result<(), SurveyError> {
         self.names.clear();
         self.round = Some(self.waiting.take().map_err(SurveyError::Backlog)?);
         Ok(())
     }
 
-    /// The next one that has no twin in this round.
+    /// Returns the next object that has no twin in this round.
     pub(super) fn next(&mut self, targets: &[Arc<dyn Store>]) -> Result<Option<WorkItem>, SurveyError> {
         while let Some(item) = self.round.as_mut().and_then(Iterator::next) {
             let item = item.map_err(SurveyError::Backlog)?;
@@ -56,7 +56,7 @@ impl Twins {
     }
 }
 
-/// Looks whether an object may be written under its name.
+/// Determines whether an object may be written under its name.
 pub(super) async fn judge(item: WorkItem, context: &Context) -> Looked {
     let target = usize::from(item.target);
     match look(&context.targets[target], &item.target_key, &context.tells_names_apart[target], context).await {
@@ -73,7 +73,7 @@ pub(super) async fn judge(item: WorkItem, context: &Context) -> Looked {
     }
 }
 
-/// The object that a destination has under a name.
+/// The object that a destination returns for a name.
 enum Found {
     Nothing,
     ItsOwn(Expect),
@@ -104,7 +104,7 @@ async fn look(
 
 fn taken(url: &str) -> Failure {
     let message =
-        format!("{url}: the store takes this name for that of another object of this job, so it is not written");
+        format!("{url}: the store treats this name as the name of another object of this job, so it is not written");
     let hint = "the two names differ only in case, Unicode form, empty segments, `.` or `..`: rename one of the objects, \
                 and copy it by itself";
     let failure = Failure::new(Fault::Permanent, "occupied", message);

@@ -1,4 +1,4 @@
-//! Compares the rules with git's own reading of them.
+//! Compares the rules with git's interpretation of them.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Trees, each with rules of its own and a `git` process.
+/// Number of trees, each with its own rules and its own `git` process.
 const TREES: usize = 300;
 
-/// Git knows no alternatives in braces, and `**` crosses folders only where it is a whole part.
+/// Git has no alternatives in braces, and its `**` crosses folders only where it is a whole part.
 fn any_glob() -> impl Strategy<Value = String> {
     let part =
         prop::sample::select(vec!["*", "**", "a", "b", ".a", "ab", "*b", "a*", "?", "[ab]", "[!a]", "a?", "\\a"]);

@@ -1,4 +1,4 @@
-//! Why a survey did not come to its end, and what that means for the job.
+//! Why a survey did not complete, and what that means for the job.
 
 use super::LIST_NAMES_MAX;
 use crate::failure::outcome_of;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tradewind_contract::Outcome;
 use tradewind_store::{Error, ErrorKind, Relation, Unreachable};
 
-/// Why a survey did not come to its end.
+/// Why a survey did not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum SurveyError {
     /// The source cannot be listed or read.
@@ -21,15 +21,15 @@ pub enum SurveyError {
     /// A destination cannot be listed.
     #[error("{0}")]
     Target(Error),
-    /// The source, or every destination, was out of reach or answered nothing but errors for as long as the job may stall.
+    /// The source, or every destination, was unreachable or returned only errors for as long as the job may stall.
     #[error("{}", unreachable(.0))]
     Unreachable(Box<Lost>),
-    /// Nothing is there, or the filter leaves nothing.
+    /// The source has no object, or the filter leaves none.
     #[error("{}", nothing_selected(.url, *.source_objects))]
     NothingSelected {
-        /// Where.
+        /// The source.
         url: String,
-        /// Objects that are there and were left by the filter.
+        /// Number of objects that the filter left out.
         source_objects: u64,
     },
     /// A filter rule is no glob.
@@ -40,7 +40,7 @@ pub enum SurveyError {
     ListFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// A list file names more than [`LIST_NAMES_MAX`] objects.
@@ -79,7 +79,7 @@ pub enum SurveyError {
     /// `delete` with a selection that is no prefix.
     #[error("only a whole prefix can be compared for deletion")]
     DeletionNeedsPrefix,
-    /// The journal cannot be asked.
+    /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The work for the end of the job cannot be written to disk.
@@ -90,7 +90,7 @@ pub enum SurveyError {
     Cancelled,
 }
 
-/// Advice where a store is out of reach, or answers nothing but errors.
+/// Advice where a store is unreachable or returns only errors.
 pub const UNREACHABLE_HINT: &str =
     "check the endpoint and the network with `tradewind doctor URL`, then run `tradewind jobs resume`";
 

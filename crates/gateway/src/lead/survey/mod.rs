@@ -1,4 +1,4 @@
-//! The survey: finds what is to be moved and says it while it is still looking.
+//! The survey: finds the objects to transfer and sends them on while it is still listing.
 //!
 //! A prefix is listed by key ranges, several at once. With a comparison each destination is listed over the same ranges
 //! and the listings are [joined](crate::lead::join). What is found goes through one bounded channel, so a slow
@@ -21,16 +21,17 @@ use tokio_util::sync::CancellationToken;
 use tradewind_contract::{FailedObject, JobSpec, Limits};
 use tradewind_store::{Error, Expect, ObjectInfo, Store};
 
-/// Things found that nobody has taken yet; at the limit the listing waits.
+/// Maximum number of findings in the channel; at the limit the listing waits.
 pub const FOUND_QUEUE_MAX: usize = 4096;
-/// Objects that are looked up and compared together.
+/// Maximum number of objects that are looked up and compared together.
 const BATCH_OBJECTS_MAX: usize = 512;
 /// `HEAD` requests in flight, over all ranges and stores.
 const HEADS_AT_ONCE_MAX: usize = 32;
-/// Names of one list file: their hashes are kept in memory (about 36 bytes each) to take each name once.
+/// Maximum number of names in one list file: their hashes are kept in memory (about 36 bytes each) to take each name
+/// once.
 pub const LIST_NAMES_MAX: usize = 4_000_000;
 
-/// One object × one destination to move.
+/// One object × one destination to transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkItem {
     /// Index of the destination.
@@ -41,7 +42,7 @@ pub struct WorkItem {
     pub target_key: String,
     /// The source object as listed or asked for. Its [fingerprint](crate::lead::journal::fingerprint) is what the journal records.
     pub info: ObjectInfo,
-    /// The destination can copy it inside the store.
+    /// Whether the destination can copy it inside the store.
     pub server_side: bool,
     /// An earlier run has written it, and it is only to be seen whether it survived.
     pub check: Option<Unsynced>,
@@ -51,7 +52,7 @@ pub struct WorkItem {
     pub expect: Option<Expect>,
     /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
     pub orphans_since_unix_ms: Option<i64>,
-    /// The destination may take its name for that of another object of this job.
+    /// Whether the destination may take its name for that of another object of this job.
     pub twin: Option<Twin>,
 }
 
@@ -59,7 +60,7 @@ pub struct WorkItem {
 /// others are written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Twin {
-    /// It is to be moved.
+    /// It is to be transferred.
     New,
     /// The destination had it when it was listed. It stays as it is, unless the job has written the other one over it.
     Same,
@@ -68,24 +69,24 @@ pub enum Twin {
 /// What the survey finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// To be moved.
+    /// Objects to transfer.
     Item(WorkItem),
     /// The destination has them.
     Skipped {
         /// Index of the destination.
         target: u16,
-        /// How many.
+        /// Number of objects.
         objects: u64,
-        /// Their lengths together.
+        /// Sum of their lengths.
         bytes: u64,
     },
     /// An earlier run of this job has moved and proven them.
     AlreadyDone {
         /// Index of the destination.
         target: u16,
-        /// How many.
+        /// Number of objects.
         objects: u64,
-        /// Their lengths together.
+        /// Sum of their lengths.
         bytes: u64,
     },
     /// Copied by an earlier run of this job, whose sources are to be deleted; counted in [`Found::AlreadyDone`] too.
@@ -95,18 +96,18 @@ pub enum Found {
         /// What that run wrote.
         copy: ProvenCopy,
     },
-    /// Selected, and cannot be moved.
+    /// An object that is selected and cannot be transferred.
     Refused {
-        /// What and why.
+        /// The object, and the reason.
         failed: FailedObject,
-        /// Index of the destination; `None` where it is no destination's doing.
+        /// Index of the destination; `None` if the cause is not at a destination.
         target: Option<u16>,
         /// Its length, as far as known.
         bytes: u64,
     },
-    /// An entry of a destination that cannot be listed, so that nobody knows what should be deleted there.
+    /// An entry of a destination that cannot be listed, so that it is not known what to delete there.
     NotListed(FailedObject),
-    /// So many symbolic links lie in the source and are not followed.
+    /// The number of symbolic links in the source, which are not followed.
     LinksSkipped(u64),
     /// The source was listed to its end; nothing follows.
     Listed,
@@ -117,13 +118,13 @@ pub enum Found {
 pub struct Survey {
     /// The job.
     pub job: Arc<JobSpec>,
-    /// The store to read.
+    /// The store of the source.
     pub source: Arc<dyn Store>,
     /// The destinations, in the order of [`JobSpec::targets`].
     pub targets: Vec<Arc<dyn Store>>,
     /// Limits of requests.
     pub limits: Limits,
-    /// What an earlier run has done.
+    /// The objects that earlier runs have done.
     pub done: DoneSet,
     /// What earlier runs had done, by index of the destination, when one of them was about to delete the sources: a source that
     /// is missing and was done is moved. `None` if none was.
@@ -135,22 +136,22 @@ pub struct Survey {
     pub suspect_since_unix_ms: Vec<Option<i64>>,
     /// Per destination, why nothing can be written there; nothing is asked of it.
     pub shut: Vec<Option<Error>>,
-    /// Where to say what is found; [`FOUND_QUEUE_MAX`] is a good bound.
+    /// The channel for findings; [`FOUND_QUEUE_MAX`] is a good bound.
     pub out: mpsc::Sender<Found>,
     /// Stops the survey.
     pub cancel: CancellationToken,
 }
 
-/// A survey that came to its end.
+/// The result of a completed survey.
 #[derive(Debug, Default)]
 pub struct SurveyEnd {
-    /// Objects that the source has below the prefix, taken or not.
+    /// Number of objects that the source has below the prefix, selected or not.
     pub source_objects: u64,
-    /// Objects taken.
+    /// Number of objects selected.
     pub objects: u64,
-    /// Their lengths together.
+    /// Sum of their lengths.
     pub bytes: u64,
-    /// Objects taken that cannot be moved, each said as [`Found::Refused`].
+    /// Number of selected objects that cannot be transferred, each sent as [`Found::Refused`].
     pub refused: u64,
     /// Whether every key of the source was seen; false when entries were refused.
     pub listed_to_the_end: bool,
@@ -161,10 +162,10 @@ pub struct SurveyEnd {
 }
 
 impl Survey {
-    /// Looks at all that is selected.
+    /// Surveys the whole selection.
     ///
     /// # Errors
-    /// What ends the job as a whole; [`SurveyError::outcome`] says how. Things found before have been said.
+    /// An error that ends the whole job; [`SurveyError::outcome`] says how. Findings made before it have been sent.
     pub async fn run(self) -> Result<SurveyEnd, SurveyError> {
         let cancel = self.cancel.clone();
         cancel.run_until_cancelled(walk::look(self)).await.unwrap_or(Err(SurveyError::Cancelled))

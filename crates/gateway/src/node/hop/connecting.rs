@@ -1,4 +1,4 @@
-//! The connections of a hop: each is made, read until it ends, and made anew.
+//! Keeps the connections of a hop: connects, reads until the connection ends, and reconnects.
 
 use super::sending::guarded;
 use super::{Health, Hop, Outgoing, RETIRE_PAUSE};
@@ -15,7 +15,7 @@ use tradewind_wire::frame::{Frame, Reply};
 use tradewind_wire::liveness::Liveness;
 use tradewind_wire::{ConnectionId, Fault};
 
-/// A connection that is lent out. Dropped, it is closed, and what is on it is answered `Lost`.
+/// A connection in use. When it is dropped, it is closed, and the requests on it are answered `Lost`.
 struct Live<'a> {
     hop: &'a Hop,
     id: ConnectionId,
@@ -46,7 +46,7 @@ impl Drop for Live<'_> {
 }
 
 impl Hop {
-    /// Keeps one connection, until the hop ends. Does nothing where the other end opens the connections.
+    /// Keeps one connection open until the hop ends. Does nothing if the other end opens the connections.
     pub(super) async fn keep_connected(self: Arc<Self>) {
         let Some(dial) = &self.dial else { return };
         let mut backoff = Backoff::new();
@@ -72,14 +72,14 @@ impl Hop {
         }
     }
 
-    /// The counterpart of a dial that fails: reports that the other end has opened no connection for as long as a dial
-    /// may take.
+    /// Reports that the other end has opened no connection for as long as a dial may take: the counterpart of a dial
+    /// that fails.
     pub(super) async fn watch_for_absence(self: Arc<Self>) {
         let patience = CONNECT_TIMEOUT.min(self.setup.silence_max);
         let mut health = self.health.subscribe();
         let watching = async {
             loop {
-                // The sender lives in the hop that is borrowed here, so waiting cannot fail.
+                // The sender belongs to the hop that is borrowed here, so waiting cannot fail.
                 drop(health.wait_for(|health| health.connections == 0).await);
                 let arrival = health.wait_for(|health| health.connections > 0);
                 if tokio::time::timeout(patience, arrival).await.is_err() {
@@ -92,7 +92,7 @@ impl Hop {
         self.stop.run_until_cancelled(watching).await;
     }
 
-    /// Lends the connection out until it ends, then gives back what was on it.
+    /// Uses the connection until it ends, then answers the requests that were on it.
     pub(in crate::node) async fn serve(&self, connection: Connection) {
         let outgoing = Outgoing {
             id: next_connection_id(),
@@ -145,7 +145,7 @@ impl Hop {
         }
     }
 
-    /// Returns when the connection shall take no more requests and has answered those it took.
+    /// Returns when the connection must take no more requests and has answered those it took.
     async fn until_retired(&self, id: ConnectionId, retired: &AtomicBool) {
         loop {
             tokio::time::sleep(RETIRE_PAUSE.max(self.setup.silence_max / 30)).await;
@@ -156,7 +156,7 @@ impl Hop {
     }
 }
 
-/// Pings when nobody is sending, so that the peer does not take us for dead.
+/// Sends a ping when nothing else is being sent, so that the peer does not consider us dead.
 async fn keep_alive(writer: Arc<AsyncMutex<FrameWriter>>, closed: CancellationToken, every: Duration) {
     loop {
         tokio::time::sleep(every).await;

@@ -1,4 +1,4 @@
-//! A connection that is lent out for one request, and the request that is written to it.
+//! Writes one request to a connection that is reserved for it.
 
 use super::{Hop, Outgoing, lost_downstream};
 use crate::net::{ConnectionError, FrameWriter};
@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use tradewind_wire::RequestId;
 use tradewind_wire::frame::Frame;
 
-/// A request being sent piece by piece, as a relay does. Dropped before its end, it is answered `Lost`, and its
-/// connection is closed if a part of a request may be on it.
+/// A request being sent piece by piece, as a relay does. If it is dropped before its end, it is answered `Lost`, and
+/// its connection is closed if it may hold a partial request.
 pub struct Sending<'a> {
-    // Fields are dropped in this order: the connection is free for others only when nobody writes on it.
+    // Fields are dropped in this order: the connection becomes free for others only when nothing writes to it.
     pub(super) writer: OwnedMutexGuard<FrameWriter>,
     pub(super) flight: InFlight<'a, [RequestId; 1]>,
     pub(super) lent: Lent<'a>,
 }
 
-/// Requests that are registered as sent. Dropped before the end of the sending, they are answered `Lost`.
+/// Requests that are registered as sent. If they are dropped before they are completely sent, they are answered `Lost`.
 pub(super) struct InFlight<'a, R: AsRef<[RequestId]>> {
     pub(super) hop: &'a Hop,
     pub(super) requests: R,
@@ -27,7 +27,7 @@ pub(super) struct InFlight<'a, R: AsRef<[RequestId]>> {
 }
 
 impl<R: AsRef<[RequestId]>> InFlight<'_, R> {
-    /// All of it has been sent: the peer answers, or the loss of the connection.
+    /// Notes that everything has been sent. From now on the peer answers, or the loss of the connection does.
     pub(super) fn sent(mut self) {
         self.sent = true;
         let now_ms = self.hop.clock.now_ms();
@@ -50,8 +50,8 @@ impl<R: AsRef<[RequestId]>> Drop for InFlight<'_, R> {
     }
 }
 
-/// A connection out of the queue of free ones. Dropped, it goes back there if nothing was begun on it; otherwise it is
-/// closed, because nobody knows how much of a frame was written.
+/// A connection taken from the queue of free ones. When it is dropped, it returns there if nothing was begun on it;
+/// otherwise it is closed, because an unknown part of a frame has been written.
 pub(super) struct Lent<'a> {
     pub(super) hop: &'a Hop,
     pub(super) outgoing: Outgoing,
@@ -94,7 +94,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// The request is on its way: the connection is free for the next one.
+    /// Ends a completely written request: the connection is free for the next one.
     pub fn finish(self) {
         let Self { writer, flight, lent } = self;
         if writer.is_worn() {
@@ -106,7 +106,7 @@ impl Sending<'_> {
         lent.give_back();
     }
 
-    /// The body will not come: tells the peer to forget it, and nobody is answered.
+    /// Cancels a request whose body will not come: tells the peer to drop it, and sends no answer.
     pub async fn abort(mut self) {
         self.forget();
         if self.frame(&Frame::Abort).await.is_ok() {
@@ -114,20 +114,21 @@ impl Sending<'_> {
         }
     }
 
-    /// The connection broke. Returns whether the request is still ours to answer; if not, it has been answered.
+    /// Handles a broken connection. Returns whether the request must still be answered here; if not, it has been
+    /// answered.
     pub fn lost(self) -> bool {
         self.lent.outgoing.closed.cancel();
         self.forget()
     }
 
-    /// No answer from downstream counts any more. Returns whether it was unanswered.
+    /// Ignores any answer from downstream from now on. Returns whether the request was unanswered.
     fn forget(&self) -> bool {
         let [request] = self.flight.requests;
         self.lent.hop.flights().answered(request).is_some()
     }
 }
 
-/// A write that ends at once when the connection is given up.
+/// Runs a write that ends at once when the connection is closed.
 pub(super) async fn guarded(
     closed: &CancellationToken,
     write: impl Future<Output = Result<(), ConnectionError>>,

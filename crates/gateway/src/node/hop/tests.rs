@@ -1,4 +1,4 @@
-//! A hop whose other end is not there, and one whose other end goes away.
+//! Tests a hop whose other end is absent, and one whose other end goes away.
 
 use super::*;
 use crate::drop_after::DropAfter;
@@ -12,7 +12,7 @@ use tradewind_store::Payload;
 use tradewind_wire::RouteId;
 use tradewind_wire::frame::{Reply, Verdict};
 
-/// Longer than what the sockets between two gateways take in before anybody reads.
+/// More than the sockets between two gateways accept before the other side reads.
 const LONG_BODY_BYTES: usize = 64 << 20;
 /// Longer than any test here.
 const REQUEST_MAX: Duration = Duration::from_secs(3600);
@@ -26,7 +26,7 @@ fn hello(node: &str) -> Hello {
     }
 }
 
-/// A hop of one connection to `downstream`, who listens there.
+/// A hop of one connection to `downstream`, which listens at `address`.
 fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
     let spec = HopSpec { to: "downstream".to_owned(), address: Some(address.to_string()), connections: 1 };
     let silence_max = Duration::from_secs(10);
@@ -43,7 +43,7 @@ fn hop_to(address: std::net::SocketAddr, stop: &CancellationToken) -> Arc<Hop> {
     )
 }
 
-/// A hop to a port where nobody listens.
+/// A hop to a port on which nothing listens.
 async fn dead_hop(stop: &CancellationToken) -> Arc<Hop> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -105,7 +105,7 @@ async fn a_body_cut_off_goes_back_to_the_lead_and_is_not_sent_again_unbooked() {
     begun(&mut cut_off).await;
     assert!(matches!(cut_off.reader.next().await.unwrap(), Incoming::Piece { last: false, .. }));
     drop(cut_off);
-    // The way is whole again at once: the body could go over it.
+    // The path works again at once: the body could be sent over it.
     let mut again = accept(&listener).await;
     tokio::select! {
         done = sending => done.unwrap(),
@@ -127,7 +127,7 @@ async fn orders_that_a_broken_connection_cuts_off_are_answered_lost() {
     let downstream = accept(&listener).await;
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
-    // Nobody reads downstream, so that in the end a frame stands half written; then the connection breaks.
+    // Nothing reads downstream, so that a frame is finally half written; then the connection breaks.
     let frame = Frame::Orders(Bytes::from(vec![7; tradewind_wire::frame::CONTROL_BYTES_MAX]));
     let sending = async {
         let mut asked = 0;
@@ -182,7 +182,7 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
     let Reply { request, verdict } = answers.recv().await.unwrap();
     assert!(matches!(verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{verdict:?}");
     assert_eq!(request, RequestId(1));
-    // Nothing was begun, so the same connection takes the next.
+    // Nothing was begun, so the same connection takes the next request.
     hop.send(&coded(RequestId(2), 0), &reply).await;
     assert_eq!(begun(&mut downstream).await.request, RequestId(2));
     stop.cancel();
@@ -190,10 +190,11 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
 
 /// More than a pipe accepts before the other side reads.
 const BODY_BYTES: usize = 200 << 10;
-/// Far more awaits than any of these futures has.
+/// Far more than any of these futures has awaits.
 const POLLS_MAX: usize = 10_000;
 
-/// A gateway downstream: answers each whole request, and each batch of orders (the payload is the id of its one order).
+/// A gateway downstream that answers each whole request and each batch of orders (the payload is the id of its one
+/// order).
 async fn answer_everything(port: Box<dyn DataPort>) {
     while let Ok(link) = port.accept().await {
         tokio::spawn(async move {
@@ -242,7 +243,7 @@ enum Sends {
 }
 
 impl Sends {
-    /// Sends one, dropped after `polls`. Returns whether it was sent, and the answer if there is any.
+    /// Sends one request, dropped after `polls`. Returns whether it was sent, and the answer if there is one.
     async fn once(self, hop: &Hop, request: u64, polls: usize) -> (bool, Option<Verdict>) {
         let (answers_in, mut answers) = mpsc::unbounded_channel();
         let reply = ReplyTo::memory(answers_in);
@@ -250,7 +251,7 @@ impl Sends {
         let sent = match self {
             Self::Request => DropAfter::new(polls, hop.send(&coded(request, BODY_BYTES), &reply)).await,
             Self::Orders => {
-                // Longer than a pipe, so that it may be dropped half written.
+                // Longer than the pipe's buffer, so that it may be dropped half written.
                 let mut orders = vec![0; BODY_BYTES];
                 orders[..8].copy_from_slice(&request.0.to_le_bytes());
                 let frame = Frame::Orders(orders.into());
@@ -307,7 +308,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
             network,
         };
         let hop = Hop::start(setup, stop.clone());
-        // Takes requests and never answers.
+        // Accepts requests and never answers.
         let mute = tokio::spawn(async move {
             let mut connections = Vec::new();
             while let Ok(link) = port.accept().await {
@@ -335,7 +336,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
     }
 }
 
-/// A hop of one connection to a gateway that pings, and reads or does not, and never answers.
+/// A hop of one connection to a gateway that sends pings but never answers. `reads` decides whether it reads.
 fn hop_to_one_that_only_pings(reads: bool, stop: &CancellationToken) -> Arc<Hop> {
     let (network, port) = crate::pipes::network();
     tokio::spawn(async move {

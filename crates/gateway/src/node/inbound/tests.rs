@@ -1,4 +1,4 @@
-//! A relay whose work is dropped anywhere leaves nothing behind: no request unanswered, no connection lost for good.
+//! Drops a relay's work anywhere: every request must still be answered, and no connection may be lost for good.
 
 use super::super::dial::{Dial, DialledHop};
 use super::super::drops::{Ends, KEY, assert_done, block_on, content, payload, whole_place};
@@ -51,7 +51,7 @@ fn coded(request: u64) -> Coded {
     Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None }.encode(false, None).unwrap()
 }
 
-/// The gateway downstream: answers each whole request, whatever connection it comes on, and says which.
+/// The gateway downstream. It answers each whole request, whatever connection it arrives on, and reports its id.
 fn downstream(listener: TcpListener, whole: mpsc::UnboundedSender<RequestId>) -> JoinHandle<()> {
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
@@ -80,8 +80,8 @@ fn downstream(listener: TcpListener, whole: mpsc::UnboundedSender<RequestId>) ->
     })
 }
 
-/// One request over a connection of its own, with the relay's work on it dropped after `polls`. Returns whether it came
-/// to its end before, and the answer that the asker got.
+/// Sends one request over its own connection, and drops the relay's work on it after `polls`. Returns whether the work
+/// ended before, and the answer that the asker got.
 async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Reply>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -89,7 +89,7 @@ async fn relayed(polls: usize, request: u64, hop: &Arc<Hop>) -> (bool, Option<Re
         let tcp = TcpStream::connect(address).await.unwrap();
         let mut above = Connection::open(tcp.into(), &Security::Plain, hello("above"), "here").await.unwrap();
         let Coded { head, body } = coded(request);
-        // Ends with an error when the relay drops its side.
+        // Fails when the relay drops its side.
         if above.writer.frame(&Frame::Head(head)).await.is_ok() {
             for segment in body {
                 if above.writer.data(&segment).await.is_err() {
@@ -141,7 +141,7 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
             }
             assert_eq!(hop.in_flight(), 0, "after {polls} polls a request is left that nobody answers");
         }
-        // The one connection of the hop serves the next request: it was given back or made anew.
+        // The hop's only connection serves the next request: it was returned or replaced.
         request += 1;
         let next = tokio::time::timeout(HANG, relayed(usize::MAX, request, &hop));
         let (ended, answer) = next.await.unwrap_or_else(|_| panic!("after {polls} polls the hop has no connection"));
@@ -157,7 +157,7 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
     downstream.abort();
 }
 
-/// A gateway that is source and sink: `above` brings requests of route 0 and orders of route 1.
+/// A gateway with source and sink: `above` brings requests of route 0 and orders of route 1.
 fn inbound_of(ends: &Ends) -> Arc<Inbound> {
     let above: Arc<str> = "above".into();
     Arc::new(Inbound {
@@ -201,7 +201,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
     let (request, task) = (RequestId(first_request + 1), SourceTask::Bundle(vec![fetch]));
     let order = Order { request, route: RouteId(1), compress: false, task };
     let orders = postcard::to_stdvec(&vec![order]).unwrap();
-    // Errors mean that the other side was dropped, which reading notices too.
+    // Errors mean that the other side was dropped; reading shows that too.
     drop(above.writer.frame(&Frame::Head(head)).await);
     for segment in body {
         drop(above.writer.data(&segment).await);
@@ -286,7 +286,7 @@ fn a_peer_that_begins_a_request_and_then_only_pings_or_drips_is_given_up() {
         let places = Arc::new(Semaphore::new(1));
         for drips in [false, true] {
             let ends = Ends::new();
-            // So long that only the lack of progress ends the request.
+            // So long that only missing progress can end the request.
             let inbound =
                 Arc::new(Inbound { request_max: 1_000 * HANG, ..Arc::into_inner(inbound_of(&ends)).unwrap() });
             let (above, here) = crate::pipes::pipe();
@@ -390,7 +390,7 @@ fn a_peer_that_never_reads_its_answers_is_given_up() {
     assert!(closed.is_cancelled());
 }
 
-/// The gateway above has a data port and one hop, to `here`, whose connections `here` opens.
+/// The gateway above has a data port and one hop, to `here`. Gateway `here` opens its connections.
 async fn above_without_dialling(stop: &CancellationToken) -> (Arc<Hop>, std::net::SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -445,7 +445,7 @@ async fn a_hop_whose_downstream_end_opens_it_carries_requests_and_is_opened_agai
     let dialled = DialledHop::start(dial("here", address), 2, Arc::new(below), stop.child_token());
     assert_done(&write_over(&hop, 1).await, "the first");
 
-    // Its end below breaks off: what follows goes over a new connection.
+    // The lower end breaks off: later requests use a new connection.
     below_stop.cancel();
     let below = inbound_of(&ends);
     let again = DialledHop::start(dial("here", address), 2, below, stop.child_token());

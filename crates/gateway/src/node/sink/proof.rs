@@ -1,5 +1,5 @@
-//! Proves an object that a store has acknowledged, against what the store states or by reading it back, and removes one that
-//! is wrong.
+//! Proves an object that a store has acknowledged, by the store's checksums or by reading it back, and removes a wrong
+//! one.
 
 use super::{Sink, Target};
 use crate::node::attempts::{Describe, Patience};
@@ -14,9 +14,9 @@ use tradewind_store::{
 };
 
 impl Sink {
-    /// Returns the facts about an object that the store acknowledged. If the answer states nothing to compare with
-    /// `computed`, the object is asked for, for its length at least. One that is missing, replaced or of another length
-    /// is a failure.
+    /// Returns the attributes of an object that the store acknowledged. If the answer has nothing to compare with
+    /// `computed`, requests the object's attributes, at least for its length. An object that is missing, replaced or of
+    /// another length is a failure.
     pub(super) async fn looked_at(
         &self,
         target: &Target,
@@ -45,8 +45,8 @@ impl Sink {
         }
     }
 
-    /// The object that the store has, if it has the bytes that were sent, although its ETag is another than the store said
-    /// when it was written. They are read back.
+    /// Reads back an object whose ETag differs from the one stated when it was written. Returns the object if it has
+    /// the bytes that were sent.
     pub(super) async fn settled(
         &self,
         target: &Target,
@@ -58,7 +58,8 @@ impl Sink {
         Ok((computed.agrees_with(&read) == Some(true)).then(|| written_as(now)))
     }
 
-    /// Holds what was computed against what the store says it has; reads back where it says nothing and the job wants it.
+    /// Compares the computed checksums with those of the store. Reads the object back if the store states none and the
+    /// job requires it.
     pub(super) async fn prove(
         &self,
         target: &Target,
@@ -68,17 +69,17 @@ impl Sink {
     ) -> Result<Proof, Failure> {
         match Proof::compare(computed, &written.checksums) {
             Err(Differs) => {
-                let why = "the store states another checksum than was sent";
+                let why = "the store's checksum differs from that of the bytes sent";
                 Err(self.take_back(target, &place.key, Precondition::written(written), why).await)
             }
             Ok(Proof::Length) if place.verify == VerifyMode::Read => {
                 let (read, info) = self.read_back(target, &place.key, &Precondition::written(written)).await?;
                 match computed.agrees_with(&read) {
                     Some(true) => Ok(Proof::ReadBack),
-                    // Parts that the store copied itself, without a word of their checksums.
+                    // The store copied the parts itself and stated no checksums of them.
                     None => Ok(Proof::Length),
                     Some(false) => {
-                        let why = "what was read back is not what was sent";
+                        let why = "the bytes read back differ from the bytes sent";
                         Err(self.take_back(target, &place.key, Precondition::exact(&info), why).await)
                     }
                 }
@@ -87,7 +88,8 @@ impl Sink {
         }
     }
 
-    /// Checksums of the object that was `written`, and what the store says of it. Another writer's object is not read.
+    /// Reads the object that was `written`. Returns its checksums and the store's description of it. Does not read an
+    /// object of another writer.
     pub(super) async fn read_back(
         &self,
         target: &Target,
@@ -114,7 +116,7 @@ impl Sink {
         })
     }
 
-    /// Removes an object that is wrong, so that nobody takes it for good. Another writer's object stays.
+    /// Removes a wrong object, so that nobody relies on it. Another writer's object stays.
     pub(super) async fn take_back(&self, target: &Target, key: &str, wrong: Precondition, why: &str) -> Failure {
         let url = format!("{}/{key}", target.store.url());
         if wrong.is_any() {
@@ -140,19 +142,20 @@ impl Sink {
     }
 }
 
-/// An object that was written before, as the store describes it now.
+/// An object that was written earlier, from the store's present description.
 pub(in crate::node) fn written_as(now: ObjectInfo) -> Written {
     let ObjectInfo { etag, version, checksums, file, size_bytes, .. } = now;
     Written { etag, version, checksums, file, size_bytes: Some(size_bytes) }
 }
 
-/// Whether what was computed is what the store states, in all that both say. `payload` has the bytes, if they are here.
+/// Returns whether the computed checksums equal the store's, wherever both exist. `payload` has the bytes, if they are
+/// here.
 pub(in crate::node) fn hold_same(computed: &Checksums, stated: &Checksums, payload: Option<&Payload>) -> bool {
     let computed = payload.map_or(*computed, |payload| with_md5(*computed, stated, payload));
     computed.agrees_with(stated) == Some(true)
 }
 
-/// Adds the MD5 where it is the only thing that the store states.
+/// Adds the MD5 if the store states nothing else.
 pub(super) fn with_md5(computed: Checksums, stated: &Checksums, payload: &Payload) -> Checksums {
     if computed.agrees_with(stated).is_none() && stated.md5.is_some() {
         return Checksums { md5: Some(md5_of(payload.segments())), ..computed };
@@ -160,7 +163,8 @@ pub(super) fn with_md5(computed: Checksums, stated: &Checksums, payload: &Payloa
     computed
 }
 
-/// The ETag that S3 gives to these parts: MD5 of the parts' MD5s, and their number. `None` if a part's tag is no MD5.
+/// The ETag that S3 gives to an object of these parts: MD5 of the parts' MD5s, and their number. `None` if a part's
+/// ETag is not an MD5.
 pub(in crate::node) fn parts_md5_tag(parts: &[PartTag]) -> Option<String> {
     use md5::Digest;
     use std::fmt::Write;

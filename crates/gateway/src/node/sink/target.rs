@@ -1,4 +1,4 @@
-//! A destination store, and how it is asked: each request is tried as often, and for as long, as its limits say.
+//! A destination store, with the retries and time limits of its requests.
 
 use crate::node::attempts::{Attempts, Describe, Patience};
 use crate::node::work::{Failure, Side, Unsynced};
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tradewind_store::{Checksums, Payload, PutOptions, Store};
 
-/// A system call in progress counts as progress this often; well under the least patience with a store.
+/// A system call in progress counts as progress this often. It is well below the shortest time limit for a store.
 const SYSTEM_CALL_TICK: Duration = Duration::from_millis(500);
 
 /// One destination store.
 pub struct Target {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Tries and pace towards it.
+    /// The retries and throttle for its requests.
     pub attempts: Attempts,
 }
 
 impl Target {
-    /// Tries a request. `payload` is the body it sends, whose progress says whether it still moves.
+    /// Runs a request with retries. `payload` is the request's body, whose progress shows whether it is still moving.
     pub(in crate::node) async fn run<T, F>(
         &self,
         operation: &'static str,
@@ -33,7 +33,7 @@ impl Target {
         self.run_with(operation, key, Patience::Transfer, payload, request).await
     }
 
-    /// Tries a request that lets the store work by itself, on so many bytes.
+    /// Runs a request, with retries, that makes the store itself work on this many bytes.
     pub(super) async fn working<T, F>(
         &self,
         operation: &'static str,
@@ -72,15 +72,15 @@ impl Target {
             .map_err(|error| Failure::of_store(&error, Side::Target))
     }
 
-    /// The part of a successful write that a power loss could undo.
+    /// The record of a successful write that a power loss could undo; `None` if it could not.
     pub(super) fn unsynced(&self, options: &PutOptions, checksums: &Checksums) -> Option<Unsynced> {
         let boot = self.store.volatile_boot().filter(|_| !options.durable)?;
         Some(Unsynced { boot: boot.to_owned(), checksums: *checksums })
     }
 }
 
-/// Counts a wait as progress: a system call cannot be taken back, so it is never given up and made a second time. A sync
-/// of a large file may take minutes.
+/// Counts a wait as progress: a system call cannot be cancelled, so it is never abandoned and made a second time. A
+/// sync of a large file may take minutes.
 async fn waited_for<T>(progress: &AtomicU64, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
