@@ -47,9 +47,9 @@ def exactness(grids: Grids, traced: Mapping[str, Traced], pairs: int) -> Section
         "",
         f"**At least against exactly** ({len(savings)} random pairs of January, at 0.3 to 0.9 of their fastest rate): "
         f"the cheapest plan at the rate or more is cheaper than the one at exactly the rate for {len(better)} pairs, "
-        f"by {statistics.median(better):.1%} in the median of these and {max(better):.1%} at most. It is dearer for "
-        f"none (largest excess {max(0.0, -min(savings)):.0e}). Machines are paid whole, so a slightly higher rate can "
-        f"cost less in total. Solving takes {statistics.median(exact_s):.3f} CPU-s in the median and "
+        f"by {statistics.median(better):.1%} in the median of these and {max(better):.1%} at most. It is more "
+        f"expensive for none (largest excess {max(0.0, -min(savings)):.0e}). Machines are paid whole, so a slightly "
+        f"higher rate can cost less in total. Solving takes {statistics.median(exact_s):.3f} CPU-s in the median and "
         f"{quantile(exact_s, 0.95):.3f} at the 95th percentile for exactly, {statistics.median(least_s):.3f} and "
         f"{quantile(least_s, 0.95):.3f} for at least.",
     ]

@@ -58,7 +58,7 @@ def measure_overlay(quick: bool) -> Table:
         "achieved [Mbit/s]",
         "achieved",
         "egress cost",
-        "largest share off",
+        "largest deviation of a share",
     ]
     return Table("Planned overlays, executed", columns, rows)
 

@@ -57,7 +57,7 @@ def test_words_fit_a_terminal_and_mark_destinations_and_copies() -> None:
     assert any(line.endswith("azure:westus2 ● ×2") for line in lines)
     assert any(line.endswith("gcp:asia-northeast1 ●") for line in lines)
     assert all(len(line) <= 80 for line in lines)
-    assert plan.explain().lstrip().startswith("what binds")
+    assert plan.explain().lstrip().startswith("limits")
 
 
 def test_small_trees_are_counted_instead_of_listed() -> None:

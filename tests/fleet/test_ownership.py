@@ -377,7 +377,7 @@ def test_a_fleet_of_another_pid_namespace_is_in_use(
     assert (record.id, record.ownership) == (fleet_id, "in use")
     command = command_of(journal, tmp_path)
     listed = command.run("fleet", "list").expect(0).stdout
-    assert "2 of 2 machines alive, in use by process" in listed and "of another PID namespace" in listed
+    assert "2 of 2 machines alive, in use by process" in listed and "in another PID namespace" in listed
     assert command.run("fleet", "down").expect(0).stdout == ""
     assert [record.ownership for record in journal.records()] == ["in use"]
     # If it is named, it is ended.

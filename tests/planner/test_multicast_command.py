@@ -112,7 +112,7 @@ def test_explain_and_frontier_in_words(tmp_path: Path, capsys: pytest.CaptureFix
     path = problem(tmp_path, vm_limit=1, goal={"max_cost_usd": 3})
     assert main(["plan", "--problem", str(path), "--explain", "--frontier"]) == 0
     out = capsys.readouterr().out
-    assert "what binds\n    the cost ceiling of $3.00" in out
+    assert "limits\n    the cost ceiling of $3.00" in out
     assert "one more machine in every region (vm_limit of the problem file): " in out
     assert "10% more money: " in out
     assert "frontier: each line is one set of machines" in out

@@ -98,7 +98,7 @@ def test_the_rate_axis_begins_at_zero_even_if_all_rates_are_equal() -> None:
 
 def test_an_axis_of_costs_that_does_not_begin_at_zero_is_marked() -> None:
     whole = tradewind.frontier(str(TORONTO), str(TOKYO), volume_gb=50, max_vms=2, catalog=small_world()).frontier
-    assert [title.text for title in drawn_chart(whole).iter("title")] == ["not from $0"]
+    assert [title.text for title in drawn_chart(whole).iter("title")] == ["the axis does not begin at $0"]
 
 
 def test_labels_overlap_neither_each_other_nor_stations() -> None:

@@ -242,7 +242,7 @@ def test_a_region_whose_machine_is_gone_is_planned_around(stage: Stage, tmp_path
     stage.sky.vanish("relay-1")
     done = stage.finish(stage.start(tmp_path / "copy"), tmp_path / "copy")
     notices = [event["message"] for event in done.events if event["event"] == "notice"]
-    assert [line for line in notices if "relay-1 is gone; planned again without" in line], notices
+    assert [line for line in notices if "relay-1 is gone; replanned without these machines" in line], notices
     assert [hop["name"] for hop in done.events[-1]["progress"]["hops"] if "westus2" in hop["name"]] == []
     stage.nothing_is_left()
 

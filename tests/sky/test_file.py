@@ -115,7 +115,7 @@ def test_regions_without_a_link_cannot_reach_each_other() -> None:
         ({"links": [{"between": ["aws:us-east-1", "azure:westus"], "rate": "1Gbit/s"}]}, "has no rtt_ms"),
         ({"links": [{"between": ["aws:us-east-1", "azure:westus"], "rtt_ms": 1}]}, "has no rate"),
         ({"links": [{"between": ["aws:us-east-1", "gcp:x"], "rtt_ms": 1}]}, "gcp:x is not in regions"),
-        ({"links": [{"from": "aws:us-east-1", "rtt_ms": 1}]}, "either between, or from and to"),
+        ({"links": [{"from": "aws:us-east-1", "rtt_ms": 1}]}, "needs either `between`, or `from` and `to`"),
         ({"links": [{**TWO["links"][0], "loss": 2}]}, "loss: 2 is not between"),
         ({"scale": 1e-6}, "after scaling is not between"),
         ({"shared_by": "all"}, "is not one of pair, machine, regions"),

@@ -51,7 +51,7 @@ __all__ = ["Imported", "import_table", "write_links"]
 LinkKey = tuple[Pair, OriginKind]
 AFTER_REFUSAL = "nothing was imported; fix the line and import the file again"
 NO_TABLE = "give a CSV table; `tradewind catalog --help` lists the tables"
-NOTHING_THERE = "lines below the header, each about two regions that differ, one region or one provider"
+NOTHING_THERE = "rows below the header, each for two different regions, one region or one provider"
 Key = TypeVar("Key", LinkKey, Pair, MachineKey, Region, str)
 Value = TypeVar("Value", Figure, EgressPrice, ListedMachinePrice, ImportedQuota, StoreFigures)
 
@@ -132,7 +132,7 @@ def _entries(table: Table[Key, Value], path: Path, source: str, check: RowCheck)
     """Return all entries of a table. Raises ConfigError for none: the file is the wrong one or in another format."""
     entries = list(table.read(path, source, check))
     if not entries:
-        raise ConfigError(f"{path}: no usable row in it", hint=f"a table has {NOTHING_THERE}")
+        raise ConfigError(f"{path}: no usable row in it", hint=f"a table needs {NOTHING_THERE}")
     return entries
 
 

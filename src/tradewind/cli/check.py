@@ -23,7 +23,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("source", metavar="SRC", help="one tree")
     parser.add_argument("destination", metavar="DST", help="the other")
     parser.add_argument(
-        "--compare", choices=["auto", "checksum", "size", "time"], default="auto", help="as in sync; auto: checksum"
+        "--compare",
+        choices=["auto", "checksum", "size", "time"],
+        default="auto",
+        help="as for sync; auto means checksum",
     )
     parser.add_argument("--read", action="store_true", help="read both sides of every object and compare the bytes")
     parser.add_argument("--one-way", action="store_true", help="ignore objects that only DST has")

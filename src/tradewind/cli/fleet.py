@@ -104,12 +104,12 @@ def _use(fleet: FleetState) -> str:
     if record.ownership == "elsewhere":
         seen = format_duration(max(0.0, time.time() - record.heartbeat_unix_s))
         return f"on host {record.owner.host_name or 'unknown'}, last heartbeat {seen} ago"
-    where = "" if fleet.is_of_this_pid_namespace else " of another PID namespace"
+    where = "" if fleet.is_of_this_pid_namespace else " in another PID namespace"
     return f"in use by process {record.owner.process.pid}{where}"
 
 
 def _report_unreadable(args: Namespace, fleets: Fleets) -> int:
-    """Report unreadable records, whose machines may live. Return 1 if there are any."""
+    """Report unreadable records, whose machines may still run. Return 1 if there are any."""
     unreadable = fleets.unreadable()
     for fleet in unreadable:
         if args.json:

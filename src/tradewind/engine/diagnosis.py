@@ -209,4 +209,4 @@ def _clouds(gateway: str | None, access: Access) -> Iterator[Finding]:
         yield Finding(name, level != "fail", line["message"], line.get("hint"), absent=level == "absent")
     if not any(line["check"] == "clock" for line in lines):
         mend = "name a store: tradewind doctor URL, or --endpoint http://HOST:PORT"
-        yield Finding("clock", True, "not compared: no cloud is set up here to ask", mend, absent=True)
+        yield Finding("clock", True, "not compared: no cloud is configured here", mend, absent=True)

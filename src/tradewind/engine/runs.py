@@ -108,7 +108,7 @@ class RunStarter:
             except ProviderRefused as error:
                 if self._adaptation is None or not self._adaptation.plan_without(error):
                     raise
-                self._log.notice(f"{error}; planned again without")
+                self._log.notice(f"{error}; replanned without these machines")
                 spec, plan = self._adaptation.spec, self._adaptation.plan
         return self._deploy(spec, plan), spec, plan
 

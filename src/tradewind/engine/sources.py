@@ -31,7 +31,7 @@ def several_sources(
     first = starts[0]
     for start in starts:
         if start.kind in ("mem", "pipe"):
-            raise UsageError(f"{start} cannot be one of several sources", hint="name it alone")
+            raise UsageError(f"{start} cannot be one of several sources", hint="give it as the only source")
         if (start.kind, start.root) != (first.kind, first.root):
             raise UsageError(
                 f"{first} and {start} are in different stores",
@@ -52,7 +52,7 @@ def several_sources(
 
 def _of_bucket(start: Location, recursive: bool) -> Member:
     if not start.name:
-        raise UsageError(f"{start} has no name", hint="name it alone")
+        raise UsageError(f"{start} has no name", hint="give it as the only source")
     if not recursive and start.is_directory:
         raise UsageError(f"{start} is a directory", hint="add -r to copy what is in it")
     return Member(start.key.rstrip("/") + "/" if recursive else start.key, start.name)
@@ -81,7 +81,7 @@ def _real_path(start: Location, recursive: bool) -> str:
             raise UsageError(f"{start} is a directory", hint="add -r to copy directories, too")
         path = os.path.realpath(start.key)
         if path == "/":
-            raise UsageError("/ has no name", hint="name it alone")
+            raise UsageError("/ has no name", hint="give it as the only source")
         return path + "/"
     if start.is_directory:
         raise UsageError(f"{start} is a file, not a directory", hint="leave out the trailing slash")

@@ -128,7 +128,7 @@ class Campaign:
         budget_usd = float("inf") if max_cost_usd is None else max_cost_usd
         if max_cost_usd is not None and self.unpriced:
             raise UsageError(
-                f"a budget cannot be kept: no price is known for {self.unpriced[0]}",
+                f"the budget cannot be enforced: no price is known for {self.unpriced[0]}",
                 hint="import one with `tradewind catalog import`, or measure without --max-cost",
             )
         sent: dict[RegionPair, float] = {}

@@ -140,7 +140,7 @@ def parse_volume_gb(text: str) -> float:
     """Return the GB in ``50GB`` or ``1.5TiB``. Raises UsageError, also for zero."""
     volume_bytes = parse_bytes(text)
     if volume_bytes < 1:
-        raise UsageError(f"a volume to move must be more than zero, not {text!r}")
+        raise UsageError(f"a volume must be more than zero, not {text!r}")
     return volume_bytes / BYTES_PER_GB
 
 

@@ -78,7 +78,7 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     if text == "-":
         return Location("pipe", "-", "")
     if not text.strip():
-        raise UrlError("an empty path", hint="is a shell variable unset? To mean the working directory write .")
+        raise UrlError("an empty path", hint="is a shell variable unset? for the working directory, write .")
     if "\0" in text:
         raise UrlError("a path cannot hold a NUL character")
     scheme, separator, rest = text.partition("://")

@@ -83,7 +83,7 @@ def _option_along(transfer: Transfer, path: tuple[int, ...], links: IntArray, at
 
 
 def _rate_per_machine(transfer: Transfer, path: tuple[int, ...], links: IntArray, at: int, option: int) -> float:
-    """Return the rate of one machine at a station of the path."""
+    """Return the rate of one machine in one region of the path."""
     network, machine = transfer.network, transfer.network.options[option]
     into = min(float(network.link_gbps[links[at - 1]]), machine.ingress_gbps) if at > 0 else machine.read_gbps
     if at == len(path) - 1:

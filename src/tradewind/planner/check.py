@@ -118,13 +118,13 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
             yield f"a tree does not reach {missed}"
         leaves = reached - {src for src, _ in tree.hops}
         for idle in leaves - set(plan.destinations):
-            yield f"a tree ends at {idle}, which is no destination"
+            yield f"a tree ends at {idle}, which is not a destination"
     for edge in plan.edges:
         through = math.fsum(t.gbps for t in plan.trees if (edge.src, edge.dst) in t.hops)
         if _differ(through, edge.gbps):
             yield f"{edge.src} → {edge.dst}: the trees over it carry {through}, not {edge.gbps} Gbit/s"
     for hop in {hop for tree in plan.trees for hop in tree.hops} - {(e.src, e.dst) for e in plan.edges}:
-        yield f"{hop[0]} → {hop[1]}: a tree takes it, but it is no edge of the plan"
+        yield f"{hop[0]} → {hop[1]}: a tree uses it, but it is not an edge of the plan"
 
 
 def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[
         out = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.src == region)
         into = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.dst == region)
         if _above(max(out, into), counts[region]):
-            yield f"{region}: links need the connections of {max(out, into)} machines, there are {counts[region]}"
+            yield f"{region}: links need the connections of {max(out, into)} machines, but there are {counts[region]}"
 
 
 def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
@@ -153,10 +153,10 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
     for region, count in counts.items():
         allowed = min(limits.per_region.get(region, limits.machines_per_region), catalog.quotas.get(region, count))
         if count > allowed:
-            yield f"{region}: {count} machines, allowed are {allowed}"
+            yield f"{region}: {count} machines, but at most {allowed} are allowed"
         here = [m for m in plan.machines if m.region == region]
         if len(here) > 1:
-            yield f"{region}: {len(here)} machine types, which links cannot be shared among evenly"
+            yield f"{region}: links cannot be shared evenly among {len(here)} machine types"
         egress = sum(m.count * m.offer.machine.egress_gbps for m in here) / limits.compression_ratio
         ingress = sum(m.count * m.offer.machine.ingress_gbps for m in here) / limits.compression_ratio
         if _above(_out(plan, region), egress):
@@ -174,11 +174,11 @@ def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: P
     counts = plan.machine_counts
     source = catalog.stores.get(plan.source.provider)
     if source is not None and _above(plan.throughput_gbps, source.read_gbps * counts.get(plan.source, 0)):
-        yield f"{plan.source}: reads faster than its object store gives"
+        yield f"{plan.source}: reads faster than its object store allows"
     for destination in plan.destinations if isinstance(plan, MulticastOverlay) else (plan.destination,):
         store = catalog.stores.get(destination.provider)
         if store is not None and _above(plan.throughput_gbps, store.write_gbps * counts.get(destination, 0)):
-            yield f"{destination}: writes faster than its object store takes"
+            yield f"{destination}: writes faster than its object store allows"
 
 
 def _connections(plan: Overlay) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _connections(plan: Overlay) -> Iterator[str]:
         out = sum(e.connections for e in plan.edges if e.src == region)
         into = sum(e.connections for e in plan.edges if e.dst == region)
         if max(out, into) > most:
-            yield f"{region}: {max(out, into)} connections, allowed are {most}"
+            yield f"{region}: {max(out, into)} connections, but at most {most} are allowed"
 
 
 def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:

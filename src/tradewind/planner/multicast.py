@@ -195,7 +195,7 @@ def compare_multicast(transfer: Transfer, plan: MulticastOverlay) -> list[Multic
     straight = _direct_copies(transfer, plan)
     if straight is not None:
         slower = straight.throughput_gbps < plan.throughput_gbps * (1 - 1e-6)
-        remark = "the fastest there is" if slower else ""
+        remark = "the fastest possible" if slower else ""
         lines.append(replace(_line("direct to each, at once", straight), remark=remark))
     separate = _separate_plans(transfer, plan)
     if separate is not None:

@@ -100,7 +100,7 @@ def refuse_ends(
 ) -> None:
     """Raise UsageError for an empty volume, an unknown region, or equal ends."""
     if not volume_gb > 0:
-        raise UsageError(f"a volume to move must be more than zero, not {volume_gb:g} GB")
+        raise UsageError(f"a volume must be more than zero, not {volume_gb:g} GB")
     for region in (source, destination):
         if region not in network.index:
             _refuse_region(catalog, region, limits)

@@ -329,7 +329,7 @@ def _solve_with_late_rows(
     if best is None:
         raise SolverLimitReached(
             f"no distribution trees found in {settings.budget.done:.0f} units of work",
-            hint="plan for fewer destinations at a time, or look longer with --effort",
+            hint="plan for fewer destinations at a time, or search longer with --effort",
         )
     return best
 
@@ -376,7 +376,7 @@ def _branch_and_bound(
             return _Round(None, bound, feasible=True, complete=False)
         raise SolverLimitReached(
             f"no plan found in {settings.budget.done:.0f} units of work",
-            hint="plan for fewer destinations at a time, or look longer with --effort",
+            hint="plan for fewer destinations at a time, or search longer with --effort",
         )
     raw = values[formulation.link_count : formulation.link_count + formulation.option_count]
     machines = np.rint(raw).astype(np.int64)

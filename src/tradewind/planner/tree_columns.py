@@ -151,7 +151,7 @@ class TreeColumns:
                 return None
             raise SolverLimitReached(
                 f"no distribution trees found in {budget.work_max:.0f} units of work",
-                hint="plan for fewer destinations at a time, or look longer with --effort",
+                hint="plan for fewer destinations at a time, or search longer with --effort",
             )
         used = [(tree, float(gbps)) for tree, gbps in zip(made.trees, rates, strict=True)]
         trees = tuple((tree, gbps) for tree, gbps in used if gbps > RATE_MIN_RELATIVE * rate)

@@ -114,7 +114,8 @@ def _axes(x: Scale, y: Scale, costs: tuple[float, float], rates: tuple[float, fl
         yield style.text(x(value), bottom + 20, _money(value, ticks), size=12, colour=style.MUTED, anchor="middle")
     yield f'<line x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}" stroke="{style.MUTED}"/>'
     if costs[0] > 0:
-        yield f'<path d="{_break(LEFT, bottom)}" fill="none" stroke="{style.MUTED}"><title>not from $0</title></path>'
+        title = "<title>the axis does not begin at $0</title>"
+        yield f'<path d="{_break(LEFT, bottom)}" fill="none" stroke="{style.MUTED}">{title}</path>'
     yield style.text(
         right, bottom + 42, "cost of the transfer, machines included", size=12, colour=style.MUTED, anchor="end"
     )

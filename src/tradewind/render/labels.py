@@ -15,7 +15,7 @@ DISTANCES = (1.0, 1.5, 2.2, 3.0, 4.0, 5.2, 6.5, 9.0)
 LEAD_FROM = 2.0
 """Multiple of the gap from which a thin line connects label and point."""
 LABEL_WEIGHT = 4.0
-"""Penalty for covering a label, or for a connecting line that crosses a label or station; covering a line costs 0.6."""
+"""Penalty for covering a label, or for a connecting line that crosses a label or region; covering a line costs 0.6."""
 LEAD_STEP_PX = 4.0
 
 

@@ -129,7 +129,7 @@ def share_bar(share: float) -> str:
 
 def explain_lines(plan: Overlay, offers: Sequence[Improvement], columns: int = COLUMNS) -> list[str]:
     """Return the binding limits, and the changes that would help."""
-    lines = ["", "  what binds"]
+    lines = ["", "  limits"]
     for phrase in plan.binding or ("nothing",):
         lines += wrapped(phrase, columns, 4)
     lines += ["", "  what would help"]

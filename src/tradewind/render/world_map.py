@@ -24,19 +24,19 @@ HEIGHT = 430
 RIBBON_PX = 13.0
 """Width of a route with all bytes; smaller shares are proportionally narrower, down to a minimum width."""
 HAIR_PX = 1.6
-STATION_PX = 6.0
+REGION_PX = 6.0
 ROW_PX = 20
 """Height of a line of the legend."""
 LEGEND_LEFT, WORDS_AFTER = 24.0, 30.0
 COPIES_PX = 10.0
-"""Radius of the dashed ring around a station that copies."""
-STATION_WEIGHT = 8.0
-"""Penalty for a label that covers a station."""
+"""Radius of the dashed ring around a region where bytes are copied."""
+REGION_WEIGHT = 8.0
+"""Penalty for a label that covers a region."""
 APART_PX = 17.0
-"""Minimum distance between stations: clouds share cities, so closer stations are pushed apart."""
+"""Minimum distance between drawn regions: clouds share cities, so closer regions are pushed apart."""
 PUSHES_MAX = 40
 BENT_PX_MAX = 300.0
-"""Maximum shift of a station; a larger distance means a turn around the globe."""
+"""Maximum shift of a drawn region; a larger distance means a turn around the globe."""
 STEP_PX = 0.8
 """Minimum distance between points of a coast; closer ones are merged."""
 ROUTES_NAMED_MAX = len(style.ROUTES)
@@ -68,7 +68,7 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> Iterator[str
     drawn = _drawn_routes(plan)
     lines = {hop: great_circle(places[hop[0]], places[hop[1]]) for route in drawn for hop in route.hops}
     window = window_on(list(lines.values()), style.WIDTH, HEIGHT)
-    at = _stations(plan, places, window)
+    at = _region_points(plan, places, window)
     labels = Labels(Box(6, 6, style.WIDTH - 6, HEIGHT - 6))
     clip = f"map-{crc32(repr(at).encode()):08x}"  # unique among the pictures of one notebook page
     yield f'<clipPath id="{clip}"><rect width="{style.WIDTH}" height="{HEIGHT}"/></clipPath>'
@@ -77,10 +77,10 @@ def draw_map(plan: AnyPlan, places: Mapping[Region, RegionInfo]) -> Iterator[str
     yield f'<path d="{_land(window)}" fill="{style.LAND}" fill-rule="evenodd"/>'
     yield from _ribbons(drawn, lines, window, at, labels)
     for region, (x, y) in at.items():
-        half = COPIES_PX if region in _copies(plan) else STATION_PX + 2
-        labels.take(Box(x - half, y - half, x + half, y + half), STATION_WEIGHT)
+        half = COPIES_PX if region in _copies(plan) else REGION_PX + 2
+        labels.take(Box(x - half, y - half, x + half, y + half), REGION_WEIGHT)
     for region, (x, y) in at.items():
-        yield from _station(plan, region, x, y, labels)
+        yield from _drawn_region(plan, region, x, y, labels)
     yield "</g>"
 
 
@@ -118,7 +118,7 @@ def _thinned(points: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _stations(plan: AnyPlan, places: Mapping[Region, RegionInfo], window: Window) -> dict[Region, Point]:
+def _region_points(plan: AnyPlan, places: Mapping[Region, RegionInfo], window: Window) -> dict[Region, Point]:
     """Return the position of each region, shifted slightly if another region is drawn there."""
     at = {region: window.home(places[region]) for edge in plan.edges for region in (edge.src, edge.dst)}
     for _ in range(PUSHES_MAX):
@@ -179,7 +179,7 @@ def _colour(number: int, route: _DrawnRoute) -> str:
 
 
 def _anchored(line: Sequence[Point], start: Point, end: Point) -> list[Point]:
-    """Return the line, bent to its stations' drawn positions, except for an end beyond the world's edge."""
+    """Return the line, bent to the drawn positions of its regions, except for an end beyond the world's edge."""
     (x1, y1), (x2, y2) = line[0], line[-1]
     (dx1, dy1), (dx2, dy2) = (
         (0.0, 0.0) if math.hypot(*by) > BENT_PX_MAX else by
@@ -228,7 +228,7 @@ def _chevron(line: Sequence[Point], width: float) -> str:
     )
 
 
-def _station(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
+def _drawn_region(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) -> Iterator[str]:
     name, machines = str(region), _machines(plan, region)
     width = max(text_width(name, 13) * 1.06, text_width(machines, 11.5))
     box, lead = labels.place(x, y, width, 29, COPIES_PX + 1)
@@ -243,7 +243,7 @@ def _station(plan: AnyPlan, region: Region, x: float, y: float, labels: Labels) 
         yield _copies_ring(x, y, COPIES_PX)
     fill = style.INK if region == plan.source else "white"
     yield (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{STATION_PX if ends else STATION_PX - 1.5}" fill="{fill}" '
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{REGION_PX if ends else REGION_PX - 1.5}" fill="{fill}" '
         f'stroke="{style.INK}" stroke-width="2"/>'
     )
     if region in plan.destinations:

@@ -131,18 +131,18 @@ def _pairs(entry: Any, where: str, regions: set[Region]) -> list[tuple[Region, R
     both = entry.get("between")
     if both is not None and "from" not in entry and "to" not in entry:
         if not isinstance(both, list) or len(both) != 2:
-            raise SkyFileError(f"{where}: between names two regions")
+            raise SkyFileError(f"{where}: `between` needs a list of two regions")
         ends = [_region(text) for text in both]
         pairs = [(ends[0], ends[1]), (ends[1], ends[0])]
     elif both is None and "from" in entry and "to" in entry:
         pairs = [(_region(entry["from"]), _region(entry["to"]))]
     else:
-        raise SkyFileError(f"{where}: either between, or from and to")
+        raise SkyFileError(f"{where}: needs either `between`, or `from` and `to`")
     for region in pairs[0]:
         if region not in regions:
             raise SkyFileError(f"{where}: {region} is not in regions")
     if pairs[0][0] == pairs[0][1]:
-        raise SkyFileError(f"{where}: one region twice", hint="`local` is for machines of one region")
+        raise SkyFileError(f"{where}: both ends are the same region", hint="`local` is for machines of one region")
     return pairs
 
 

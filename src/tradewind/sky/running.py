@@ -319,7 +319,7 @@ def _refusal(process: subprocess.Popen[bytes], log_file: Path) -> SkyError:
     lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
     said = {key: text for key, _, text in (line.partition(": ") for line in lines[-2:])}
     kind = SkyUnavailable if code == EXIT_UNAVAILABLE else SkyError
-    return kind(said.get("error", f"the emulator ended with code {code}"), hint=said.get("hint"))
+    return kind(said.get("error", f"the emulator exited with code {code}"), hint=said.get("hint"))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
