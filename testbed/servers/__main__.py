@@ -27,7 +27,7 @@ DEFAULT = ["versitygw"]
 
 
 def main() -> int:
-    """Parse the command line and runs it."""
+    """Parse the command line and run it."""
     parser = argparse.ArgumentParser(
         prog="python -m testbed.servers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

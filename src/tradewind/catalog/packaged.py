@@ -35,7 +35,7 @@ class Packaged:
 
 
 def read_packaged() -> Packaged:
-    """All of them."""
+    """Return the contents of all packaged tables."""
     with as_file(files("tradewind.catalog") / "data") as data:
         return Packaged(
             {place.region: place for place in _places(data / "regions.csv")},

@@ -45,7 +45,7 @@ class ListedMachinePrice:
 
 
 def refreshed_files(folder: Path) -> list[Path]:
-    """The files of all providers."""
+    """Return the files of refreshed prices of all providers."""
     return sorted(folder.glob("refreshed-*.csv"))
 
 

@@ -16,7 +16,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """URLs."""
+    """Add the URLs."""
     add_store_arguments(parser, many=True)
 
 

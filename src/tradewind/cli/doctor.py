@@ -28,7 +28,7 @@ EXAMPLES = """\
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """URLs."""
+    """Add the URLs."""
     parser.add_argument("urls", metavar="URL", nargs="*", help="stores to check")
     add_side_arguments(parser, "src", "access to the stores (settings: src_*)", short=True)
 

@@ -1,5 +1,5 @@
-"""Following a job that another process runs, by its events in the database. It is only looked at: closing the follower
-changes nothing.
+"""Follow a job that another process runs, by its events in the database. Following changes nothing in the job, nor does
+closing the follower.
 """
 
 from __future__ import annotations

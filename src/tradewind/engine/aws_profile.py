@@ -1,9 +1,9 @@
 """The endpoint of an `s3://` store according to AWS's own variables and configuration file.
 
 Source: AWS SDKs and Tools Reference Guide, "Service-specific endpoints". The first of these that is set wins:
-`AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `endpoint_url` of `s3` in the profile's `services` section, `endpoint_url`
-of the profile. `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` or `ignore_configured_endpoint_urls` turns them all off.
-Credentials are none of this file's business: the gateway finds them.
+`AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `endpoint_url` of `s3` in the profile's `services` section, `endpoint_url` of
+the profile. `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` or `ignore_configured_endpoint_urls` turns them all off. Credentials
+are not read here: the gateway finds them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def config_file() -> str:
 def read_sections(path: str) -> dict[str, _Section]:
     """Return sections by name, such as `profile work`; none for a file that is missing or not text.
 
-    Indented lines below `s3 =` are entries of `s3`. What cannot be understood is passed over, as AWS's tools do.
+    Indented lines below `s3 =` are entries of `s3`. Lines that cannot be parsed are skipped, as AWS's tools do.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

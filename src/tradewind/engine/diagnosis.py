@@ -55,7 +55,7 @@ def check_installation(
 ) -> Iterator[Finding]:
     """Yield each finding as soon as it is known; no check takes longer than some seconds.
 
-    `unknown_variables` has a line for each variable that looks like a setting and is none. With `access` the clouds'
+    `unknown_variables` has a line for each variable that looks like a setting but is not one. With `access` the clouds'
     credentials and clocks are checked.
     """
     yield Finding("tradewind", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")

@@ -142,7 +142,7 @@ def latest_run(database: Database, job_id: str, folder: str) -> LatestRun | None
 def read_events(database: Database, job_id: str, after: int = 0) -> Iterator[tuple[bytes, dict[str, Any], int]]:
     """Yield the lines after a number: the line, its document, and its number. Raises StateError.
 
-    Lines that are no JSON objects are left out: nobody wrote them as events.
+    Skips lines that are not JSON objects: they are not events.
     """
     for number, line in database.rows(
         "SELECT number, line FROM events WHERE job = ? AND number > ? ORDER BY number", (job_id, after)

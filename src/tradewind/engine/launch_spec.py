@@ -88,8 +88,8 @@ def planned_launch(
 def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
     """Return list prices of a plan's machines by region, of its egress, and of requests at both sides.
 
-    Where a region has machines of several types, the dearest price holds for all of them. A plan by hand has prices of
-    whole routes alone.
+    If a region has machines of several types, the highest price applies to all of them. A handwritten plan has only
+    prices of whole routes.
     """
     overlay = plan.overlay
     if overlay is None:
@@ -158,8 +158,8 @@ def stored_launch(
 ) -> LaunchSpec:
     """Return how to launch a resumed job.
 
-    `plan` is its latest plan, whole; `proposed` how it was proposed to be launched. A job that has both and was
-    planned heals and is replanned as a new one. Raises TopologyError.
+    `plan` is its complete latest plan, `proposed` the launch of its proposal. With both, a planned job replaces
+    machines and replans like a new one. Raises TopologyError.
     """
     if topology is None:
         return replace(local_launch(), ceiling_usd=ceiling_usd)

@@ -61,7 +61,7 @@ class RouteWatch:
                 known.from_s = elapsed_s
 
     def of(self, routes: Iterable[PlannedRoute]) -> tuple[int, float]:
-        """Return the bytes of all, and the seconds in which at least one of them was active; zeros if none was."""
+        """Return the bytes of all these routes, and the seconds in which at least one was active; zeros if none was."""
         count_bytes, seconds, until_s = 0, 0.0, float("-inf")
         for known in sorted(map(self._activity, routes), key=lambda known: known.from_s):
             if known.bytes:
@@ -78,7 +78,7 @@ class RouteWatch:
 def measurable_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:
     """Return the hops between different regions, by the regions of the plan's gateways.
 
-    A hop that ends at this machine teaches nothing whatever region its gateway is said to be in, unless it takes a
+    Leaves out a hop that ends at this machine, whatever region its gateway has in the topology, unless the hop has a
     detour, which may lead anywhere.
     """
     places = {gateway.name: gateway.region for gateway in plan.gateways}
@@ -173,7 +173,7 @@ def _bottlenecks(
 ) -> set[Hop]:
     """Return the hops that are the expected bottleneck of every route through them.
 
-    A route with a hop between places that nobody knows has no such hop: the unknown one may be it.
+    A route with a hop between unknown places has none, because that hop may be the bottleneck.
     """
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     found: set[Hop] = set()

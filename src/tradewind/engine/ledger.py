@@ -47,9 +47,9 @@ _FREE = MachinePrice(0.0)
 class JobLedger:
     """Counts one job, in the process that runs it. Any thread may call it.
 
-    `book` keeps it; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
-    present reading, so that a change of the system's time changes no cost. `usd_max` is the ceiling, if there is one.
-    `moves`: the job deletes its sources; `compares`: it lists its destinations.
+    `book` records it; None for a job that keeps nothing. `clock` counts seconds; `unix_s` is the Unix time at its
+    present reading, so that a change of the system's clock does not change the cost. `usd_max` is the ceiling, if there
+    is one. `moves`: the job deletes its sources; `compares`: it lists its destinations.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class JobLedger:
     def spent_usd(self, egress_usd: float = 0.0, at_s: float | None = None) -> float:
         """Return the cost of the job, now or at a later time of the clock.
 
-        `egress_usd` is what its lead says that egress cost over all runs, which may be newer than what was counted.
+        `egress_usd` is the lead's latest figure for the egress of all runs, which may be newer than the counted one.
         """
         with self._lock:
             ledger = self._present()
@@ -119,11 +119,12 @@ class JobLedger:
             return ledger.total_usd(now_s) + max(0.0, egress_usd - _egress_usd(ledger))
 
     def room_s(self, plan: Plan, without: Collection[str] = ()) -> float:
-        """Return how long a plan's machines may run under the ceiling, beside living ones; infinite without a ceiling.
+        """Return how long a plan's machines may run under the ceiling, beside those that already run; infinite without
+        a ceiling.
 
-        `without` already run.
+        The machines in `without` already run.
 
-        Raises CeilingReached if the least that the provider bills for them would pass it.
+        Raises CeilingReached if their minimum charge would exceed it.
         """
         if self._usd_max is None:
             return float("inf")
@@ -146,7 +147,8 @@ class JobLedger:
     def left_s(self, most_s: float) -> float:
         """Return how long the living machines may continue, up to `most_s`, before they exceed the ceiling.
 
-        What is over the ceiling already, or costs nothing more, ends no machine.
+        If the ceiling is already exceeded, the present cost counts as the ceiling: machines that cost nothing more may
+        continue for `most_s`.
         """
         now_s = self._clock()
         allowed_usd = max(self.usd, self.spent_usd(at_s=now_s))
@@ -163,10 +165,10 @@ class JobLedger:
         return least_s
 
     def begin_run(self) -> None:
-        """Begin a run: a first or a further lead starts, and no machine of an earlier process lives.
+        """Begin a run: a lead starts, and no machine of an earlier process is alive.
 
-        What the lead takes over from earlier runs, it reads from the same file, so it is not counted twice. Raises
-        StateError if the ledger of a job with a ceiling cannot be written: a later process could not keep the ceiling.
+        The lead reads the cost of earlier runs from the same file, so it is not counted twice. Raises StateError if the
+        ledger of a job with a ceiling cannot be written, because a later process could not enforce the ceiling.
         """
         with self._lock:
             carried_usd, is_exact = _carried_over_usd(None if self._book is None else self._book.folder)
@@ -174,7 +176,7 @@ class JobLedger:
             # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
-            # A client killed before its first order must leave a job with prices.
+            # If the client is killed before its first order, the job must have prices.
             self._kept = self._kept or counted.prices.cost_anything
             if self._usd_max is None:
                 self._save()
@@ -199,7 +201,7 @@ class JobLedger:
     def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
         """Record when a machine's billing began, and its price if it is not the planned one.
 
-        It cannot have begun before it was ordered, nor after now: the clocks differ.
+        Times before its order or after now are corrected, because clocks differ.
         """
         with self._lock:
 
@@ -270,7 +272,7 @@ class JobLedger:
                 self._save()
 
     def beat(self) -> None:
-        """Write the ledger if that is due."""
+        """Write the ledger if a write is due."""
         with self._lock:
             if self._clock() - self._saved_s >= SAVE_S:
                 self._save()
@@ -409,7 +411,8 @@ def _egress_usd(ledger: Ledger) -> float:
 def _carried_over_usd(folder: str | None) -> tuple[float, bool]:
     """Return the egress of earlier runs from which the next lead starts (lead/run/spending.rs reads the same files).
 
-    Also whether that is exact: written before anything was sent, and not a sum that was seconds old when a lead died.
+    Also return whether that figure is exact: it was written before anything was sent, and is not a sum that was seconds
+    old when a lead died.
     """
     if folder is None:
         return 0.0, False

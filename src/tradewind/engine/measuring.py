@@ -1,4 +1,6 @@
-"""Measure the links of a sky: the campaign with its cost in advance, then its probes, one result after another."""
+"""Measure the links of a sky: the campaign with its cost in advance, then its probes, which yield one result after
+another.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def refuse_own_files(spec: JobSpec, state_dir: str) -> None:
 def refuse_deletion_of_state(folder: str, state_dir: str, *, by_job: bool = False) -> None:
     """Refuse to delete from a folder that contains the state folder or the configuration, or is part of the state.
 
-    A job makes the state folder if it is not there, and works in it: `by_job` refuses that, and folders within, too.
+    A job creates the state folder if it is missing, and works in it. So with `by_job` the state folder is refused even
+    if it does not exist yet, and folders in it are refused too.
 
     Raises:
         UsageError: one line that names both, and a hint.

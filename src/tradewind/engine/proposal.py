@@ -1,6 +1,6 @@
 """From a request to a proposal: who moves the bytes, by which plan, and at what cost.
 
-An emulated WAN that had to be brought up to measure the volume is kept until the proposal is started or dropped.
+A sky that was started to count the volume runs until the proposal is started or dropped.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Proposal:
     """A transfer that can be started. `plan` states who moves the bytes, `options` the settings that follow from it.
 
     `volume_bytes` and `objects` are None where nothing was counted, because no plan depends on them. `notes` report
-    choices that the user did not make.
+    choices that Tradewind made for the user.
     """
 
     id: str
@@ -270,7 +270,7 @@ def kept_proposal(proposal: Proposal) -> KeptProposal:
 def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
     """Return a proposal that any process made. Starts its sky if it is not running.
 
-    Raises UsageError if there is none, it was started, has expired, or has other prices by now; StateError, SkyError.
+    Raises UsageError if it does not exist, was started, has expired, or its prices have changed; StateError, SkyError.
     """
     kept = ProposalStore(control.store.database).load(proposal_id)
     request = Request(**{name: getattr(kept.request, name) for name in KeptRequest.__dataclass_fields__})
@@ -376,8 +376,8 @@ def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
 def _mean_usd_per_gb(plan: Plan, ceiling_usd: float | None, volume_gb: float) -> float | None:
     """Return the maximum average price per byte: the plan's price, or more if the ceiling leaves room.
 
-    What is lost with a dead machine is sent again, so a plan that costs much less than the ceiling must not stop at its
-    own price. The last parts of the ceiling stay with the supervisor, which looks ahead.
+    Bytes that are lost with a dead machine are sent again, so a plan that costs much less than the ceiling must not
+    stop at its own price. The last part of the ceiling is reserved for the supervisor, which extrapolates costs.
     """
     from tradewind.engine.provisioning import RETRY_RESERVE
     from tradewind.engine.replan import ceiling_usd_per_gb

@@ -1,4 +1,4 @@
-"""Provision a planned transfer: its gateways, their memory, the chunk size, and the rate to keep."""
+"""Provision a planned transfer: its gateways, their memory, the chunk size, and the rate limit."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def pace_bytes_per_s(plan: Plan) -> int | None:
 def chunk_bytes_for(plan: Plan, scale: float, least_bytes: int) -> int:
     """Return the chunk size on a sky of this scale: scaled like rates, so that a chunk takes as long as in reality.
 
-    Never so large that connections of the busiest gateway stand idle for want of memory, and never below
-    `least_bytes`, the smallest part that the destination's store takes.
+    It is small enough that no connection of the busiest gateway waits for memory, but at least `least_bytes`, the
+    minimum part size of the destination's store.
     """
     busiest = max(_connections(plan).values(), default=1)
     room_bytes = GatewayLimits().memory_bytes // (CHUNKS_PER_CONNECTION * busiest)

@@ -1,6 +1,6 @@
 """The receipt of a job: moved objects and their proofs, its runs, its cost, and its plan and versions.
 
-It is put together from the job's record whenever it is asked for, so that it can never say anything else than the job.
+It is made from the job's record each time it is requested, so it always agrees with the record.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ class RevisedPlan:
 def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes) -> dict[RegionPair, float]:
     """Return the rate of each link that causes a delay, for one machine pair at full connections [Gbit/s].
 
-    To blame are the hops of a route under its promise, but not those that a route which keeps it takes too.
+    These are the hops of a route below its planned rate, except those that it shares with a route that reaches its
+    rate.
     """
     regions = {gateway.name: Region.parse(gateway.region) for gateway in plan.gateways}
     kept = [route for route, gbps in seen.carried_gbps.items() if gbps >= UNAFFECTED_PART * seen.planned_gbps[route]]
@@ -129,7 +130,7 @@ def unreachable(plan: Plan, seen: SlowRoutes, living: Collection[str]) -> set[st
 def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan | None:
     """Return another plan if it is better, including the cost of starting machines; otherwise None.
 
-    Raises TradewindError if nothing at all leads to the destination any more.
+    Raises TradewindError if the destination is unreachable.
     """
     catalog = _as_seen(plan_request.catalog, state.links)
     limits = _without(plan_request.limits, catalog, state.dead)
@@ -144,7 +145,8 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
             catalog, plan_request.source, plan_request.destination, left_gb, goal, limits, objects=objects
         )
     except InfeasibleGoal as error:
-        # If a goal's rate or time is now out of reach, it is missed by as little as possible; a ceiling never is.
+        # If a goal's rate or time is now out of reach, it is missed by as little as possible. A ceiling is never
+        # exceeded.
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal
@@ -182,7 +184,7 @@ def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
 
 
 def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region]) -> PlanningLimits:
-    """Reduce a region's machines by those lost there: the provider does not soon replace them."""
+    """Reduce a region's machines by those lost there: the provider will not replace them soon."""
     lost = Counter(dead.values())
     most = {
         region: max(

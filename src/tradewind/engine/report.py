@@ -78,10 +78,10 @@ def summary_lines(
 def plan_lines(
     verb: str, source: str, destinations: tuple[str, ...], plan: Plan, ceiling_usd_per_gb: float | None = None
 ) -> list[str]:
-    """Two lines before the start: what will be done, and along which way, with prices at what price.
+    """Return two lines that are shown before the start: the job, and its path with the price, if there is one.
 
-    The lead is not counted among the gateways where no bytes pass it. One gateway elsewhere is no way, but who lists
-    the source before there is a plan: then the first line alone.
+    The lead counts as a gateway only if bytes pass through it. A single gateway on another machine only lists the
+    source before there is a plan, so there is no path to show: only the first line is returned.
     """
     words = {"cp": "copy", "mv": "move", "sync": "sync"}
     first = f"{words.get(verb, verb):<7} {source} → {', '.join(destinations)}"
@@ -121,7 +121,7 @@ class JobCost:
 def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb: float | None, now_s: float) -> JobCost:
     """Return the cost of a job; `now_s` is Unix time.
 
-    Predicted is what the first plan said; of a plan by hand, the egress of the bytes that were moved.
+    The predicted cost is that of the first plan; for a handwritten plan, the egress of the bytes that were moved.
     """
     predicted = ledger.predicted_usd
     if predicted is None and plan.overlay is not None:
@@ -133,7 +133,7 @@ def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb:
 
 
 def cost_lines(cost: JobCost) -> list[str]:
-    """Return one line; none for a job without cost."""
+    """Return the line with the cost; no line for a job without cost."""
     if cost.predicted_usd == 0 and cost.metered_usd == 0:
         return []
     return [f"cost    {format_usd(cost.predicted_usd)} predicted, {format_usd(cost.metered_usd)} metered"]

@@ -1,4 +1,4 @@
-"""What was asked for, in two stages: as typed (`Request`), then resolved into the contract's `JobSpec`.
+"""Resolve the arguments of a transfer into the contract's `JobSpec`.
 
 The slash rules live here: a prefix means a directory; one object to `x/` lands in `x/name`, to `x` it is called `x`;
 nothing depends on whether the destination exists. Several sources (see `sources`) need a destination that ends in `/`.
@@ -211,7 +211,8 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
 def _store_region(place: Location, access: Access) -> str | None:
     """Return the region under the store's own name: `aws:us-east-1` is us-east-1 at S3.
 
-    At a compatible server it says where that stands, and nothing of what it calls its region.
+    For a compatible server such a region states the server's location, not the server's own name for its region, so it
+    is not passed on.
     """
     provider, colon, name = (access.region or "").partition(":")
     if not colon:
@@ -385,7 +386,7 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
         return
     if same:
         raise UsageError(f"source and destination are the same: {end}", hint="choose another destination")
-    # A job over a list of names never lists its own copies.
+    # A job with a list of names never lists its own copies.
     if outwards or (inwards and (moves or not isinstance(selection, ListSelection))):
         raise UsageError(
             f"source and destination overlap: {end}",

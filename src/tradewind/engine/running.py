@@ -317,7 +317,9 @@ class RunningJob:
             self._end(finish)
 
     def _is_to_stop(self) -> bool:
-        """Return whether another process has asked the job to stop and it does not stop yet. Checked each TICK_S."""
+        """Return whether another process has asked the job to stop and the job is not stopping yet. Checked each
+        TICK_S.
+        """
         if self.spec.state_dir is None or self._supervisor.draining or time.monotonic() < self._look_again_s:
             return False
         self._look_again_s = time.monotonic() + TICK_S
@@ -548,8 +550,8 @@ class RunningJob:
 
 
 def kill_unclosed(job_id: str | None = None) -> None:
-    """End the processes of the jobs that were started here and not closed, or of one of them: of a caller that was
-    interrupted before it had the job.
+    """End the processes of jobs that were started here and not closed, or of one of them: for callers that were
+    interrupted before they received the job.
     """
     for job in list(_unclosed):
         if job_id in (None, job.id):

@@ -34,14 +34,14 @@ __all__ = ["RunStarter"]
 
 #: Maximum plans of a job before it begins, each without the machines that regions refused for the one before.
 LAUNCH_PLANS_MAX = 4
-#: Relative; a fleet that was given as long as the ceiling allows ends a little before.
+#: Relative tolerance: a fleet whose timeout is the time that the ceiling allows ends a little earlier.
 CEILING_ROUNDING = 1e-3
 
 
 class RunStarter:
     """Starts one run of a job, and its lead again if that dies.
 
-    `settings` are those of the job's record; `ledger` has what earlier runs have cost. `earlier_s` is how long ago the
+    `settings` are those of the job's record; `ledger` has the cost of earlier runs. `earlier_s` is the time since the
     job began [s].
     """
 
@@ -68,7 +68,7 @@ class RunStarter:
 
     def start(self, lock: FileLock, *, keep_logs: bool) -> RunningJob:
         """Start the run. With it, `lock` is released when its machines are gone. Raises GatewayError, CeilingReached,
-        Interrupted for a job that was to stop meanwhile.
+        Interrupted if another process asked the job to stop meanwhile.
         """
         emulated = self._launch.provider["kind"] in EMULATED
         gateways: JobGateways | None = None
@@ -100,7 +100,7 @@ class RunStarter:
             raise
 
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
-        """Deploy; where regions refuse machines, plan without these."""
+        """Deploy the plan; if regions refuse machines, plan without these machines."""
         spec, plan = self._spec, self._launch.plan
         for _ in range(LAUNCH_PLANS_MAX - 1):
             try:
@@ -116,7 +116,7 @@ class RunStarter:
         return self._deploy(replace(spec, resume=True), plan)
 
     def _deploy(self, spec: JobSpec, plan: Plan) -> JobGateways:
-        """Start the machines of a plan and give them their programs, within what the ceiling leaves."""
+        """Start the machines of a plan and give them their programs, within the rest of the ceiling."""
         self._ledger.begin_run()
         gateways = self._start_machines(plan)
         if self._is_recorded and self._store.is_to_stop(self._job_id):

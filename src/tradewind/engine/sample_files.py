@@ -15,9 +15,9 @@ from tradewind.model.units import format_bytes
 
 __all__ = ["SampleFiles", "affordable_bytes", "choose_sample", "compare", "trees_of"]
 
-#: Large files may fill this part of it, so that thousands of small ones find room.
+#: Maximum fraction of the volume for large files, so that thousands of small ones fit.
 LARGE_PART = 0.7
-#: A file is large from this part of the budget on, and small up to that one; those between are left out.
+#: Files of at least the first fraction of the volume are large, files up to the second one small; others are left out.
 LARGE_FILE_PART, SMALL_FILE_PART = 1 / 24, 1 / 1000
 COMPARE_BUFFER_BYTES = 1 << 20
 
@@ -33,7 +33,7 @@ class SampleFiles:
 
     @property
     def bytes(self) -> int:
-        """All together."""
+        """Total size."""
         return sum(self.sizes)
 
     def __str__(self) -> str:
@@ -44,7 +44,9 @@ class SampleFiles:
 
 
 def choose_sample(trees: list[Path], budget_bytes: int) -> SampleFiles:
-    """Readable regular files below the trees, large ones first up to their part, then small ones. Raises UsageError."""
+    """Return readable regular files below the trees: large ones up to LARGE_PART of the volume, then small ones. Raises
+    UsageError.
+    """
     large: list[tuple[str, int]] = []
     small: list[tuple[str, int]] = []
     room_large, room_small = int(budget_bytes * LARGE_PART), int(budget_bytes * (1 - LARGE_PART))
@@ -119,7 +121,7 @@ def _listable(path: str) -> bool:
 
 
 def trees_of(named: list[str] | None) -> list[Path]:
-    """Those named, else the places where a machine keeps toolchains, libraries and documentation."""
+    """Return the given trees; by default the folders of toolchains, libraries and documentation."""
     if named:
         return [Path(tree).resolve() for tree in named]
     rustup = Path(os.environ.get("RUSTUP_HOME", Path.home() / ".rustup")) / "toolchains"

@@ -1,4 +1,4 @@
-"""Emulated WANs: started, found, changed and ended, and the one of a job, started for as long as it is needed."""
+"""Start, find, change and end skies, and start the sky of a job for as long as the job needs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def start_sky(path: str, state_dir: str | None, *, detached: bool) -> Sky:
-    """Start the sky of a file; detached, it stays until it is ended. Raises SkyError, SkyFileError."""
+    """Start the sky of a file; a detached sky runs until it is ended. Raises SkyError, SkyFileError."""
     from tradewind.sky.folders import sky_folder
     from tradewind.sky.running import Sky
 
@@ -43,14 +43,14 @@ def running_sky(path: str, state_dir: str | None) -> Sky:
 
 
 def change_sky(sky: Sky, words: Sequence[str]) -> None:
-    """Change a sky that is up, as `tradewind sky set` describes. Raises UsageError, SkyError."""
+    """Change a running sky, as `tradewind sky set` describes. Raises UsageError, SkyError."""
     from tradewind.sky.change import apply_change
 
     apply_change(sky, list(words))
 
 
 def why_no_sky() -> str | None:
-    """Return why no sky can run here, in the emulator's words, or None if one can. Tries a sky of one machine."""
+    """Return the emulator's reason why no sky can run here, or None if one can. Tries a sky of one machine."""
     from tradewind.sky.file import network_from_document
     from tradewind.sky.running import Sky, find_emulator
 
@@ -68,13 +68,15 @@ def _attached(file: Path, state_dir: str | None) -> Sky | None:
     from tradewind.sky.running import Sky
 
     folder = sky_folder(state_dir, file)
-    # One that crashed leaves its socket, which nobody listens at.
+    # A crashed sky leaves a socket at which no process listens.
     return Sky.attach(folder) if SkyControl(str(folder / "control.sock")).is_answered() else None
 
 
 @contextmanager
 def sky_of(path: str, state_dir: str | None) -> Iterator[Sky]:
-    """The sky of a file: as it is if it is up, else for as long as the block lasts. Raises SkyError, SkyFileError."""
+    """Yield the sky of a file. If it is not running, it is started for the duration of the block. Raises SkyError,
+    SkyFileError.
+    """
     from tradewind.sky.running import Sky
 
     file = Path(path)
@@ -100,7 +102,7 @@ def provider_again(record: JobRecord, state_dir: str | None) -> AbstractContextM
 
 @contextmanager
 def provider_up(provider: Mapping[str, Any] | None, state_dir: str | None) -> Iterator[Mapping[str, Any] | None]:
-    """Provide machines again. A sky that is down by now is brought up for the duration of the block.
+    """Provide machines again. A sky that is not running is started for the duration of the block.
 
     Raises SkyError, SkyFileError.
     """

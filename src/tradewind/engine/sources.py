@@ -15,14 +15,16 @@ from tradewind.model.url import Location
 
 __all__ = ["LIST_FILE", "STANDARD_INPUT", "keep_list", "opened_list"]
 
-#: Most sources of one job (`MEMBERS_MAX` of the gateway).
+#: Maximum sources of one job (`MEMBERS_MAX` of the gateway).
 SOURCES_MAX = 10_000
 
 
 def several_sources(
     starts: Sequence[Location], *, recursive: bool, object_filter: ObjectFilter
 ) -> tuple[Location, SeveralSelection]:
-    """The place that holds all sources, and each source in it. Looks at local paths only. Raises UsageError."""
+    """Return the place that contains all sources, and each source in it. Reads the file system only for local paths.
+    Raises UsageError.
+    """
     if len(starts) > SOURCES_MAX:
         raise UsageError(
             f"{len(starts):,} sources: the maximum is {SOURCES_MAX:,}",
@@ -59,7 +61,9 @@ def _of_bucket(start: Location, recursive: bool) -> Member:
 
 
 def _of_files(starts: Sequence[Location], recursive: bool) -> tuple[str, list[Member]]:
-    """The directory that holds all, and each path in it. A directory is its own path without links."""
+    """Return the directory that contains all sources, and each path in it. Links in the path of a directory are
+    resolved.
+    """
     paths = [_real_path(start, recursive) for start in starts]
     root = os.path.commonpath([os.path.dirname(path.rstrip("/")) for path in paths])
     cut = len(root.rstrip("/")) + 1
@@ -67,7 +71,7 @@ def _of_files(starts: Sequence[Location], recursive: bool) -> tuple[str, list[Me
 
 
 def _real_path(start: Location, recursive: bool) -> str:
-    """The path with a trailing slash for a directory. What is not there is left for the lead to report."""
+    """Return the path, with a trailing slash for a directory. The lead reports a missing source."""
     try:
         start.key.encode()
     except UnicodeEncodeError:
@@ -101,7 +105,7 @@ def _refuse_equal_names(starts: Sequence[Location], members: Sequence[Member]) -
 
 
 def _refuse_nested(members: Sequence[Member]) -> None:
-    """A source below another would be taken twice. In byte order it follows the one that holds it."""
+    """Refuse a source below another: it would be copied twice. In byte order it follows the one that contains it."""
     for outer, inner in pairwise(sorted(member.key for member in members)):
         if outer.endswith("/") and inner.startswith(outer):
             raise UsageError(f"the source {inner} is within the source {outer}", hint="name only one of them")
@@ -116,7 +120,7 @@ _BUFFER_BYTES = 1 << 20
 
 @contextmanager
 def opened_list(path: str | None) -> Iterator[BinaryIO | None]:
-    """The open list; None where there is none. Waits for the writer of a pipe. Raises UsageError."""
+    """Yield the open list; None without a list. Waits for the writer of a pipe. Raises UsageError."""
     if path is None:
         yield None
         return
@@ -125,7 +129,7 @@ def opened_list(path: str | None) -> Iterator[BinaryIO | None]:
 
 
 def keep_list(names: BinaryIO, folder: str) -> str:
-    """Copy an open list to a job's folder, byte by byte, for its owner alone. Return the copy's path.
+    """Copy an open list to a job's folder, byte by byte, readable only by its owner. Return the copy's path.
 
     Raises:
         UsageError: the list cannot be read.

@@ -1,7 +1,7 @@
-"""Proposals and plans in the database: what another process needs to start one, and a later one to replan a job.
+"""Proposals and plans in the database, so that another process can start a proposal, and a later one replan its job.
 
-A plan is kept whole, with what the planner said of it, so that every later figure comes from the same plan. A proposal
-is kept with the request to the planner. Its catalog is kept once for all proposals that were made with it.
+A plan is stored completely, with all figures of the planner, so that every later figure comes from the same plan. A
+proposal is kept with the request to the planner. Its catalog is kept once for all proposals that were made with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "plan_from_document",
 ]
 
-#: A proposal can be started for so long, if its prices still hold.
+#: Maximum age at which a proposal can be started, if its prices still hold.
 PROPOSAL_S_MAX = 24 * 3600.0
 
 
@@ -59,7 +59,7 @@ class KeptRequest:
 
 @dataclass(frozen=True)
 class KeptProposal:
-    """A Proposal, without its plan, which its launch has."""
+    """A Proposal without its plan, which is in its launch."""
 
     request: KeptRequest
     options: Options
@@ -93,7 +93,9 @@ class ProposalStore:
             )
 
     def load(self, proposal_id: str) -> KeptProposal:
-        """Return a proposal that can be started. Raises UsageError if there is none, or not any more; StateError."""
+        """Return a proposal that can be started. Raises UsageError if it does not exist or can no longer be started;
+        StateError.
+        """
         hint = "propose again"
         found = self._database.row("SELECT job, expires_unix_ms FROM proposals WHERE id = ?", (proposal_id,))
         if found is None:
@@ -109,9 +111,9 @@ class ProposalStore:
             raise UsageError(f"proposal {proposal_id} is unreadable: {error}", hint=hint) from None
 
     def launch_of(self, job_id: str) -> LaunchSpec | None:
-        """Return how a job was proposed to be launched, with its request to the planner.
+        """Return the launch in a job's proposal, with its request to the planner.
 
-        None for a job without a proposal, or one that this version cannot read. Raises StateError.
+        None for a job without a proposal, or if this version cannot read it. Raises StateError.
         """
         found = self._database.row("SELECT id FROM proposals WHERE job = ?", (job_id,))
         if found is None:
@@ -140,7 +142,7 @@ class ProposalStore:
 
 
 def plan_document(plan: Plan) -> str:
-    """Return a plan as JSON, with all that the planner said of it."""
+    """Return a plan as JSON, with all figures of the planner."""
     return json.dumps(_codec(plan.overlay).encode(Plan, plan))
 
 
@@ -151,7 +153,7 @@ def plan_from_document(text: str) -> Plan:
 
 
 def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
-    """Return what has another price by now, of all that a plan uses: `egress aws:us-east-1 → gcp:us-east1`."""
+    """Return the parts of a plan whose price has changed: `egress aws:us-east-1 → gcp:us-east1`."""
     if plan.overlay is None:
         return []
     changed = []
@@ -173,7 +175,7 @@ def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
 
 
 def _codec(planned: Any) -> Codec:
-    """The codec; with the planner's types, which take time to load, only where there is something of the planner."""
+    """Return the codec, with the planner's types only if they are needed, because they load slowly."""
     if not isinstance(planned, LaunchSpec):
         is_planned = planned is not None
     else:
@@ -193,7 +195,7 @@ _codecs: dict[bool, Codec] = {}
 
 
 def _without_catalog(document: dict[str, Any]) -> tuple[str | None, bytes | None]:
-    """Take the catalog out of a proposal's document; return its digest, and it, compressed."""
+    """Remove the catalog from a proposal's document; return its digest and the compressed catalog."""
     request = document["launch"].get("plan_request")
     if request is None:
         return None, None

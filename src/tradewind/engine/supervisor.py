@@ -1,11 +1,11 @@
 """The supervisor of one running job as a pure state machine: events and the time in, actions out. No I/O, no threads.
 
-It stops the job at its ceiling, restarts a lead that died, asks again for a drain that was not answered, and ends the
-machines of a lead that does not drain. Events may be lost, late or repeated: decisions follow from the latest
-known state and from the time, never from the number of events. `engine.running` carries the actions out.
+It stops the job at its ceiling, restarts a lead that died, repeats a drain request that was not answered, and ends the
+machines of a lead that does not drain. Events may be lost, late or repeated: decisions depend on the latest known state
+and on the time, never on the number of events. `engine.running` carries out the actions.
 
-A lead has a number, its generation: 0 for the first one, one more for each restart. What an earlier generation still
-says changes nothing.
+A lead has a number, its generation: 0 for the first one, one more for each restart. Lines from an earlier generation
+are ignored.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ __all__ = [
 
 #: Maximum automatic restarts of a job whose lead dies; it resumes from its journal.
 RESTARTS_MAX = 2
-#: A job is stopped this long before its ceiling: machines are paid while it drains.
+#: A job is stopped this long before its ceiling: its machines are charged while it drains.
 CEILING_STOP_S = 3.0
-#: A draining job is ended this long before its ceiling: the next tick may be as late.
+#: A draining job is ended this long before its ceiling: the next tick may be this late.
 CEILING_END_S = 0.5
 #: Egress continues for this time after a tick: until the next tick, and until the lead has the order.
 EGRESS_STOP_S = 1.0
 #: Requests continue for longer: what is in flight then is still written, and counted when it is done.
 REQUESTS_STOP_S = 2.0
-#: A drain is asked for again when the lead still runs after so long.
+#: A drain request is repeated if the lead still runs after this time.
 DRAIN_AGAIN_S = 5.0
 #: A lead that has not ended this long after a drain request is ended with its machines.
 DRAIN_END_S = 120.0
@@ -131,8 +131,9 @@ class Restart:
 class Finish:
     """The job's run is over: end the machines.
 
-    `done` has the lead's last line if there was one; `lost` says how the lead ended otherwise; `error` is why it could
-    not be restarted. With `at_once` the machines are ended without waiting, because no money is left for them.
+    `done` is the lead's last line, if there was one; otherwise `lost` describes how the lead ended. `error` is why it
+    could not be restarted. With `at_once` the machines are ended without waiting, because the ceiling leaves no money
+    for them.
     """
 
     done: Mapping[str, Any] | None = None
@@ -145,7 +146,7 @@ Action = Publish | Drain | Restart | Finish
 
 
 class Budget(Protocol):
-    """A ceiling on the cost of a job, and what the job costs."""
+    """A ceiling on the cost of a job, and the cost of the job."""
 
     @property
     def usd(self) -> float:
@@ -165,7 +166,7 @@ class Budget(Protocol):
     def spent_usd(self, egress_usd: float, at_s: float) -> float:
         """Return the cost of all runs of the job at a time of the supervisor's clock: egress, machines, requests.
 
-        `egress_usd` is what the lead says of the egress of all runs.
+        `egress_usd` is the lead's figure for the egress of all runs.
         """
         ...
 
@@ -173,7 +174,7 @@ class Budget(Protocol):
 class Supervisor:
     """Decides for one running job. `restartable` is false for a run without a journal.
 
-    `mean_usd_per_gb` is the lead's own ceiling: all bytes that are not lost cost no more on average.
+    `mean_usd_per_gb` is the lead's own ceiling on the average price of bytes that are not lost.
     """
 
     def __init__(
@@ -186,14 +187,15 @@ class Supervisor:
         self._budget, self._restartable = budget, restartable
         self._egress_usd = 0.0
         self._mean_usd_per_gb = mean_usd_per_gb
-        #: How fast egress grew between the last two reports, when the last one came, and what all that it leaves costs.
+        #: Growth of the egress cost between the last two reports, time of the last one, and cost of the remaining
+        #: egress.
         self._egress_usd_per_s, self._reported_at_s, self._left_usd = 0.0, now_s, float("inf")
         self._reported_egress_usd: float | None = None
         self._first_egress_usd = 0.0
-        #: Cost of requests at the last report and at the first one, its growth, and what is left of it.
+        #: Cost of requests at the last report and at the first one, its growth, and the remaining cost.
         self._reported_requests_usd = self._first_requests_usd = 0.0
         self._requests_usd_per_s, self._left_requests_usd = 0.0, float("inf")
-        #: When the present lead began, as far as is known, and the time that it reported last.
+        #: Start of the present lead, if known, and the time that it last reported.
         self._began_s, self._reported_s = now_s, 0.0
         self._drain_since_s: float | None = None
         self._drain_asked_s = 0.0
@@ -214,7 +216,7 @@ class Supervisor:
             return []
         actions: list[Action] = []
         if isinstance(event, LeadSaid | LeadEnded | Restarted):
-            # Whatever a new lead says shows that it runs; it may say so before the restart is reported.
+            # Any line of a new lead shows that it runs; it may arrive before the restart is reported.
             self._restarted(event.generation, now_s)
         if isinstance(event, LeadSaid):
             actions += self._said(event, now_s)
@@ -238,7 +240,7 @@ class Supervisor:
         self._egress_usd = max(self._egress_usd, egress_usd)
         self._began_s = min(self._began_s, now_s - elapsed_s)
         if elapsed_s < self._reported_s:
-            return []  # A later one was here first.
+            return []  # A later report has already arrived.
         requests_usd = self._budget.requests_usd
         if self._reported_egress_usd is None:
             self._first_egress_usd, self._first_requests_usd = egress_usd, requests_usd
@@ -303,7 +305,7 @@ class Supervisor:
         return [Drain(self.generation)]
 
     def _nears_ceiling(self, now_s: float) -> bool:
-        """Return whether the cost comes close to the ceiling, also when no progress comes."""
+        """Return whether the cost is close to the ceiling, even if no progress arrives."""
         usd = self._budget.usd
         if usd == float("inf"):
             return False
@@ -313,7 +315,7 @@ class Supervisor:
         return self._budget.spent_usd(self._egress_usd + more_usd, now_s + CEILING_STOP_S) >= usd
 
     def _most_left_usd(self, progress: Mapping[str, Any]) -> float:
-        """The most that egress can still cost, by the bytes that are left and by the lead's own ceiling."""
+        """Return the maximum further cost of egress, by the remaining bytes and the lead's own ceiling."""
         if not progress.get("listed"):
             return float("inf")
         total_gb, done_gb, earlier_gb = (
@@ -322,7 +324,7 @@ class Supervisor:
         left_usd = max(0.0, total_gb - done_gb) * self._budget.usd_per_gb_max
         mean = self._mean_usd_per_gb
         if mean is None or progress.get("retries", 0):
-            return left_usd  # What was lost is sent again, above the mean.
+            return left_usd  # Lost bytes are sent again, beyond the mean.
         lost_usd = max(0.0, self._first_egress_usd - mean * earlier_gb)
         return min(left_usd, max(0.0, mean * total_gb + lost_usd - self._egress_usd))
 
@@ -343,7 +345,7 @@ class Supervisor:
         return run_usd * part if part < float("inf") else part
 
     def _reaches_ceiling(self, now_s: float) -> bool:
-        """Return whether a job that drains would pass the ceiling by the time that its machines take alone."""
+        """Return whether a draining job would exceed the ceiling by the cost of its machines alone."""
         usd = self._budget.usd
         if usd == float("inf"):
             return False

@@ -1,7 +1,8 @@
-"""Work on stores that needs no job: list, sum up, delete, print, write, compare, explain, and check access.
+"""Tasks on stores that need no job: list, sum up, delete, print, write, compare, explain, and check access.
 
-Each function makes a task of the gateway program. Most replace this process by it, so that output, exit code and
-signals are the user's own; these return only by an error. `gateway` is the path of the program, None to find it.
+Each function runs a task of the gateway program. Most replace this process by it, so that its output, exit code and
+signals are directly the user's; these functions return only with an error. `gateway` is the path of the program, None
+to find it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = [
 
 #: Clouds with credentials of their own; R2 takes those of S3.
 CLOUDS: tuple[Kind, ...] = ("s3", "gs", "az")
-#: The clouds' own time limits are 4 s for credentials and 4 s for the clock; all clouds are looked at together.
+#: The clouds' own time limits are 4 s for credentials and 4 s for the clock; all clouds are checked at the same time.
 CLOUDS_TIMEOUT_S = 20.0
 
 
@@ -46,7 +47,7 @@ def find_gateway() -> str:
 
 
 def parse_place(text: str) -> Location:
-    """Return a place that is no pipe. Raises UrlError, UsageError."""
+    """Return a place that is not a pipe. Raises UrlError, UsageError."""
     place = parse_url(text, cwd=os.getcwd())
     if place.kind == "pipe":
         raise UsageError("standard input and output are not stores", hint="only `tradewind cp` takes -")
@@ -102,7 +103,7 @@ def become_deletion(
     as_json: bool,
     mute: bool,
 ) -> NoReturn:
-    """Delete one object, or what is below a directory. `mute` leaves out what it prints, not its errors.
+    """Delete one object, or what is below a directory. `mute` discards its output, but not its errors.
 
     Raises UsageError, GatewayError.
     """
@@ -126,8 +127,8 @@ def become_deletion(
 def check_deletion(url: str, state_dir: str | None) -> None:
     """Refuse to delete through a symbolic link, or what holds the state folder. Raises UsageError.
 
-    A link may lead anywhere, and who removes it seldom means what it leads to. Filters do not lift either: who deletes
-    around the state folder can name what lies beside it.
+    A link may lead anywhere, and a user who removes it seldom means its target. Filters make no difference: a user who
+    deletes around the state folder can name the folders beside it.
     """
     from tradewind.engine.own_files import refuse_deletion_of_state
     from tradewind.model.files import state_home
@@ -143,7 +144,7 @@ def check_deletion(url: str, state_dir: str | None) -> None:
 
 
 def whole_store(url: str) -> str | None:
-    """Return what a recursive deletion would empty if it is a whole store: `the whole of s3://bucket`; else None.
+    """Return a name for the whole store that a recursive deletion would empty: `the whole of s3://bucket`; else None.
 
     A bare bucket is often a prefix that a script left empty; filters do not make it safer.
     """
@@ -224,7 +225,7 @@ def become_upload(
 def write_objects(gateway: str | None, urls: Sequence[str], access: Access, *, whole: bool = False) -> int:
     """Write objects to standard output, one task for each run of URLs in one store; return the exit code.
 
-    With `whole` a reader that goes away before the end is a failure. Raises UsageError, GatewayError.
+    With `whole` it is a failure if the reader goes away before the end. Raises UsageError, GatewayError.
     """
     from tradewind.gateway.task import run_task
 
@@ -248,20 +249,20 @@ def write_objects(gateway: str | None, urls: Sequence[str], access: Access, *, w
 def become_explanation(
     gateway: str | None, name: str, sources: Sequence[str], destinations: Sequence[str], options: Options
 ) -> NoReturn:
-    """Explain why a key is taken or left and, for sync, how the destinations compare. Raises UsageError."""
+    """Explain why a key is selected or not and, for sync, how the destinations compare. Raises UsageError."""
     job = resolve(tuple(sources), tuple(destinations), options, local_plan())
     task = {"task": "explain", "name": name, "filter": to_document(options.filter), "job": to_document(job)}
     _become(gateway, task)
 
 
 def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]:
-    """Return credentials and clocks of each cloud, as the gateway sees them: it is the one that uses them.
+    """Return credentials and clocks of each cloud, as found by the gateway program, which uses them.
 
     Raises GatewayError.
     """
     from tradewind.gateway.task import ask_task
 
-    elsewhere = Access(anonymous=access.anonymous, ca_file=access.ca_file)  # An endpoint here is one of S3's kind.
+    elsewhere = Access(anonymous=access.anonymous, ca_file=access.ca_file)  # The endpoint is an S3-compatible server's.
     clouds = [
         to_document(
             store_spec(f"{scheme}://", Location(scheme, f"{scheme}://", ""), access if scheme == "s3" else elsewhere)

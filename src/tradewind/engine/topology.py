@@ -11,12 +11,12 @@ from tradewind.model.document import parse_json
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.program import GatewayLimits
 
-#: Connections of a hop for which the file names no other number.
+#: Default connections of a hop.
 DEFAULT_CONNECTIONS = 8
 #: Name of the gateway that leads.
 LEAD = "lead"
 ROLES = ("source", "relay", "sink")
-#: Region of gateways for which the file names no other: this machine.
+#: Default region of gateways: this machine.
 HERE = "site:local"
 
 
@@ -51,12 +51,12 @@ def read_topology(path: str) -> Topology:
 
 
 def plan_of(document: Any) -> Plan:
-    """Return the plan of a job whose topology is this; None stands for this machine alone. Raises TopologyError."""
+    """Return the plan of a topology; None means this machine alone. Raises TopologyError."""
     return local_plan() if document is None else topology_from_document(document).plan
 
 
 def topology_from_document(document: Any) -> Topology:
-    """From the file's JSON. Raises TopologyError."""
+    """Return the topology of a file's JSON. Raises TopologyError."""
     _expect(document, "the file", {"gateways", "routes"}, {"connections", "hops", "plain", "description", "lead"})
     lead = document.get("lead", {})
     _expect(lead, "the lead", set(), {"region"})
@@ -79,7 +79,7 @@ def topology_from_document(document: Any) -> Topology:
 
 
 def topology_document(plan: Plan) -> dict[str, Any]:
-    """The JSON from which `topology_from_document` makes this plan again. What the planner said of it is left out."""
+    """Return the JSON from which `topology_from_document` makes this plan again, without the figures of the planner."""
     planned = {gateway.name: gateway for gateway in plan.gateways}
     roles: dict[str, list[str]] = {}
     for route in plan.routes:
@@ -103,7 +103,7 @@ def topology_document(plan: Plan) -> dict[str, Any]:
 
 
 def _limits_document(limits: GatewayLimits) -> dict[str, Any]:
-    """Those that are not the usual ones."""
+    """Return the limits that differ from the defaults."""
     usual = asdict(GatewayLimits())
     changed = {key: value for key, value in asdict(limits).items() if value != usual[key]}
     return {"limits": changed} if changed else {}
@@ -129,7 +129,7 @@ def _route(entry: Any, roles: Mapping[str, tuple[str, ...]]) -> PlannedRoute:
 def _hops(
     document: Mapping[str, Any], routes: tuple[PlannedRoute, ...]
 ) -> tuple[tuple[PlannedHop, ...], dict[tuple[str, str], str]]:
-    """The hops that the routes need; those that the file lists have their own connections and addresses.
+    """Return the hops that the routes need; those that the file lists have their own connections and addresses.
 
     The lead is not in the routes of a topology: its hops to the sources are added when programs are compiled.
     """

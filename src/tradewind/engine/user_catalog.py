@@ -24,9 +24,9 @@ __all__ = ["Imported", "ProviderPrices", "UserCatalog"]
 
 @dataclass(frozen=True, slots=True)
 class ProviderPrices:
-    """What `refresh` did for one provider.
+    """Result of `refresh` for one provider.
 
-    `missing_key` names the variable of the key without which a provider was left out that nobody asked for by name.
+    `missing_key` is the variable of the missing key, if the provider was left out because it was not named.
     `unreachable`: its price API could not be reached.
     """
 
@@ -62,14 +62,14 @@ class UserCatalog:
         return sorted(path.name for path in self.folder.glob("*.csv"))
 
     def packaged_price_dates(self) -> list[str]:
-        """Return the days of which the packaged list prices are, the oldest first."""
+        """Return the dates of the packaged list prices, the oldest first."""
         packaged = load_catalog()
         offers = [offer.origin for of in packaged.offers.values() for offer in of]
         origins = [*offers, *(rule.price.origin for rule in packaged.prices.rules)]
         return sorted({origin.date for origin in origins if origin.date})
 
     def age_days(self, origin: Origin) -> int | None:
-        """Return the whole days since a figure was true, by the clock of imports; None where it has no date."""
+        """Return the age of a figure in whole days, by the clock of imports; None if it has no date."""
         return max(0, (_today() - datetime.date.fromisoformat(origin.date)).days) if origin.date else None
 
     def import_table(
@@ -77,7 +77,7 @@ class UserCatalog:
     ) -> Imported:
         """Import a table; see `import_table`. Without a date its figures are of today.
 
-        Raises UsageError for what is no date, or has not come yet; ConfigError.
+        Raises UsageError for an invalid or future date; ConfigError.
         """
         date = date or _today().isoformat()
         _require_date(date)
@@ -91,10 +91,10 @@ class UserCatalog:
         on_progress: Callable[[str, int], None],
         on_outcome: Callable[[ProviderPrices], None],
     ) -> list[ProviderPrices]:
-        """Request the clouds' prices and store them; nothing named means all providers.
+        """Request the clouds' prices and store them; by default those of all providers.
 
         `on_progress` gets the name and the size in bytes of each list as it arrives, `on_outcome` each provider as soon
-        as it is done. Google's missing key is no failure unless Google was asked for by name. Raises UsageError.
+        as it is done. A missing key for Google is an error only if Google was named. Raises UsageError.
         """
         from tradewind.catalog.refresh import fetch, run
 
@@ -139,5 +139,5 @@ def _require_date(text: str) -> None:
 
 
 def _today() -> datetime.date:
-    """Return the date in UTC, by the clock that imports go by."""
+    """Return the date in UTC, by the clock of imports."""
     return tables.present().date()

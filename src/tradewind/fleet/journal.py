@@ -84,7 +84,7 @@ class FleetRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableFleet:
-    """A fleet whose record cannot be read or trusted, or a folder without one. Its machines may live."""
+    """A fleet whose record cannot be read or trusted, or a folder without one. Its machines may still run."""
 
     id: str
     because: str

@@ -24,7 +24,7 @@ from tradewind.model.region import Region
 
 __all__ = ["REGIONS_MAX", "Campaign", "MeasuredLink", "Quote", "figure_of"]
 
-#: Of one campaign: all ordered pairs of this many regions are 870 probes.
+#: Maximum regions of one campaign: all ordered pairs of them are 870 probes.
 REGIONS_MAX = 30
 #: Pause after each round in which queues drain before the next round measures round trips.
 SETTLE_S = 1.0

@@ -255,7 +255,7 @@ def _members(content: Any, count: int, path: str) -> Sequence[Any]:
 
 
 def _required(kind: Callable[..., T], content: Any, path: str) -> T:
-    """Return the content if it has the type. An integer counts as a float; a boolean is no number.
+    """Return the content if it has the type. An integer counts as a float; a boolean is not a number.
 
     Raises ValueError.
     """

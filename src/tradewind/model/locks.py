@@ -28,7 +28,9 @@ _LINUX = sys.platform == "linux"
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock of an open file until it is closed. False if another open file has it. Raises OSError."""
+    """Acquire the exclusive lock of an open file until it is closed. Return False if another open file holds it. Raises
+    OSError.
+    """
     try:
         if _LINUX:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole(fcntl.F_WRLCK))
@@ -47,7 +49,7 @@ class FileLock:
 
     @classmethod
     def take(cls, path: str | os.PathLike[str]) -> FileLock | None:
-        """Take the lock of a file, which is created if missing; return None if the lock is held. Raises OSError."""
+        """Acquire the lock of a file, which is created if missing; return None if the lock is held. Raises OSError."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(path, flags, 0o600)
         try:
@@ -63,7 +65,7 @@ class FileLock:
         return None
 
     def release(self) -> None:
-        """Release the lock. Releasing it again is no error."""
+        """Release the lock. Releasing it again is not an error."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

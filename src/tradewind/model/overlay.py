@@ -37,7 +37,7 @@ class Cost:
 
     @property
     def total_usd(self) -> float:
-        """Everything."""
+        """Sum of all costs."""
         return self.egress_usd + self.machines_usd + self.requests_usd
 
 

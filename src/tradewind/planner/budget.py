@@ -79,10 +79,10 @@ def search_work(iterations: int, checks: int, columns: int) -> float:
 
 
 def checks_work(checks: int, columns: int) -> float:
-    """Work assumed of a branch and bound that still runs, of which only the checks are known."""
+    """Return the assumed work of a running branch and bound, of which only the checks are known."""
     return RUNNING_CHECK_WORK * checks * _size(columns)
 
 
 def _size(columns: int) -> float:
-    """Work of one simplex iteration."""
+    """Return the work of one simplex iteration."""
     return max(columns, COLUMNS_MIN) / COLUMNS_OF_WORK

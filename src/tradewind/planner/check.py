@@ -46,7 +46,7 @@ def violations(
 def multicast_violations(
     plan: MulticastOverlay, catalog: Catalog, limits: PlanningLimits, *, boot_s: float | None = None
 ) -> list[str]:
-    """The same for a plan with several destinations."""
+    """Return the faults of a plan with several destinations."""
     return [
         *_trees(plan),
         *_links(plan, catalog, limits),

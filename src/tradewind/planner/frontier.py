@@ -271,7 +271,7 @@ class _Tracer:
         return self._is_proven(window, self._relative) or self._is_given_up(window)
 
     def segments(self) -> Iterator[Segment]:
-        """The efficient pieces of the envelope, from the cheapest to the fastest."""
+        """Return the efficient pieces of the envelope, from the cheapest to the fastest."""
         for piece in self._efficient():
             yield Segment(
                 piece.low,
@@ -379,7 +379,7 @@ class _Tracer:
         return _joined(kept[::-1])
 
     def _envelope(self) -> Iterator[_Piece]:
-        """Lower envelope of all functions in the pool, as pieces in order of rate."""
+        """Return the lower envelope of all functions in the pool, as pieces in order of rate."""
         pieces = [piece for function in self._pool.values() for piece in function]
         cuts = sorted({t for p in pieces for t in (p.low, p.high)})
         for low, high in itertools.pairwise(cuts):
@@ -445,7 +445,7 @@ class _Tangent:
 
 
 def _lowest(pieces: list[_Piece], low: float, high: float) -> Iterator[_Piece]:
-    """The lower envelope of straight lines between two rates."""
+    """Return the lower envelope of straight lines between two rates."""
     at = low
     least = min(p.value(at) for p in pieces)
     tied = [p for p in pieces if p.value(at) <= least + 1e-9 * abs(least)]
@@ -466,7 +466,7 @@ def _lowest(pieces: list[_Piece], low: float, high: float) -> Iterator[_Piece]:
 
 
 def _joined(pieces: list[_Piece]) -> list[_Piece]:
-    """Neighbours that are one straight line of one machine set become one piece."""
+    """Join neighbours that are one straight line of one machine set."""
     joined: list[_Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

@@ -133,7 +133,9 @@ def cost_rate(formulation: Formulation, solution: Solution, factor: float) -> fl
 def cheapest_for_machines(
     formulation: Formulation, demand: Demand, settings: SolverSettings, solution: Solution, rate_min_gbps: float
 ) -> Point:
-    """The cheapest use of one set of machines at at least a rate. Their boot is then a constant: plain Dinkelbach."""
+    """Return the cheapest use of one set of machines at a minimum rate. Their boot is then a constant: plain
+    Dinkelbach.
+    """
     best = Point.of(formulation, demand, solution)
     for _ in range(DINKELBACH_STEPS_MAX):
         ratio = cost_rate(formulation, best.solution, 1.0) / best.rate_gbps
@@ -151,7 +153,7 @@ def cheapest_for_machines(
 def fastest_for_machines(
     formulation: Formulation, demand: Demand, settings: SolverSettings, solution: Solution, ceiling_usd_per_gbit: float
 ) -> Point | None:
-    """The fastest use of one set of machines under the ceiling, their boot paid first."""
+    """Return the fastest use of one set of machines under the ceiling, after their boot is paid."""
     boot_usd = float(formulation.machine_usd_per_s @ solution.machines) * demand.boot_s
     left = ceiling_usd_per_gbit - boot_usd / demand.gbit
     if left <= 0.0:
@@ -181,7 +183,7 @@ POLISH_ROUNDS_MAX = 6
 def cheapest_with_boot(
     formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float, rate_max_gbps: float
 ) -> Point | None:
-    """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
+    """Return the cheapest plan at a minimum rate; ``None`` if the rate is out of reach."""
     limited = replace(settings, relaxations_max=RELAXATIONS_MAX)
     best = _first(formulation, demand, limited, rate_min_gbps)
     if best is None:
@@ -224,7 +226,7 @@ def cheapest_with_boot(
 def fastest_within_with_boot(
     formulation: Formulation, demand: Demand, ceiling_usd: float, settings: SolverSettings
 ) -> Point | None:
-    """Highest rate for at most ``ceiling_usd``; ``None`` if nothing that cheap is found."""
+    """Return the fastest plan for at most ``ceiling_usd``; ``None`` if nothing that cheap is found."""
     ceiling = (ceiling_usd - demand.requests_usd) / demand.gbit
     limited = replace(settings, relaxations_max=RELAXATIONS_MAX)
     cheap = _first(formulation, demand, limited, 0.0)
@@ -318,7 +320,7 @@ def all_machines(formulation: Formulation) -> IntArray | None:
 
 
 def _first(formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float) -> Point | None:
-    """A good answer, from the cheapest at exactly the rate; ``None`` if the rate is out of reach."""
+    """Return a good answer, from the cheapest at exactly the rate; ``None`` if the rate is out of reach."""
     rate = max(rate_min_gbps, GBPS_MIN)
     subproblem = Subproblem(rate, rate, machine_factor=demand.machine_factor(rate))
     machines = all_machines(formulation)
@@ -335,7 +337,7 @@ def _first(formulation: Formulation, demand: Demand, settings: SolverSettings, r
 def _polished(
     formulation: Formulation, demand: Demand, settings: SolverSettings, point: Point, rate_min_gbps: float
 ) -> Point:
-    """The best machines for its rate, the best rate for these, and again."""
+    """Improve an answer: find the best machines for its rate, then the best rate for these machines, repeatedly."""
     for _ in range(POLISH_ROUNDS_MAX):
         rate = point.rate_gbps
         subproblem = Subproblem(rate, rate, machine_factor=demand.machine_factor(rate))
@@ -357,7 +359,7 @@ def _raise_rate(
     ceiling: float,
     rate_max_gbps: float,
 ) -> Point:
-    """A faster answer under the ceiling [USD/Gbit], from the cheapest at a few rates above."""
+    """Return a faster answer under the ceiling [USD/Gbit], from the cheapest at a few higher rates."""
     brief = replace(settings, relaxations_max=RATE_TRY_RELAXATIONS_MAX)
     low, high = best.rate_gbps, rate_max_gbps
     for _ in range(RATE_TRIES):
@@ -404,7 +406,7 @@ LATER_SOLVE_S = 5.0
 def cheapest_exactly(
     formulation: Formulation, demand: Demand, rate_gbps: float, settings: SolverSettings
 ) -> Point | None:
-    """Cheapest at exactly a rate; ``None`` if the rate is out of reach."""
+    """Return the cheapest plan at exactly a rate; ``None`` if the rate is out of reach."""
     subproblem = Subproblem(rate_gbps, rate_gbps, machine_factor=demand.machine_factor(rate_gbps))
     solution = solve_machines(formulation, subproblem, settings.with_new_budget())
     return None if solution is None else Point.of(formulation, demand, solution, _relative_gap(solution))
@@ -463,7 +465,7 @@ def cheapest(
     rate_min_gbps: float = 0.0,
     rate_max_gbps: float = RATE_UNBOUNDED_GBPS,
 ) -> Point | None:
-    """Cheapest at at least a rate; ``None`` if the rate is out of reach."""
+    """Return the cheapest plan at a minimum rate; ``None`` if the rate is out of reach."""
     settings = settings.with_new_budget()
     if demand.boot_s > 0.0 and formulation.shared is None:
         return cheapest_with_boot(formulation, demand, settings, rate_min_gbps, rate_max_gbps)
@@ -506,7 +508,7 @@ def cheapest(
 def fastest_within(
     formulation: Formulation, demand: Demand, ceiling_usd: float, settings: SolverSettings
 ) -> Point | None:
-    """Highest rate for at most ``ceiling_usd``; ``None`` if nothing is that cheap."""
+    """Return the fastest plan for at most ``ceiling_usd``; ``None`` if nothing is that cheap."""
     ceiling = (ceiling_usd - demand.requests_usd) / demand.gbit
     if ceiling <= 0.0:
         return None
@@ -565,7 +567,8 @@ def fastest_within(
 def _least_ratio(
     formulation: Formulation, demand: Demand, settings: SolverSettings, low: float, high: float
 ) -> tuple[Solution, float] | None:
-    """Minimise R/T in a window of rates by Dinkelbach, with boot time as at its lower end; return also a bound.
+    """Minimise R/T in a window of rates by Dinkelbach's method, with boot time as at its lower end; also return a
+    bound.
 
     ``None`` if there is no plan.
     """
@@ -603,7 +606,7 @@ def _relaxed_ratio(formulation: Formulation, low: float, factor: float, settings
 def _cheapest_at_same_rate(
     formulation: Formulation, demand: Demand, settings: SolverSettings, best: Point, ceiling_usd: float
 ) -> Point:
-    """Among the fastest, the cheapest. Where the ceiling binds there is nothing to gain."""
+    """Return the cheapest of the fastest plans. If the ceiling binds, there is nothing to gain."""
     if best.cost_usd >= ceiling_usd * (1 - settings.relative_gap):
         return best
     factor = demand.machine_factor(best.rate_gbps)

@@ -80,7 +80,7 @@ class MilpModel:
 
 
 def quiet_highs(relative_gap: float) -> Any:
-    """A solver on one thread that says nothing and has no limit."""
+    """Return a solver on one thread, without output and without limits."""
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
@@ -90,14 +90,14 @@ def quiet_highs(relative_gap: float) -> Any:
 
 
 def new_highs(settings: SolverSettings) -> Any:
-    """A solver for linear programs, with the time limit of a question."""
+    """Return a solver for linear programs, with the time limit of a question."""
     highs = quiet_highs(settings.relative_gap)
     highs.setOptionValue("time_limit", settings.time_limit_s)
     return highs
 
 
 def costs_of(formulation: Formulation, subproblem: Subproblem) -> FloatArray:
-    """Per column, as HiGHS minimises them."""
+    """Return the costs per column, as HiGHS minimises them."""
     egress = formulation.egress_usd_per_s * (0.0 if subproblem.machines_only else 1.0)
     costs = np.concatenate([egress, formulation.machine_usd_per_s * subproblem.machine_factor])
     if subproblem.maximise_rate:
@@ -125,12 +125,12 @@ def objective_of(formulation: Formulation, subproblem: Subproblem, flows: FloatA
 
 
 def scaled(objective: float, subproblem: Subproblem) -> float:
-    """An objective as HiGHS minimises it."""
+    """Return an objective as HiGHS minimises it."""
     return -objective if subproblem.maximise_rate else objective * COST_SCALE
 
 
 def unscaled(objective: float, subproblem: Subproblem) -> float:
-    """An objective of HiGHS as it is meant."""
+    """Return an objective of HiGHS in the units of the model."""
     return -objective if subproblem.maximise_rate else objective / COST_SCALE
 
 
@@ -200,14 +200,16 @@ def _one_type_rows(formulation: Formulation, first: int) -> Rows:
 
 
 def chosen_options(formulation: Formulation) -> IntArray:
-    """Machine columns that rule each other out; each has a column z, one if it is the type of its region."""
+    """Return machine columns that exclude each other; each has a column z, which is one if it is the type of its
+    region.
+    """
     return np.concatenate([np.zeros(0, dtype=np.int64), *formulation.choices])
 
 
 def _usable(formulation: Formulation, rows: Rows) -> Rows:
-    """Caps lowered to the region's fastest link: no more fits through one machine's connections.
+    """Return caps limited to the region's fastest link, because one machine's connections carry no more.
 
-    Machines of one type lose nothing by it; what a relaxation gains by mixing types becomes less.
+    Machines of one type lose nothing by that; a relaxation gains less by mixing types.
     """
     number = {name: row for row, name in enumerate(rows.names)}
     flows = rows.column < formulation.link_count
@@ -225,7 +227,7 @@ def _usable(formulation: Formulation, rows: Rows) -> Rows:
 def pass_model(
     highs: Any, formulation: Formulation, subproblem: Subproblem, *, relax: bool, machines: IntArray | None = None
 ) -> None:
-    """Hand the model of a question over, as `build_model` writes it."""
+    """Pass the model of a question to HiGHS, as `build_model` writes it."""
     load(highs, build_model(formulation, subproblem, relax=relax, machines=machines))
 
 
@@ -274,7 +276,7 @@ def build_model(
 
 
 def load(highs: Any, model: MilpModel) -> None:
-    """Hand a model over."""
+    """Pass a model to HiGHS."""
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(model.costs), len(model.row_lower)
     lp.col_cost_ = model.costs

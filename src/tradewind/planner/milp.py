@@ -1,10 +1,9 @@
 """HiGHS's branch and bound of one MILP, with limits on work and CPU time.
 
-HiGHS does not check its limits everywhere: it can run on for long between two nodes, or within one. Therefore a child
+HiGHS does not check its limits everywhere: it can run for long between two nodes, or within one. Therefore a child
 process solves models with `CHILD_COLUMNS_MIN` columns or more, and the kernel kills it when its CPU time is used up.
 The child reports each better point and bound, so that the best is known when it is killed. It is kept for the next
-model. It dies with its parent, however the parent ends: the kernel signals it when the other end of its life line
-closes.
+model. It ends with its parent, however the parent ends: the kernel signals it when the parent's end of a pipe closes.
 """
 
 from __future__ import annotations
@@ -227,7 +226,7 @@ os.register_at_fork(after_in_child=_free.clear)
 
 
 def serve_child(line_fd: str, life_fd: str) -> None:
-    """Solve the models that arrive on the line, until it closes. The main loop of a child."""
+    """Run the main loop of a child: solve the models that arrive on the pipe, until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C, and ends the child
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _die_when_closed(int(life_fd))

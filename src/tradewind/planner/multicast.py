@@ -110,7 +110,7 @@ def trace_multicast(
     samples: list[MulticastOverlay] = []
     if transfer.formulation.link_count > WHOLE_COLUMNS_MAX:
         low, high = (solve_multicast(transfer, goal).cost.total_usd for goal in (Cheapest(), Fastest()))
-        # Squares: additional money has the largest effect near the cheapest plan.
+        # Squares, because additional money has the largest effect near the cheapest plan.
         parts = [(number / (SAMPLES + 1)) ** 2 for number in range(1, SAMPLES + 1)]
         for part in parts:
             with suppress(SolverLimitReached):

@@ -92,7 +92,7 @@ class Trees:
         return self._part(formulation, ends, np.flatnonzero(direct))
 
     def _part(self, formulation: Formulation, regions: frozenset[int], kept: IntArray) -> tuple[Formulation, IntArray]:
-        """The model of these regions and of these of the shared links."""
+        """Return the model of these regions, restricted to the given shared links."""
         network, every = formulation.network, shared_links(formulation)
         small = build_multicast_formulation(network, formulation.source, formulation.sinks, links=every[kept])
         offered = np.array([option.region_index in regions for option in network.options])

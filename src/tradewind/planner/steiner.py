@@ -67,7 +67,7 @@ def cheapest_tree(weights: FloatArray, root: int, sinks: tuple[int, ...]) -> tup
 
 
 def _parts(group: int) -> list[int]:
-    """The proper subsets of a set of bits."""
+    """Return the proper subsets of a set of bits."""
     found, part = [], (group - 1) & group
     while part:
         found.append(part)

@@ -66,7 +66,7 @@ class Database:
     def transaction(self, *, durable: bool = True, busy_s: float = BUSY_S) -> Iterator[sqlite3.Connection]:
         """Give this thread the only write access within the block; commit at its end, roll back on an exception.
 
-        `durable` returns when the data is on disk. Raises StateError, ConfigError for another user.s folder, OSError.
+        `durable` returns when the data is on disk. Raises StateError, ConfigError for another user's folder, OSError.
         """
         with self._lock, self._explained():
             connection = self._opened(to_write=True)

@@ -60,7 +60,7 @@ def type_of(folder: str, mounts: str = MOUNTS) -> str | None:
 
 
 def _mount(line: str) -> tuple[str, str]:
-    """Mount point and type of a line: `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/sda rw`."""
+    """Return the mount point and type of a line: `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/sda rw`."""
     before, _, after = line.partition(" - ")
     point = before.split(" ")[4]
     for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
