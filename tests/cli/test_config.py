@@ -36,8 +36,8 @@ def test_environment_wins_over_profile_over_file_over_default(monkeypatch: pytes
 
 
 def test_values_may_be_toml_types() -> None:
-    write("seal = true\nconcurrency = 8\n")
-    assert Configuration().value("seal") is True
+    write("compress = true\nconcurrency = 8\n")
+    assert Configuration().value("compress") is True
     assert Configuration().value("concurrency") == 8
 
 

@@ -428,7 +428,7 @@ def topology(tmp_path: Path) -> Path:
 
 
 def test_a_topology_is_announced_with_its_cost(command: Command, tree: Path, tmp_path: Path) -> None:
-    done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", topology(tmp_path), "--seal", "--keep-logs")
+    done = command.run("cp", "-r", tree, tmp_path / "copy", "--topology", topology(tmp_path), "--keep-logs")
     assert "via     3 gateways (1 relaying) on 2 routes; $0.05 per GB" in done.expect(0).stderr
     (job,) = command.jobs()
     folder = command.state / "jobs" / job["id"]

@@ -20,7 +20,6 @@ REFUSED = (
     ("--topology", "missing.json"),
     ("--tag", "a=b"),
     ("--max-cost=1USD",),
-    ("--seal",),
     ("--src-region", "site:a"),
 )
 

@@ -31,4 +31,4 @@ pub use store::StoreSpec;
 pub use task::Task;
 
 /// Version of the contract. A gateway refuses a program of another major version.
-pub const CONTRACT_VERSION: u32 = 1;
+pub const CONTRACT_VERSION: u32 = 2;

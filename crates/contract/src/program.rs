@@ -59,7 +59,8 @@ pub struct Program {
     /// For a sink that is not the lead: what it may have the store copy. Absent: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyScope>,
-    /// Key of `--seal` (64 hex digits), for source and sink only.
+    /// Key of the run (64 hex digits): source and sink seal bodies with it for each other. They need it if any of
+    /// their routes leaves this gateway; relays must not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal_key_hex: Option<String>,
     /// Named limits.

@@ -27,7 +27,7 @@ use tradewind_gateway::node::work::{
     Close, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, SourceTask, Unsynced, WholePlace,
 };
 use tradewind_store::{Checksums, Expect, FileIdentity, PartSource, PartTag, Precondition, PutOptions, UploadId};
-use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, HopEnd, Kind, Purpose};
+use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, HopEnd, Kind, Purpose, SealId};
 use tradewind_wire::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 
 /// Inputs per seed document.
@@ -197,8 +197,7 @@ fn good_connection() -> Vec<u8> {
         raw_bytes: wire_bytes,
         wire_bytes,
         codec: Codec::Raw,
-        sealed: false,
-        blake3: [9; 32],
+        seal: SealId { sealer: [9; 16], count: 300 },
     };
     let data = |bytes: &mut Vec<u8>, length| {
         bytes.extend(Header { kind: Kind::Data, route: RouteId(0), length }.encode());

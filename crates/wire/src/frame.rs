@@ -20,6 +20,8 @@ use thiserror::Error;
 pub const HEADER_BYTES: usize = 8;
 /// Longest `Data` payload; a sender cuts longer bodies. Bounds the memory that a relay needs per connection.
 pub const DATA_BYTES_MAX: usize = 256 << 10;
+/// Length of a sealed segment of a body. Four fill the longest `Data` frame.
+pub const SEGMENT_BYTES: usize = 64 << 10;
 /// Longest payload of any other frame. A close of 10,000 parts needs about 700 KiB.
 pub const CONTROL_BYTES_MAX: usize = 4 << 20;
 /// Longest body of one request (a 5 TiB object in 10,000 parts has parts of 525 MiB).
@@ -199,10 +201,20 @@ pub struct Head {
     pub wire_bytes: u64,
     /// Encoding of the body.
     pub codec: Codec,
-    /// True if the encoded body is sealed (AES-256-GCM).
-    pub sealed: bool,
-    /// BLAKE3 of the decoded body and all other fields; zero when sealed.
-    pub blake3: [u8; 32],
+    /// Key and nonce of the body's seal.
+    pub seal: SealId,
+}
+
+/// Length of [`SealId::sealer`].
+pub const SEALER_ID_BYTES: usize = 16;
+
+/// Names a sealed message: no two messages of a run have the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SealId {
+    /// Drawn at random by the process that sealed the message.
+    pub sealer: [u8; SEALER_ID_BYTES],
+    /// How many messages this process had sealed before.
+    pub count: u64,
 }
 
 /// A reply to one request.
@@ -217,7 +229,7 @@ pub struct Reply {
 /// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// The sink's own reply, read by source and lead only; sealed if the job is.
+    /// The sink's own reply, which only source and lead can read.
     Sink(Bytes),
     /// A node on the route failed to do its part.
     Failed {
@@ -366,8 +378,9 @@ mod tests {
         let sizes = (0..=BODY_BYTES_MAX, 0..=BODY_BYTES_MAX, 0..=CONTROL_BYTES_MAX as u32);
         let codec = prop::sample::select(vec![Codec::Raw, Codec::Lz4, Codec::Zstd]);
         let purpose = prop::sample::select(vec![Purpose::Chunk, Purpose::Control]);
-        (any::<u64>(), any::<u16>(), sizes, codec, purpose, any::<bool>(), any::<[u8; 32]>()).prop_map(
-            |(request, route, (raw_bytes, wire_bytes, manifest_bytes), codec, purpose, sealed, blake3)| Head {
+        let seal = (any::<[u8; SEALER_ID_BYTES]>(), any::<u64>());
+        (any::<u64>(), any::<u16>(), sizes, codec, purpose, seal).prop_map(
+            |(request, route, (raw_bytes, wire_bytes, manifest_bytes), codec, purpose, (sealer, count))| Head {
                 request: RequestId(request),
                 route: RouteId(route),
                 purpose,
@@ -375,8 +388,7 @@ mod tests {
                 raw_bytes,
                 wire_bytes,
                 codec,
-                sealed,
-                blake3,
+                seal: SealId { sealer, count },
             },
         )
     }

@@ -86,7 +86,7 @@ fn kind_of(frame: &Frame) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::{Codec, Hello, HopEnd, Purpose};
+    use crate::frame::{Codec, Hello, HopEnd, Purpose, SealId};
     use crate::{RequestId, RouteId, WIRE_VERSION_MAJOR};
     use proptest::prelude::*;
 
@@ -108,8 +108,7 @@ mod tests {
             raw_bytes: wire_bytes,
             wire_bytes,
             codec: Codec::Raw,
-            sealed: false,
-            blake3: [0; 32],
+            seal: SealId { sealer: [0; 16], count: 0 },
         })
     }
 

@@ -10,7 +10,7 @@ mod seeds;
 use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, HopEnd, Kind, Purpose, Reply, Verdict};
+use tradewind_wire::frame::{Codec, Frame, Head, Header, Hello, HopEnd, Kind, Purpose, Reply, SealId, Verdict};
 use tradewind_wire::{Fault, RequestId, RouteId, WIRE_VERSION_MAJOR};
 
 const INPUTS: u64 = 20_000;
@@ -36,8 +36,7 @@ fn good_frames() -> Vec<Vec<u8>> {
         raw_bytes: 40,
         wire_bytes: 30,
         codec: Codec::Zstd,
-        sealed: true,
-        blake3: [9; 32],
+        seal: SealId { sealer: [9; 16], count: 300 },
     };
     let failed =
         Verdict::Failed {

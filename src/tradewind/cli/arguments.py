@@ -188,7 +188,7 @@ class Switch(argparse.BooleanOptionalAction):
 
 
 def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False) -> None:
-    """Add the flag of a setting: `--limit-rate VALUE`, or `--seal/--no-seal` for a switch.
+    """Add the flag of a setting: `--limit-rate VALUE`, or `--compress/--no-compress` for a switch.
 
     With `repeated` a flag with a value can be repeated, and its values form a list.
     """

@@ -152,7 +152,6 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("storage_class", str, "storage class to write", unset="the bucket's own"),
         Setting("compress", parse_switch, "compress between gateways if a sample shows a gain", "no"),
-        Setting("seal", parse_switch, "encrypt end to end, so that relays cannot read the bytes", "no"),
         Setting(
             "stall",
             parse_duration_s,

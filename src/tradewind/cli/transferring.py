@@ -154,7 +154,6 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
         help="with --via sky: replan and change the routes when a route is much slower than planned",
     )
     add_setting(gateways, "compress")
-    add_setting(gateways, "seal")
     gateways.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
 
 
@@ -187,7 +186,6 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         storage_class=args.storage_class,
         tags=dict(_tag(text) for text in args.tag),
         compress=args.compress,
-        seal=args.seal,
         max_cost_usd=usd if kind == "usd" else None,
         max_usd_per_gb=usd if kind == "usd_per_gb" else None,
         max_bytes=args.max_bytes,

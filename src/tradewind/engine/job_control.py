@@ -89,7 +89,6 @@ class JobControl:
         settings = {
             "concurrency": options.concurrency,
             "store_work_s": options.store_work_s,
-            "seal": options.seal,
         }
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)

@@ -58,7 +58,7 @@ class Options:
     - `verify`: `read` reads back objects without a checksum from their store
     - `chunk_bytes`: chunk and part size; `concurrency`: maximum requests in flight to one store
     - `storage_class`, `tags`: written with each object
-    - `compress`, `seal`: between gateways; without gateways there is nothing to compress or seal
+    - `compress`: between gateways; without gateways there is nothing to compress
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
       `max_bytes`: ceiling on bytes sent. They hold over all runs of the job, and bytes that were lost and sent again
       count each time; requests that a gateway repeats to its destination store do not
@@ -87,7 +87,6 @@ class Options:
     storage_class: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     compress: bool = False
-    seal: bool = False
     max_cost_usd: float | None = None
     max_usd_per_gb: float | None = None
     max_bytes: int | None = None

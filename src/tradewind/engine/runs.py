@@ -125,7 +125,7 @@ class RunStarter:
         run = RunSettings(
             self._job_id,
             self._settings.get("concurrency"),
-            secrets.token_hex(32) if self._settings.get("seal") and plan.stations() else None,
+            secrets.token_hex(32) if plan.stations() else None,
             store_work_s=self._settings.get("store_work_s"),
         )
         self._push_programs(gateways, spec, run, plan)

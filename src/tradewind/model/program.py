@@ -10,7 +10,7 @@ from tradewind.model.job import JobSpec
 from tradewind.model.store import StoreSpec
 
 #: Version of the contract; a gateway of another major version is refused.
-CONTRACT_VERSION = 1
+CONTRACT_VERSION = 2
 #: Maximum TCP connections of one hop.
 CONNECTIONS_MAX = 64
 

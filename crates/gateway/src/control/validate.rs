@@ -260,7 +260,16 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
             format!("a job has at most {TARGETS_MAX} destinations"),
         );
     }
-    let Some(key) = &program.seal_key_hex else { return Ok(()) };
+    let Some(key) = &program.seal_key_hex else {
+        return if crosses_hops(program) {
+            refuse(
+                format!("{node} has no key to seal and open bodies"),
+                "give source and sinks the same seal_key_hex: 64 random hexadecimal digits",
+            )
+        } else {
+            Ok(())
+        };
+    };
     if !(roles.source || roles.sink) {
         return refuse(format!("{node} is neither source nor sink and must not have the seal key"), "leave it out");
     }
@@ -268,6 +277,15 @@ fn check_roles(program: &Program, roles: Roles) -> Checked {
         return refuse("seal_key_hex is not a key", "a seal key is 64 hexadecimal digits");
     }
     Ok(())
+}
+
+/// Returns whether this gateway is source or sink of a route whose bodies leave it or come to it over hops.
+fn crosses_hops(program: &Program) -> bool {
+    let is_here = |name: &String| *name == program.node;
+    program.routes.iter().any(|route| match route.nodes.get(1..) {
+        Some(stations @ [source, .., sink]) => (is_here(source) || is_here(sink)) && !stations.iter().all(is_here),
+        _ => false,
+    })
 }
 
 /// Checks the keys that a program allows. Only the lead knows the job, so the other programs must state its keys.

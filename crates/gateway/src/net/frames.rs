@@ -2,8 +2,8 @@
 
 use super::handshake::ConnectionError;
 use super::stream::{ReadSide, WriteSide};
-use bytes::{Buf, Bytes, BytesMut};
-use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Kind};
+use bytes::{Buf, BytesMut};
+use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, FrameError, HEADER_BYTES, Head, Header, Kind, SEGMENT_BYTES};
 use tradewind_wire::intake::{Intake, Step};
 
 /// What a connection received.
@@ -14,7 +14,7 @@ pub enum Incoming {
     /// The next bytes of the request's body.
     Piece {
         /// The bytes.
-        bytes: Bytes,
+        bytes: BytesMut,
         /// True if this completes the body.
         last: bool,
     },
@@ -33,6 +33,10 @@ pub struct FrameReader {
     data: Option<(usize, bool)>,
 }
 
+/// A piece of a body is a multiple of this long, except at the end of a frame, so that most pieces are whole sealed
+/// segments.
+const PIECE_UNIT_BYTES: usize = SEGMENT_BYTES;
+
 impl FrameReader {
     pub(super) fn new(side: ReadSide, intake: Intake) -> Self {
         Self { side, plain: BytesMut::new(), intake, data: None }
@@ -47,7 +51,8 @@ impl FrameReader {
             if let Some(incoming) = self.parse()? {
                 return Ok(incoming);
             }
-            if !self.side.fill(&mut self.plain).await? {
+            let body_bytes = self.data.map_or(0, |(left, _)| left - self.plain.len());
+            if !self.side.fill(&mut self.plain, body_bytes).await? {
                 return Err(ConnectionError::Closed);
             }
         }
@@ -62,6 +67,9 @@ impl FrameReader {
         if header.kind == Kind::Data {
             let ends_body = self.intake.data(&header)?;
             self.plain.advance(HEADER_BYTES);
+            if self.side.is_secure() && !self.plain.is_empty() {
+                return Err(FrameError::Unexpected(Kind::Data, "its header does not end a record").into());
+            }
             self.data = Some((header.length, ends_body));
             return Ok(self.parse_piece(header.length, ends_body));
         }
@@ -78,10 +86,14 @@ impl FrameReader {
     }
 
     fn parse_piece(&mut self, left: usize, ends_body: bool) -> Option<Incoming> {
-        if self.plain.is_empty() {
+        let length = match left.min(self.plain.len()) {
+            here if here == left => left,
+            here => here - here % PIECE_UNIT_BYTES,
+        };
+        if length == 0 {
             return None;
         }
-        let bytes = self.plain.split_to(left.min(self.plain.len())).freeze();
+        let bytes = self.plain.split_to(length);
         let left = left - bytes.len();
         self.data = (left > 0).then_some((left, ends_body));
         Some(Incoming::Piece { bytes, last: ends_body && left == 0 })
@@ -104,19 +116,35 @@ impl FrameWriter {
         self.side.is_worn()
     }
 
-    /// Writes a frame.
-    pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
-        self.scratch.clear();
+    /// Adds a frame to those that are written with the next one.
+    pub fn queue(&mut self, frame: &Frame) {
         frame.encode(&mut self.scratch);
-        Ok(self.side.write_all(&self.scratch, &[]).await?)
     }
 
-    /// Writes bytes of the body that began last, as `Data` frames.
+    /// Writes the queued frames.
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
+        self.write(&[]).await
+    }
+
+    /// Writes a frame.
+    pub async fn frame(&mut self, frame: &Frame) -> Result<(), ConnectionError> {
+        self.queue(frame);
+        self.flush().await
+    }
+
+    /// Writes sealed bytes of the body that began last, as `Data` frames.
     pub async fn data(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
         for piece in bytes.chunks(DATA_BYTES_MAX) {
             let header = Header { kind: Kind::Data, route: tradewind_wire::RouteId(0), length: piece.len() };
-            self.side.write_all(&header.encode(), piece).await?;
+            self.scratch.extend_from_slice(&header.encode());
+            self.write(piece).await?;
         }
+        Ok(())
+    }
+
+    async fn write(&mut self, body: &[u8]) -> Result<(), ConnectionError> {
+        self.side.write_all(&self.scratch, body).await?;
+        self.scratch.clear();
         Ok(())
     }
 }

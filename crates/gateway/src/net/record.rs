@@ -1,8 +1,8 @@
 //! The TLS 1.3 record layer on the hot path (RFC 8446 §5.2), with keys that rustls negotiated.
 //!
-//! rustls does handshake, certificates and key schedule. Only application data is sealed and opened here, directly
-//! between the caller's buffer and the socket's. rustls's own stream copies each byte twice more and reads 16 KiB at a
-//! time (see `docs/decisions/0007-record-layer.md`). After the handshake only application data is accepted: tickets are
+//! rustls does handshake, certificates and key schedule. Only application data is sealed and opened here: control
+//! frames. The bodies between them are sealed end to end and are in no record, so the records must be taken from the
+//! stream one by one (see `docs/decisions/0007-record-layer.md`). After the handshake only application data is accepted: tickets are
 //! off, a key update ends the connection, and a connection is retired long before its keys reach their limit
 //! ([`RECORDS_MAX`]).
 
@@ -21,7 +21,7 @@ const RECORD_HEADER_BYTES: usize = 5;
 const RECORD_TAIL_BYTES: usize = 1 + TAG_BYTES;
 const TAG_BYTES: usize = 16;
 /// Longest accepted record on the wire: senders of this protocol never pad.
-const RECORD_WIRE_BYTES_MAX: usize = RECORD_HEADER_BYTES + RECORD_PLAIN_BYTES_MAX + RECORD_TAIL_BYTES;
+pub(super) const RECORD_WIRE_BYTES_MAX: usize = RECORD_HEADER_BYTES + RECORD_PLAIN_BYTES_MAX + RECORD_TAIL_BYTES;
 /// Records after which a sender must stop using its keys: 2^23, far below the 2^24.5 of RFC 8446 §5.5 (128 GiB).
 pub(super) const RECORDS_MAX: u64 = 1 << 23;
 const APPLICATION_DATA: u8 = 23;
@@ -96,7 +96,7 @@ impl Sealer {
     }
 }
 
-/// Result of [`Opener::open_all`].
+/// Result of [`Opener::open_next`].
 pub(super) struct Opened {
     /// Wire bytes that were processed.
     pub(super) consumed: usize,
@@ -112,20 +112,15 @@ impl Opener {
         Traffic::new(sequence, secrets).map(Self)
     }
 
-    /// Opens every complete record of `wire` and appends its plaintext to `plain`.
+    /// Opens the first record of `wire`, if it is complete, and appends its plaintext to `plain`.
     ///
     /// # Errors
-    /// `InvalidData` when a record is not authentic, too long, or of a type that is not allowed here. Nothing of that
-    /// record is in `plain`.
-    pub(super) fn open_all(&mut self, wire: &[u8], plain: &mut BytesMut) -> io::Result<Opened> {
-        let mut consumed = 0;
-        while let Some(record) = next_record(&wire[consumed..])? {
-            consumed += record.len();
-            if self.open(record, plain)? == ALERT {
-                return Ok(Opened { consumed, closed: true });
-            }
-        }
-        Ok(Opened { consumed, closed: false })
+    /// `InvalidData` when the record is not authentic, too long, or of a type that is not allowed here. Nothing of it is
+    /// in `plain`.
+    pub(super) fn open_next(&mut self, wire: &[u8], plain: &mut BytesMut) -> io::Result<Opened> {
+        let Some(record) = next_record(wire)? else { return Ok(Opened { consumed: 0, closed: false }) };
+        let closed = self.open(record, plain)? == ALERT;
+        Ok(Opened { consumed: record.len(), closed })
     }
 
     /// Opens one record and returns its inner content type. An alert of any kind ends the stream; its content is

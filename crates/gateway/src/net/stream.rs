@@ -1,61 +1,114 @@
-//! The two halves of a connection, sealed or plain.
+//! The two halves of a connection, secured by TLS or plain.
+//!
+//! Over TLS, only control frames are in records. The payload of a `Data` frame is sealed already, so it follows the
+//! record that ends with the frame's header as it is. The header says how long it is, and nobody on the way can change
+//! that.
 
 use super::link::{LinkReader, LinkWriter};
-use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, Sealer};
-use bytes::BytesMut;
+use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, RECORD_WIRE_BYTES_MAX, Sealer};
+use bytes::{BufMut, BytesMut};
 use std::io::{self, IoSlice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Size of buffers for plaintext. A buffer stays allocated as long as any chunk piece in it is in use.
+/// Size of buffers for bodies. A buffer stays allocated as long as any piece of a chunk in it is in use.
 const READ_BUFFER_BYTES: usize = 512 << 10;
 /// A buffer with less room than this is replaced (or reclaimed if no piece of it is in use).
 const READ_ROOM_BYTES_MIN: usize = 64 << 10;
-/// Most ciphertext read from the socket at once.
-const CIPHER_BUFFER_BYTES: usize = 256 << 10;
-/// Most ciphertext collected before it is written to the socket.
-const SEAL_BUFFER_BYTES: usize = 256 << 10;
+/// Most records read from the socket at once. Bytes of a body that come with them are copied once more.
+const RECORDS_BUFFER_BYTES: usize = 2 * RECORD_WIRE_BYTES_MAX;
+/// Most records collected before they are written to the socket.
+const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 /// The reading half.
 pub(super) struct ReadSide {
     socket: LinkReader,
-    opener: Option<(Opener, CipherBuffer)>,
+    records: Option<Records>,
 }
 
-struct CipherBuffer {
+/// Records that have arrived and are not open.
+struct Records {
+    opener: Opener,
     bytes: Vec<u8>,
-    filled: usize,
+    start: usize,
+    end: usize,
+    is_closed: bool,
 }
 
 impl ReadSide {
     pub(super) fn new(socket: LinkReader, opener: Option<Opener>) -> Self {
-        let sealed = |opener| (opener, CipherBuffer { bytes: vec![0; CIPHER_BUFFER_BYTES], filled: 0 });
-        Self { socket, opener: opener.map(sealed) }
+        let records = opener.map(|opener| Records {
+            opener,
+            bytes: vec![0; RECORDS_BUFFER_BYTES],
+            start: 0,
+            end: 0,
+            is_closed: false,
+        });
+        Self { socket, records }
     }
 
-    /// Appends arrived data, at least one byte, to `plain`; returns false at the end of the stream. Cancel-safe: bytes
-    /// already read stay in the buffers.
-    pub(super) async fn fill(&mut self, plain: &mut BytesMut) -> io::Result<bool> {
-        if plain.capacity() - plain.len() < READ_ROOM_BYTES_MIN {
-            plain.reserve(READ_BUFFER_BYTES);
+    /// Returns whether control frames are in records.
+    pub(super) fn is_secure(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// Appends arrived data, at least one byte, to `plain`; returns false at the end of the stream. `body_bytes` is the
+    /// number of bytes that the current `Data` frame still lacks, 0 outside such a frame. Cancel-safe: bytes already
+    /// read stay in the buffers.
+    pub(super) async fn fill(&mut self, plain: &mut BytesMut, body_bytes: usize) -> io::Result<bool> {
+        match &mut self.records {
+            None => {
+                reserve(plain, READ_BUFFER_BYTES);
+                Ok(self.socket.read_buf(plain).await? > 0)
+            }
+            Some(records) if body_bytes == 0 => records.next(&mut self.socket, plain).await,
+            Some(records) => {
+                let here = records.take(body_bytes);
+                if !here.is_empty() {
+                    reserve(plain, body_bytes);
+                    plain.extend_from_slice(here);
+                    return Ok(true);
+                }
+                reserve(plain, body_bytes);
+                Ok(self.socket.read_buf(&mut plain.limit(body_bytes)).await? > 0)
+            }
         }
-        let Some((opener, cipher)) = &mut self.opener else {
-            return Ok(self.socket.read_buf(plain).await? > 0);
-        };
+    }
+}
+
+/// Makes room for `bytes`, or for as much as is worth a read.
+fn reserve(plain: &mut BytesMut, bytes: usize) {
+    let room = plain.capacity() - plain.len();
+    if room < bytes.min(READ_ROOM_BYTES_MIN) {
+        plain.reserve(if bytes < READ_ROOM_BYTES_MIN { bytes } else { READ_BUFFER_BYTES });
+    }
+}
+
+impl Records {
+    /// Appends the content of the next record to `plain`. Returns false if the peer has closed the connection.
+    async fn next(&mut self, socket: &mut LinkReader, plain: &mut BytesMut) -> io::Result<bool> {
         let before = plain.len();
-        while plain.len() == before {
-            let read = self.socket.read(&mut cipher.bytes[cipher.filled..]).await?;
-            if read == 0 {
-                return Ok(false);
-            }
-            cipher.filled += read;
-            let opened = opener.open_all(&cipher.bytes[..cipher.filled], plain)?;
-            cipher.bytes.copy_within(opened.consumed..cipher.filled, 0);
-            cipher.filled -= opened.consumed;
-            if opened.closed {
-                return Ok(plain.len() > before);
+        while plain.len() == before && !self.is_closed {
+            let opened = self.opener.open_next(&self.bytes[self.start..self.end], plain)?;
+            self.start += opened.consumed;
+            self.is_closed = opened.closed;
+            if opened.consumed == 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+                let read = socket.read(&mut self.bytes[self.end..]).await?;
+                if read == 0 {
+                    return Ok(false);
+                }
+                self.end += read;
             }
         }
-        Ok(true)
+        Ok(plain.len() > before)
+    }
+
+    /// Returns up to `body_bytes` that arrived behind the last record, and passes over them.
+    fn take(&mut self, body_bytes: usize) -> &[u8] {
+        let start = self.start;
+        self.start = self.end.min(start + body_bytes);
+        &self.bytes[start..self.start]
     }
 }
 
@@ -67,7 +120,7 @@ pub(super) struct WriteSide {
 
 impl WriteSide {
     pub(super) fn new(socket: LinkWriter, sealer: Option<Sealer>) -> Self {
-        Self { socket, sealer: sealer.map(|sealer| (sealer, Vec::with_capacity(SEAL_BUFFER_BYTES))) }
+        Self { socket, sealer: sealer.map(|sealer| (sealer, Vec::new())) }
     }
 
     /// Returns whether this side should begin no further request (its keys are near their limit).
@@ -75,25 +128,23 @@ impl WriteSide {
         self.sealer.as_ref().is_some_and(|(sealer, _)| sealer.is_worn())
     }
 
-    /// Writes all of both slices to the socket. Not cancel-safe: a connection whose write was dropped must be closed.
-    pub(super) async fn write_all(&mut self, head: &[u8], body: &[u8]) -> io::Result<()> {
+    /// Writes control frames, and the payload of the `Data` frame whose header ends them. Not cancel-safe: a connection
+    /// whose write was dropped must be closed.
+    pub(super) async fn write_all(&mut self, control: &[u8], body: &[u8]) -> io::Result<()> {
         let Some((sealer, wire)) = &mut self.sealer else {
-            return write_both(&mut self.socket, head, body).await;
+            return write_both(&mut self.socket, control, body).await;
         };
-        for plain in [head, body] {
-            for record in plain.chunks(RECORD_PLAIN_BYTES_MAX) {
-                let (start, length) = (wire.len(), Sealer::wire_bytes(record.len()));
-                wire.resize(start + length, 0);
-                sealer.seal(record, &mut wire[start..])?;
-                if wire.len() + Sealer::wire_bytes(RECORD_PLAIN_BYTES_MAX) > SEAL_BUFFER_BYTES {
-                    self.socket.write_all(wire).await?;
-                    wire.clear();
-                }
-            }
-        }
-        self.socket.write_all(wire).await?;
         wire.clear();
-        Ok(())
+        for record in control.chunks(RECORD_PLAIN_BYTES_MAX) {
+            if wire.len() + Sealer::wire_bytes(record.len()) > WRITE_BUFFER_BYTES {
+                self.socket.write_all(wire).await?;
+                wire.clear();
+            }
+            let (start, length) = (wire.len(), Sealer::wire_bytes(record.len()));
+            wire.resize(start + length, 0);
+            sealer.seal(record, &mut wire[start..])?;
+        }
+        write_both(&mut self.socket, wire, body).await
     }
 }
 

@@ -7,6 +7,7 @@ use super::parcel::Parcel;
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
 use super::scope::{ReadScope, WriteScope};
+use super::seal;
 use super::sink::{Sink, Target};
 use super::source::{Downstream, Source};
 use super::table::RouteTable;
@@ -16,7 +17,7 @@ use super::work::{
 use crate::directory_tree::DirectoryTree;
 use crate::drop_after::DropAfter;
 use crate::stepped::Stepped;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl Ends {
         let sink = Arc::new(Sink {
             targets: vec![target],
             scope: WriteScope::new(vec![keys.clone()]),
-            key: None,
+            seal: Some(seal::of_tests()),
             taken: Taken::default(),
             tasks: tasks.clone(),
         });
@@ -78,7 +79,7 @@ impl Ends {
                 [0, 1].map(|route| (RouteId(route), Downstream::Memory(sink.clone()))),
             )),
             scope: ReadScope::new(keys),
-            key: None,
+            seal: Some(seal::of_tests()),
             tasks,
         });
         Self { from, to, source, sink, budget }
@@ -246,12 +247,16 @@ pub(super) fn assert_done(verdict: &Verdict, when: &str) {
 /// `polls`. Returns whether the work ended before, and the answer.
 async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when: &str) -> (bool, Verdict) {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
-    let owed = Owed::new(ReplyTo::memory(answers_in), parcel.request);
+    let reply = ReplyTo::memory(answers_in);
+    let reply = if over_hop { reply.from_downstream(seal::of_tests()) } else { reply };
+    let owed = Owed::new(reply, parcel.request);
     let held = ends.budget.hold(parcel.route, parcel.data.len().max(1)).await;
     let sink = ends.sink.clone();
     let ended = if over_hop {
-        let coded = parcel.encode(false, None).unwrap();
-        DropAfter::new(polls, sink.accepting_coded(coded, held, owed)).await
+        let coded = parcel.encode(false, seal::of_tests().next_id()).unwrap();
+        let mut opening = sink.opening(&coded.head).unwrap();
+        opening.push(BytesMut::from(&coded.sealed()[..]));
+        DropAfter::new(polls, sink.accepting_sealed(opening, held, owed)).await
     } else {
         DropAfter::new(polls, sink.accepting(Parcel { held: Some(held), ..parcel }, owed)).await
     };

@@ -16,6 +16,7 @@ use super::clock::Clock;
 use super::dial::Dial;
 use super::parcel::Coded;
 use super::reply::{ReplyTo, verdict_of};
+use super::seal::Seal;
 use super::work::Failure;
 use crate::net::{ConnectionError, FrameWriter, Network, Security};
 pub use sending::Sending;
@@ -193,19 +194,13 @@ impl Hop {
     /// Sends a whole request, from its source. Every request is finally answered to `reply`, whatever happens. A
     /// request cut off by a lost connection is not sent again from here: only the lead may spend those bytes a second
     /// time.
-    pub async fn send(&self, coded: &Coded, reply: &ReplyTo) {
+    pub async fn send(&self, coded: &Coded, seal: &Seal, reply: &ReplyTo) {
         let request = coded.head.request;
         let mut sending = match self.begin(request, reply).await {
             Ok(sending) => sending,
             Err(why) => return reply.fail_unsent(request, self.refusal(why)),
         };
-        let mut sent = sending.head(coded).await;
-        for segment in &coded.body {
-            if sent.is_ok() {
-                sent = sending.piece(segment).await;
-            }
-        }
-        if sent.is_ok() {
+        if sending.body(seal.sealing(coded)).await.is_ok() {
             sending.finish();
         } else if sending.lost() {
             // Part of it may have been sent already.

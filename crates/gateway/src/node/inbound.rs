@@ -10,7 +10,6 @@
 use super::budget::MemoryBudget;
 use super::clock::{FreezeDetector, next_connection_id};
 use super::hop::{Hop, Sending, lost_downstream};
-use super::parcel::Coded;
 use super::reply::{AnswerQueue, Answers, Peers, ReplyTo, Upstream, verdict_of};
 use super::sink::Sink;
 use super::source::Source;
@@ -45,11 +44,6 @@ const REPLY_BYTES_PER_FRAME_MAX: usize = CONTROL_BYTES_MAX / 2;
 /// it holds memory or a downstream connection. It is the slowest rate of a route, divided among the maximum number of
 /// connections of a hop.
 const BODY_BYTES_PER_S_MIN: u64 = SLOWEST_BYTES_PER_S / HOP_CONNECTIONS_MAX as u64;
-
-/// Shorter pieces of a body are copied together.
-const PIECE_BYTES_MIN: usize = 8 << 10;
-/// Size of the buffer for those.
-const SMALL_PIECES_BYTES: usize = 64 << 10;
 
 /// How this gateway handles the requests of a route.
 #[derive(Clone)]
@@ -273,45 +267,12 @@ impl Inbound {
     ) -> Result<(), ConnectionError> {
         let held = self.budget.hold(head.route, bytes_to_decode(&head)).await;
         incoming.was_busy();
-        let mut body = Body::default();
-        if head.wire_bytes > 0 && !incoming.body(|piece| body.push(piece)).await? {
+        let mut opening = sink.opening(&head).map_err(|failure| ConnectionError::Peer(failure.message))?;
+        if head.wire_bytes > 0 && !incoming.body(|piece| opening.push(piece)).await? {
             return Ok(());
         }
-        sink.accept_coded(Coded { head, body: body.into_pieces() }, held, reply.clone());
+        sink.accept_sealed(opening, held, reply.clone());
         Ok(())
-    }
-}
-
-/// A body as it arrives. Small pieces are copied together, because a peer may send a byte at a time, and a separate
-/// small piece takes more memory than it holds.
-#[derive(Default)]
-struct Body {
-    pieces: Vec<Bytes>,
-    small: BytesMut,
-}
-
-impl Body {
-    fn push(&mut self, piece: Bytes) {
-        if piece.len() >= PIECE_BYTES_MIN {
-            self.end_small();
-            return self.pieces.push(piece);
-        }
-        if self.small.capacity() - self.small.len() < piece.len() {
-            self.end_small();
-            self.small.reserve(SMALL_PIECES_BYTES);
-        }
-        self.small.extend_from_slice(&piece);
-    }
-
-    fn end_small(&mut self) {
-        if !self.small.is_empty() {
-            self.pieces.push(self.small.split().freeze());
-        }
-    }
-
-    fn into_pieces(mut self) -> Vec<Bytes> {
-        self.end_small();
-        self.pieces
     }
 }
 
@@ -320,9 +281,9 @@ fn address_of(link: &Link) -> IpAddr {
     link.peer().parse::<SocketAddr>().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip())
 }
 
-/// Maximum memory for a body: a compressed or sealed one exists twice while it is decoded.
+/// Maximum memory for a body: a compressed one exists twice while it is decoded.
 fn bytes_to_decode(head: &Head) -> u64 {
-    if head.codec == Codec::Raw && !head.sealed { head.wire_bytes } else { head.wire_bytes + head.raw_bytes }
+    if head.codec == Codec::Raw { head.wire_bytes } else { head.wire_bytes + head.raw_bytes }
 }
 
 /// Parses a batch of orders, without side effects; also used by the fuzzer.
@@ -408,7 +369,7 @@ impl Reading {
     }
 
     /// Reads the body that has begun. Returns false if the sender aborted it.
-    async fn body(&mut self, mut take: impl FnMut(Bytes)) -> Result<bool, ConnectionError> {
+    async fn body(&mut self, mut take: impl FnMut(BytesMut)) -> Result<bool, ConnectionError> {
         loop {
             match self.next_of_body().await? {
                 Incoming::Piece { bytes, last } => {
@@ -428,20 +389,16 @@ impl Reading {
 /// Forwards a request while it arrives.
 async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
     let has_body = head.wire_bytes > 0;
-    let (request, coded) = (head.request, Coded { head, body: Vec::new() });
+    let request = head.request;
     let Some(mut sending) = hop.checkout(request, reply).await else {
         // Upstream has been answered, but the body must still be read, because other requests follow it.
         incoming.was_busy();
         return if has_body { incoming.body(drop).await.map(drop) } else { Ok(()) };
     };
     incoming.was_busy();
-    let begun = sending.head(&coded).await.is_ok();
-    if has_body && !begun {
-        incoming.body(drop).await?;
-    }
-    let mut intact = begun;
-    if has_body && begun {
-        intact = match pump(&mut sending, incoming).await {
+    sending.head(&head);
+    let intact = if has_body {
+        match pump(&mut sending, incoming).await {
             Ok(Pumped::Whole) => true,
             Ok(Pumped::GivenUp) => {
                 sending.abort().await;
@@ -457,8 +414,10 @@ async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -
                 sending.abort().await;
                 return Err(error);
             }
-        };
-    }
+        }
+    } else {
+        sending.flush().await.is_ok()
+    };
     if intact {
         sending.finish();
     } else if sending.lost() {

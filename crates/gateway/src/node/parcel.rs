@@ -1,15 +1,14 @@
 //! A parcel: a manifest with the object bytes it describes, and its encoding for a hop.
 //!
 //! Between source and sink of one process a parcel is passed on unencoded. For a hop its body (manifest, then bytes) is
-//! hashed, compressed if a sample shows that it pays, and sealed if the job is sealed. A sink reverses these steps in
-//! the opposite order.
+//! compressed if a sample shows that it pays, and then sealed ([`super::seal`]). A sink opens and decompresses it.
 
 use super::budget::Held;
-use super::seal::{Context, SEAL_BYTES, SealKey, head_bytes};
+use super::seal::sealed_bytes;
 use super::work::{Failure, Manifest, parse_exactly};
 use bytes::{Bytes, BytesMut};
 use tradewind_store::Payload;
-use tradewind_wire::frame::{BODY_BYTES_MAX, Codec, Head, Purpose};
+use tradewind_wire::frame::{BODY_BYTES_MAX, Codec, Head, Purpose, SealId};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// Size of the sample that is compressed to decide whether a chunk is.
@@ -36,55 +35,42 @@ pub struct Parcel {
     pub held: Option<Held>,
 }
 
-/// A parcel as it crosses a hop.
+/// An encoded parcel, before it is sealed or after it is opened.
 #[derive(Debug)]
 pub struct Coded {
-    /// Header.
+    /// Head of the request.
     pub head: Head,
-    /// Body, `head.wire_bytes` in all.
+    /// Encoded body.
     pub body: Vec<Bytes>,
 }
 
 impl Parcel {
-    /// Encodes the parcel. The memory it holds stays with the caller.
+    /// Encodes the parcel, to be sealed as `seal`. The memory it holds stays with the caller.
     ///
     /// # Errors
     /// The body is larger than [`BODY_BYTES_MAX`].
-    pub fn encode(&self, compress: bool, key: Option<&SealKey>) -> Result<Coded, Failure> {
+    pub fn encode(&self, compress: bool, seal: SealId) -> Result<Coded, Failure> {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
         let manifest: Bytes =
             postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
         let raw_bytes = manifest.len() as u64 + self.data.len();
-        if raw_bytes > BODY_BYTES_MAX {
+        if sealed_bytes(raw_bytes) > BODY_BYTES_MAX {
             return Err(impossible(format!("a chunk of {raw_bytes} bytes is over the limit of {BODY_BYTES_MAX}")));
         }
         let manifest_bytes = manifest.len() as u32;
         let raw: Vec<Bytes> = std::iter::once(manifest).chain(self.data.segments().iter().cloned()).collect();
-        let coded_as = |codec: Codec, coded: &[Bytes]| {
-            let coded_bytes: u64 = coded.iter().map(|segment| segment.len() as u64).sum();
-            Head {
-                request: self.request,
-                route: self.route,
-                purpose: purpose_of(&self.data),
-                manifest_bytes,
-                raw_bytes,
-                wire_bytes: coded_bytes + if key.is_some() { SEAL_BYTES as u64 } else { 0 },
-                codec,
-                sealed: key.is_some(),
-                blake3: [0; 32],
-            }
+        let (codec, body) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
+        let head = Head {
+            request: self.request,
+            route: self.route,
+            purpose: purpose_of(&self.data),
+            manifest_bytes,
+            raw_bytes,
+            wire_bytes: sealed_bytes(body.iter().map(|piece| piece.len() as u64).sum()),
+            codec,
+            seal,
         };
-        let Some(key) = key else {
-            let hashed = Hashed::of(&raw);
-            let (codec, body) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
-            let head = coded_as(codec, &body);
-            return Ok(Coded { head: Head { blake3: hashed.with(&head), ..head }, body });
-        };
-        // A sealed body authenticates itself (GCM), and a hash of its contents would help relays to guess them.
-        let (codec, coded) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
-        let head = coded_as(codec, &coded);
-        let sealed = key.seal(Context::Request(&head), &coded).map_err(impossible)?;
-        Ok(Coded { head, body: vec![Bytes::from(sealed)] })
+        Ok(Coded { head, body })
     }
 }
 
@@ -93,28 +79,16 @@ fn purpose_of(data: &Payload) -> Purpose {
 }
 
 impl Coded {
-    /// Reverses [`Parcel::encode`] and verifies the hash.
+    /// Reverses [`Parcel::encode`].
     ///
     /// # Errors
-    /// `Corrupt` if the body is not what the source sent.
-    pub fn decode(self, key: Option<&SealKey>, held: Option<Held>) -> Result<Parcel, Failure> {
-        let Head { request, route, purpose, manifest_bytes, raw_bytes, codec, sealed, blake3, .. } = self.head;
+    /// `Corrupt` if the head does not fit the body, which no source with the job's key sends.
+    pub fn decode(self, held: Option<Held>) -> Result<Parcel, Failure> {
+        let Head { request, route, purpose, manifest_bytes, raw_bytes, codec, .. } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
-        let opened = match (sealed, key) {
-            (false, None) => self.body,
-            (true, Some(key)) => {
-                let context = Context::Request(&self.head);
-                vec![Bytes::from(key.open(context, &contiguous(&self.body)).map_err(Failure::mismatch)?)]
-            }
-            (true, None) => return Err(corrupt("it is sealed and this sink has no key")),
-            (false, Some(_)) => return Err(corrupt("it is not sealed and the job is")),
-        };
-        let raw = decompressed(codec, opened, raw_bytes).map_err(|why| corrupt(&why))?;
-        if raw.iter().map(|segment| segment.len() as u64).sum::<u64>() != raw_bytes {
+        let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
+        if raw.iter().map(|piece| piece.len() as u64).sum::<u64>() != raw_bytes {
             return Err(corrupt("its length differs"));
-        }
-        if !sealed && Hashed::of(&raw).with(&self.head) != blake3 {
-            return Err(corrupt("its BLAKE3 differs"));
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);
         let manifest = parse_manifest(&manifest).ok_or_else(|| corrupt("its manifest does not parse"))?;
@@ -129,44 +103,6 @@ impl Coded {
 /// Parses a manifest, without side effects; also used by the fuzzer.
 pub fn parse_manifest(bytes: &[u8]) -> Option<Manifest> {
     parse_exactly(bytes)
-}
-
-/// BLAKE3 hashes 16 KiB in parallel only if a block begins at a multiple of that size; pieces from a connection do not.
-/// Gathering them into blocks of this size first costs less than it saves (hashing: 0.22 to 0.14 CPU-s per GB).
-const HASH_BLOCK_BYTES: usize = 64 << 10;
-
-/// BLAKE3 of a decoded body, to which the head must still be added.
-struct Hashed(blake3::Hasher);
-
-impl Hashed {
-    fn of(segments: &[Bytes]) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        let mut block = Vec::with_capacity(HASH_BLOCK_BYTES);
-        for segment in segments {
-            let mut rest = &segment[..];
-            if !block.is_empty() {
-                let (filling, after) = rest.split_at((HASH_BLOCK_BYTES - block.len()).min(rest.len()));
-                block.extend_from_slice(filling);
-                rest = after;
-            }
-            if block.len() == HASH_BLOCK_BYTES {
-                hasher.update(&block);
-                block.clear();
-            }
-            let (aligned, tail) = rest.split_at(rest.len() - rest.len() % HASH_BLOCK_BYTES);
-            hasher.update(aligned);
-            block.extend_from_slice(tail);
-        }
-        hasher.update(&block);
-        Self(hasher)
-    }
-
-    /// Hashes the head's fields last, so that no body is accepted under another head, not even if one bit of its head
-    /// is flipped.
-    fn with(mut self, head: &Head) -> [u8; 32] {
-        self.0.update(&head_bytes(head));
-        self.0.finalize().into()
-    }
 }
 
 fn compressed(raw: Vec<Bytes>) -> (Codec, Vec<Bytes>) {
@@ -256,59 +192,31 @@ mod tests {
         Parcel { request: RequestId(3), route: RouteId(2), manifest, data: Payload::new(segments), held: None }
     }
 
+    const SEAL: SealId = SealId { sealer: [7; 16], count: 5 };
+
     proptest! {
         #[test]
-        fn decode_undoes_encode(data in proptest::collection::vec(0u8..4, 0..200_000), compress: bool, seal: bool) {
-            let key = seal.then(|| SealKey::from_hex(&"0a".repeat(32)).expect("64 digits"));
+        fn decode_undoes_encode(data in proptest::collection::vec(0u8..4, 0..200_000), compress: bool) {
             let sent = parcel(data.clone());
-            let got = sent.encode(compress, key.as_ref()).expect("fits").decode(key.as_ref(), None).expect("intact");
+            let coded = sent.encode(compress, SEAL).expect("fits");
+            let content_bytes = coded.body.iter().map(|piece| piece.len() as u64).sum();
+            prop_assert_eq!(coded.head.wire_bytes, sealed_bytes(content_bytes));
+            let got = coded.decode(None).expect("intact");
             prop_assert_eq!(&got.manifest, &sent.manifest);
             prop_assert_eq!(contiguous(got.data.segments()), data);
         }
 
         #[test]
-        fn any_flipped_byte_is_found(data in proptest::collection::vec(any::<u8>(), 1..5_000), at: usize, compress: bool, seal: bool) {
-            let key = seal.then(|| SealKey::from_hex(&"0a".repeat(32)).expect("64 digits"));
-            let coded = parcel(data).encode(compress, key.as_ref()).expect("fits");
-            let mut body = contiguous(&coded.body).to_vec();
-            let at = at % body.len();
-            body[at] ^= 0x10;
-            let damaged = Coded { head: coded.head, body: vec![body.into()] };
-            prop_assert_eq!(damaged.decode(key.as_ref(), None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
-        }
-
-        #[test]
-        fn the_hash_does_not_depend_on_the_pieces(length in 0usize..300_000, cuts in proptest::collection::vec(1usize..100_000, 1..20)) {
-            let data: Vec<u8> = (0..length).map(|index| index as u8).collect();
-            let mut pieces = Vec::new();
-            let mut rest = Bytes::from(data.clone());
-            for cut in cuts {
-                pieces.push(rest.split_to(cut.min(rest.len())));
-            }
-            pieces.push(rest);
-            let head = parcel(Vec::new()).encode(false, None).expect("fits").head;
-            let mut plain = blake3::Hasher::new();
-            plain.update(&data).update(&head_bytes(&head));
-            prop_assert_eq!(Hashed::of(&pieces).with(&head), *plain.finalize().as_bytes());
-        }
-
-        #[test]
-        fn no_field_of_the_head_can_be_another(data in proptest::collection::vec(any::<u8>(), 1..500), field in 0usize..9, compress: bool, seal: bool) {
-            let key = seal.then(|| SealKey::from_hex(&"0a".repeat(32)).expect("64 digits"));
-            let mut coded = parcel(data).encode(compress, key.as_ref()).expect("fits");
+        fn a_head_that_does_not_fit_is_refused(data in proptest::collection::vec(any::<u8>(), 1..500), field in 0usize..4, compress: bool) {
+            let mut coded = parcel(data).encode(compress, SEAL).expect("fits");
             let head = &mut coded.head;
             match field {
-                0 => head.request.0 += 1,
-                1 => head.route.0 += 1,
-                2 => head.purpose = Purpose::Control,
-                3 => head.manifest_bytes += 1,
-                4 => head.manifest_bytes -= 1,
-                5 => head.raw_bytes += 1,
-                6 => head.wire_bytes += 1,
-                7 => head.codec = if head.codec == Codec::Lz4 { Codec::Zstd } else { Codec::Lz4 },
-                _ => head.sealed = !head.sealed,
+                0 => head.purpose = Purpose::Control,
+                1 => head.manifest_bytes -= 1,
+                2 => head.raw_bytes += 1,
+                _ => head.codec = if head.codec == Codec::Lz4 { Codec::Zstd } else { Codec::Lz4 },
             }
-            prop_assert_eq!(coded.decode(key.as_ref(), None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
+            prop_assert_eq!(coded.decode(None).err().map(|failure| failure.fault), Some(Fault::Corrupt));
         }
     }
 }

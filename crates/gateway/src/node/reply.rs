@@ -1,8 +1,7 @@
 //! The reply path: where the answer to a request goes.
 
-use super::seal::{Context, SealKey};
+use super::seal::Seal;
 use super::work::{Failure, SinkReply};
-use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,11 +36,8 @@ pub struct ReplyTo {
 enum Trust {
     /// Everything: relays forward answers unread, and the lead's hop ends at a source.
     All,
-    /// At a source: statements that only the source can make are ignored if they come from downstream.
-    Downstream,
-    /// At a source of a sealed job: sinks seal their answers. Relays cannot, so their failures only mean that the path
-    /// is lost.
-    Sealed(Arc<SealKey>),
+    /// At a source: sinks seal their answers. Relays cannot, so their failures only mean that the path is lost.
+    Sealed(Arc<Seal>),
 }
 
 #[derive(Clone, Debug)]
@@ -63,9 +59,9 @@ impl ReplyTo {
         Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All }
     }
 
-    /// The same path, for answers that arrive at a source over a hop; with a key, for sealed ones.
-    pub fn from_downstream(self, key: Option<Arc<SealKey>>) -> Self {
-        Self { trust: key.map_or(Trust::Downstream, Trust::Sealed), ..self }
+    /// The same path, for answers that arrive at a source over a hop.
+    pub fn from_downstream(self, seal: Arc<Seal>) -> Self {
+        Self { trust: Trust::Sealed(seal), ..self }
     }
 
     /// Sends an answer. If the asker has ended, the answer is dropped.
@@ -91,12 +87,12 @@ impl ReplyTo {
         self.deliver(request, Verdict::Failed { fault, kind, message, unsent: true });
     }
 
-    /// Sends a sink's answer, sealed if `key` is given.
-    pub fn sink(&self, request: RequestId, reply: &SinkReply, key: Option<&SealKey>) {
+    /// Sends a sink's answer, sealed if it goes over a hop.
+    pub fn sink(&self, request: RequestId, reply: &SinkReply, seal: Option<&Seal>) {
         let verdict = postcard::to_stdvec(reply)
             .map_err(|error| error.to_string())
-            .and_then(|words| match key {
-                Some(key) => key.seal(Context::Answer(request), &[Bytes::from(words)]),
+            .and_then(|words| match seal {
+                Some(seal) => seal.seal_answer(request, &words),
                 None => Ok(words),
             })
             .and_then(|words| match words.len() <= ANSWER_BYTES_MAX {
@@ -113,18 +109,15 @@ impl ReplyTo {
 
     fn believed(&self, request: RequestId, verdict: Verdict) -> Verdict {
         match (&self.trust, verdict) {
-            (Trust::Sealed(key), Verdict::Sink(words)) => match key.open(Context::Answer(request), &words) {
+            (Trust::Sealed(seal), Verdict::Sink(words)) => match seal.open_answer(request, &words) {
                 Ok(words) => Verdict::Sink(words.into()),
-                Err(message) => verdict_of(Failure::mismatch(message)),
+                Err(failure) => verdict_of(failure),
             },
             (Trust::Sealed(_), Verdict::Failed { fault, message, .. }) => {
                 let fault = if fault == Fault::RouteDown { fault } else { Fault::Lost };
                 verdict_of(Failure::new(fault, "unavailable", message))
             }
-            (Trust::Downstream, Verdict::Failed { fault, kind, message, .. }) => {
-                Verdict::Failed { fault, kind, message, unsent: false }
-            }
-            (_, verdict) => verdict,
+            (Trust::All, verdict) => verdict,
         }
     }
 }

@@ -1,123 +1,393 @@
-//! Implements `--seal`: hides the messages between source and sink from the relays between them.
+//! Seals bodies at the source and opens them at the sink, and sinks' answers in the other direction, so that the relays
+//! between them can neither read nor change what they carry.
 //!
-//! The cipher is AES-256-GCM with a random 96-bit nonce per message (NIST SP 800-38D §8.2.2: up to 2^32 messages per
-//! key). One message is one whole body, so no part of it can be omitted or moved. The associated data ([`Context`]) are
-//! the direction and every field of the head, or the request that a sink answers. So a relay can neither read, change,
-//! swap nor reflect messages. Sealed form: nonce, ciphertext, tag.
+//! The cipher is AES-256-GCM. Keys are derived (HKDF-SHA256, RFC 5869) from the run's key, which only sources and sinks
+//! have, for one direction, one sealing process and one [`Epoch`](EPOCH_MESSAGES). A process names itself by 128 random
+//! bits ([`SealId::sealer`]) and counts its messages, so no key meets a nonce twice: not after a restart, not in
+//! another attempt, and not in the other direction. The nonce is the count and the index of the segment.
+//!
+//! A body is sealed in segments of [`SEGMENT_BYTES`], which a sink opens while the rest arrives. Associated data are the
+//! whole head, which has the body's length, the index of the segment, and whether it is the last. So no segment opens
+//! in another place, in another body, or below another head, and no body opens with a segment missing.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use bytes::Bytes;
+use super::parcel::Coded;
+use super::work::Failure;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
+use bytes::{Bytes, BytesMut};
 use rand::RngCore;
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tradewind_wire::RequestId;
-use tradewind_wire::frame::Head;
+use tradewind_wire::frame::{Head, SEALER_ID_BYTES, SEGMENT_BYTES, SealId};
 
+/// Length of the content of a whole segment.
+const SEGMENT_PLAIN_BYTES: usize = SEGMENT_BYTES - TAG_BYTES;
 const TAG_BYTES: usize = 16;
-/// The difference in length between a sealed message and its content.
-pub const SEAL_BYTES: usize = NONCE_LEN + TAG_BYTES;
+/// Length of what comes before the ciphertext of an answer: the sealer's id and its count.
+const ANSWER_HEADER_BYTES: usize = SEALER_ID_BYTES + 8;
+/// Messages for which a process uses one key: 2^16 bodies of 16 MiB are 2^36 blocks, so that an attacker's advantage
+/// stays below 2^-56 (NIST SP 800-38D, appendix C).
+const EPOCH_MESSAGES: u64 = 1 << 16;
+/// Maximum number of derived keys that are kept. Only keys that have opened or sealed a message are.
+const KEYS_MAX: usize = 256;
+/// Shorter pieces of a body are copied: a small piece would keep the large buffer that it is in.
+const PIECE_BYTES_MIN: usize = 8 << 10;
 
-/// The purpose of a sealed message. The message opens only with the same context.
-#[derive(Clone, Copy, Debug)]
-pub enum Context<'a> {
-    /// The body below this head. All its fields count except the hash, which a sealed body does not need.
-    Request(&'a Head),
-    /// A sink's answer to this request.
-    Answer(RequestId),
+/// Returns the sealed length of a body.
+pub fn sealed_bytes(content_bytes: u64) -> u64 {
+    content_bytes + content_bytes.div_ceil(SEGMENT_PLAIN_BYTES as u64) * TAG_BYTES as u64
 }
 
-impl Context<'_> {
-    fn associated_data(self) -> Vec<u8> {
+/// The purpose of a sealed message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Direction {
+    /// From a source to a sink.
+    Body,
+    /// From a sink to a source.
+    Answer,
+}
+
+impl Direction {
+    const fn label(self) -> &'static [u8] {
         match self {
-            Self::Request(head) => [b"tradewind request\0", head_bytes(head).as_slice()].concat(),
-            Self::Answer(request) => [b"tradewind answer\0".as_slice(), &request.0.to_le_bytes()].concat(),
+            Self::Body => b"tradewind body",
+            Self::Answer => b"tradewind answer",
         }
     }
 }
 
-/// All fields of a head but its hash, in a fixed encoding.
-pub fn head_bytes(head: &Head) -> Vec<u8> {
-    // Serializing our own types into memory cannot fail; if it did, the seal would only fail to open.
-    postcard::to_stdvec(&Head { blake3: [0; 32], ..head.clone() }).unwrap_or_default()
+/// The purpose, process and epoch of a derived key.
+type KeyName = (Direction, [u8; SEALER_ID_BYTES], u64);
+
+/// The run's key, and this process's own name and count for what it seals. It is never printed.
+pub struct Seal {
+    secret: Prk,
+    sealer: [u8; SEALER_ID_BYTES],
+    next: AtomicU64,
+    keys: Mutex<HashMap<KeyName, Arc<LessSafeKey>>>,
 }
 
-/// The job's key. It is never printed.
-pub struct SealKey(LessSafeKey);
-
-impl fmt::Debug for SealKey {
+impl fmt::Debug for Seal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SealKey(…)")
+        f.write_str("Seal(…)")
     }
 }
 
-impl SealKey {
-    /// Parses a key of 64 hex digits.
+impl Seal {
+    /// Parses a key of 64 hexadecimal digits, and draws a new name for this process.
     pub fn from_hex(hex: &str) -> Option<Self> {
+        let mut sealer = [0; SEALER_ID_BYTES];
+        rand::rng().fill_bytes(&mut sealer);
+        Self::named(hex, sealer)
+    }
+
+    fn named(hex: &str, sealer: [u8; SEALER_ID_BYTES]) -> Option<Self> {
         let digits = hex.as_bytes();
         if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return None;
         }
         let byte = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
         let key: Vec<u8> = digits.chunks(2).map(byte).collect::<Option<_>>()?;
-        UnboundKey::new(&AES_256_GCM, &key).ok().map(|key| Self(LessSafeKey::new(key)))
+        let secret = Salt::new(HKDF_SHA256, b"tradewind run").extract(&key);
+        Some(Self { secret, sealer, next: AtomicU64::new(0), keys: Mutex::default() })
     }
 
-    /// Seals the segments as one message.
-    pub fn seal(&self, context: Context<'_>, segments: &[Bytes]) -> Result<Vec<u8>, String> {
-        let length: usize = segments.iter().map(Bytes::len).sum();
-        let mut sealed = Vec::with_capacity(NONCE_LEN + length + TAG_BYTES);
-        let mut nonce = [0; NONCE_LEN];
-        rand::rng().fill_bytes(&mut nonce);
-        sealed.extend_from_slice(&nonce);
-        for segment in segments {
-            sealed.extend_from_slice(segment);
+    /// Returns the id of the next message that this process seals. No two messages have the same.
+    pub fn next_id(&self) -> SealId {
+        SealId { sealer: self.sealer, count: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Begins to seal a body whose head has an id of this process, for one use.
+    pub fn sealing<'a>(&self, coded: &'a Coded) -> Sealing<'a> {
+        let id = coded.head.seal;
+        let key = self.kept(name_of(Direction::Body, id));
+        let key = key.unwrap_or_else(|| self.keep(Direction::Body, id, self.derive(Direction::Body, id)));
+        let content_bytes = coded.body.iter().map(|piece| piece.len() as u64).sum();
+        let cipher = BodyCipher::new(key, &coded.head, content_bytes);
+        Sealing { cipher, head: &coded.head, pieces: &coded.body, at: 0, content_left: content_bytes }
+    }
+
+    /// Begins to open a body that arrives.
+    pub fn opening(self: &Arc<Self>, head: &Head) -> Opening {
+        let kept = self.kept(name_of(Direction::Body, head.seal));
+        let is_new = kept.is_none();
+        let key = kept.unwrap_or_else(|| self.derive(Direction::Body, head.seal));
+        let segments = head.wire_bytes.div_ceil(SEGMENT_BYTES as u64);
+        let content_bytes = head.wire_bytes.saturating_sub(segments * TAG_BYTES as u64);
+        Opening {
+            seal: is_new.then(|| self.clone()),
+            cipher: BodyCipher::new(key, head, content_bytes),
+            head: head.clone(),
+            wire_left: head.wire_bytes,
+            pieces: Vec::with_capacity(segments as usize),
+            partial: BytesMut::new(),
+            is_broken: false,
         }
-        let tag = self
-            .0
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad(context), &mut sealed[NONCE_LEN..])
-            .map_err(|_| "cannot seal".to_owned())?;
+    }
+
+    /// Seals a sink's answer.
+    pub fn seal_answer(&self, request: RequestId, words: &[u8]) -> Result<Vec<u8>, String> {
+        let id = self.next_id();
+        let key = self.kept(name_of(Direction::Answer, id));
+        let key = key.unwrap_or_else(|| self.keep(Direction::Answer, id, self.derive(Direction::Answer, id)));
+        let mut sealed = Vec::with_capacity(ANSWER_HEADER_BYTES + words.len() + TAG_BYTES);
+        sealed.extend_from_slice(&id.sealer);
+        sealed.extend_from_slice(&id.count.to_le_bytes());
+        sealed.extend_from_slice(words);
+        let tag = key
+            .seal_in_place_separate_tag(nonce(id.count, 0), answer_data(request), &mut sealed[ANSWER_HEADER_BYTES..])
+            .map_err(|_| "cannot seal it".to_owned())?;
         sealed.extend_from_slice(tag.as_ref());
         Ok(sealed)
     }
 
-    /// Opens a message.
+    /// Opens a sink's answer.
     ///
     /// # Errors
-    /// It was changed on the way, or sealed for another purpose or with another key.
-    pub fn open(&self, context: Context<'_>, sealed: &[u8]) -> Result<Vec<u8>, String> {
-        let broken = || "a sealed message was changed in transit".to_owned();
-        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or_else(broken)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
-        let mut body = body.to_vec();
-        let length = self.0.open_in_place(nonce, aad(context), &mut body).map_err(|_| broken())?.len();
-        body.truncate(length);
-        Ok(body)
+    /// It was changed on the way, or answers another request.
+    pub fn open_answer(&self, request: RequestId, sealed: &[u8]) -> Result<Vec<u8>, Failure> {
+        let broken = || Failure::mismatch("an answer was changed in transit");
+        let (sealer, rest) = sealed.split_first_chunk().ok_or_else(broken)?;
+        let (count, words) = rest.split_first_chunk().ok_or_else(broken)?;
+        let id = SealId { sealer: *sealer, count: u64::from_le_bytes(*count) };
+        let kept = self.kept(name_of(Direction::Answer, id));
+        let is_new = kept.is_none();
+        let key = kept.unwrap_or_else(|| self.derive(Direction::Answer, id));
+        let mut words = words.to_vec();
+        let length =
+            key.open_in_place(nonce(id.count, 0), answer_data(request), &mut words).map_err(|_| broken())?.len();
+        words.truncate(length);
+        if is_new {
+            self.keep(Direction::Answer, id, key);
+        }
+        Ok(words)
+    }
+
+    fn kept(&self, name: KeyName) -> Option<Arc<LessSafeKey>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+    }
+
+    fn keep(&self, direction: Direction, id: SealId, key: Arc<LessSafeKey>) -> Arc<LessSafeKey> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= KEYS_MAX {
+            keys.clear();
+        }
+        keys.insert(name_of(direction, id), key.clone());
+        key
+    }
+
+    fn derive(&self, direction: Direction, id: SealId) -> Arc<LessSafeKey> {
+        let epoch = (id.count / EPOCH_MESSAGES).to_le_bytes();
+        let info = [direction.label(), &id.sealer, &epoch];
+        // HKDF fails only for outputs far longer than a key.
+        #[expect(clippy::expect_used, reason = "a key has a fixed length")]
+        let key = self.secret.expand(&info, &AES_256_GCM).expect("an AES key is short enough for HKDF");
+        Arc::new(LessSafeKey::new(UnboundKey::from(key)))
     }
 }
 
-fn aad(context: Context<'_>) -> Aad<Vec<u8>> {
-    Aad::from(context.associated_data())
+const fn name_of(direction: Direction, id: SealId) -> KeyName {
+    (direction, id.sealer, id.count / EPOCH_MESSAGES)
+}
+
+fn nonce(count: u64, segment: u32) -> Nonce {
+    let mut nonce = [0; NONCE_LEN];
+    nonce[..8].copy_from_slice(&count.to_be_bytes());
+    nonce[8..].copy_from_slice(&segment.to_be_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
+
+fn answer_data(request: RequestId) -> Aad<[u8; 8]> {
+    Aad::from(request.0.to_le_bytes())
+}
+
+/// The segments of one body, in order.
+struct BodyCipher {
+    key: Arc<LessSafeKey>,
+    count: u64,
+    segment: u32,
+    last_segment: u32,
+    /// Head, index of the segment, whether it is the last.
+    associated: Vec<u8>,
+}
+
+impl BodyCipher {
+    fn new(key: Arc<LessSafeKey>, head: &Head, content_bytes: u64) -> Self {
+        let segments = content_bytes.div_ceil(SEGMENT_PLAIN_BYTES as u64).max(1);
+        // Serializing our own types into memory cannot fail; if it did, the body would only fail to open.
+        let mut associated = postcard::to_stdvec(head).unwrap_or_default();
+        associated.extend_from_slice(&[0; 5]);
+        Self { key, count: head.seal.count, segment: 0, last_segment: (segments - 1) as u32, associated }
+    }
+
+    /// Seals the next segment in place.
+    fn seal(&mut self, segment: &mut [u8]) -> Result<Tag, String> {
+        let nonce = self.next();
+        let associated = Aad::from(&self.associated);
+        self.key.seal_in_place_separate_tag(nonce, associated, segment).map_err(|_| "cannot seal a segment".to_owned())
+    }
+
+    /// Opens the next segment in place. Returns the length of its content, or `None` if it is not authentic.
+    fn open(&mut self, segment: &mut [u8]) -> Option<usize> {
+        let nonce = self.next();
+        let associated = Aad::from(&self.associated);
+        self.key.open_in_place(nonce, associated, segment).ok().map(|content| content.len())
+    }
+
+    /// Returns the nonce of the next segment, whose associated data are set.
+    fn next(&mut self) -> Nonce {
+        let segment = self.segment;
+        self.segment += 1;
+        let tail = self.associated.len() - 5;
+        self.associated[tail..tail + 4].copy_from_slice(&segment.to_le_bytes());
+        self.associated[tail + 4] = u8::from(segment == self.last_segment);
+        nonce(self.count, segment)
+    }
+}
+
+/// A body that is being sealed.
+pub struct Sealing<'a> {
+    cipher: BodyCipher,
+    head: &'a Head,
+    pieces: &'a [Bytes],
+    /// Bytes of the first piece that are sealed.
+    at: usize,
+    content_left: u64,
+}
+
+impl Sealing<'_> {
+    /// Returns the head of the request.
+    pub fn head(&self) -> &Head {
+        self.head
+    }
+
+    /// Returns the sealed length of the rest.
+    pub fn wire_bytes_left(&self) -> u64 {
+        sealed_bytes(self.content_left)
+    }
+
+    /// Appends sealed segments to `wire` until it has `wire_bytes_max` (a multiple of [`SEGMENT_BYTES`]) or the body
+    /// ends. Returns false if nothing was left to seal.
+    ///
+    /// # Errors
+    /// The cipher refused, which it never does for segments of this length.
+    pub fn fill(&mut self, wire: &mut Vec<u8>, wire_bytes_max: usize) -> Result<bool, String> {
+        let mut has_more = false;
+        while self.content_left > 0 && wire.len() + SEGMENT_BYTES <= wire_bytes_max {
+            self.segment(wire)?;
+            has_more = true;
+        }
+        Ok(has_more)
+    }
+
+    fn segment(&mut self, wire: &mut Vec<u8>) -> Result<(), String> {
+        let length = self.content_left.min(SEGMENT_PLAIN_BYTES as u64) as usize;
+        self.content_left -= length as u64;
+        let start = wire.len();
+        let mut missing = length;
+        while missing > 0 {
+            let piece = &self.pieces[0][self.at..];
+            let taken = missing.min(piece.len());
+            wire.extend_from_slice(&piece[..taken]);
+            missing -= taken;
+            self.at += taken;
+            if self.at == self.pieces[0].len() {
+                (self.pieces, self.at) = (&self.pieces[1..], 0);
+            }
+        }
+        let tag = self.cipher.seal(&mut wire[start..])?;
+        wire.extend_from_slice(tag.as_ref());
+        Ok(())
+    }
+}
+
+/// A body that arrives and is opened segment by segment.
+pub struct Opening {
+    /// Keeps the key when it has opened the first segment; `None` if the key is kept already.
+    seal: Option<Arc<Seal>>,
+    cipher: BodyCipher,
+    head: Head,
+    wire_left: u64,
+    /// Content of the segments that are open.
+    pieces: Vec<Bytes>,
+    /// The beginning of a segment that has not arrived as a whole.
+    partial: BytesMut,
+    is_broken: bool,
+}
+
+impl Opening {
+    /// Returns the request that the body belongs to.
+    pub fn request(&self) -> RequestId {
+        self.head.request
+    }
+
+    /// Takes the next bytes of the body. After a segment that does not open, the rest is dropped.
+    pub fn push(&mut self, mut piece: BytesMut) {
+        while !piece.is_empty() && !self.is_broken {
+            let segment_bytes = self.wire_left.min(SEGMENT_BYTES as u64) as usize;
+            if self.partial.is_empty() && piece.len() >= segment_bytes && segment_bytes >= PIECE_BYTES_MIN {
+                let segment = piece.split_to(segment_bytes);
+                self.open(segment);
+                continue;
+            }
+            if self.partial.is_empty() {
+                self.partial.reserve(segment_bytes);
+            }
+            let missing = segment_bytes - self.partial.len();
+            self.partial.extend_from_slice(&piece.split_to(missing.min(piece.len())));
+            if self.partial.len() == segment_bytes {
+                let segment = self.partial.split();
+                self.open(segment);
+            }
+        }
+    }
+
+    fn open(&mut self, mut segment: BytesMut) {
+        self.wire_left -= segment.len() as u64;
+        let Some(content_bytes) = self.cipher.open(&mut segment) else {
+            self.is_broken = true;
+            self.pieces.clear();
+            return;
+        };
+        segment.truncate(content_bytes);
+        self.pieces.push(segment.freeze());
+        if let Some(seal) = self.seal.take() {
+            seal.keep(Direction::Body, self.head.seal, self.cipher.key.clone());
+        }
+    }
+
+    /// Returns the opened body.
+    ///
+    /// # Errors
+    /// `Corrupt` if the body, or its head, is not what the source sealed.
+    pub fn finish(self) -> Result<Coded, Failure> {
+        if self.is_broken || self.wire_left > 0 || self.head.wire_bytes == 0 {
+            return Err(Failure::mismatch("a chunk was damaged in transit: its seal is broken"));
+        }
+        Ok(Coded { head: self.head, body: self.pieces })
+    }
+}
+
+/// A process of the run that tests in this crate imitate.
+#[cfg(test)]
+pub(crate) fn of_tests() -> Arc<Seal> {
+    #[expect(clippy::unwrap_used, reason = "the key is well formed")]
+    Arc::new(Seal::from_hex(&"0a".repeat(32)).unwrap())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn opens_only_unchanged_and_for_its_request() {
-        let key = SealKey::from_hex(&"7f".repeat(32)).expect("64 digits");
-        let (seven, eight) = (Context::Answer(RequestId(7)), Context::Answer(RequestId(8)));
-        let mut sealed = key.seal(seven, &[Bytes::from_static(b"trade"), Bytes::from_static(b"wind")]).expect("seals");
-        assert_eq!(sealed.len(), b"tradewind".len() + SEAL_BYTES);
-        assert_eq!(key.open(seven, &sealed).expect("opens"), b"tradewind");
-        assert!(key.open(eight, &sealed).is_err());
-        sealed[NONCE_LEN] ^= 1;
-        assert!(key.open(seven, &sealed).is_err());
-        assert!(key.open(seven, b"short").is_err());
-    }
-
-    #[test]
-    fn a_bad_key_is_refused() {
-        assert!(SealKey::from_hex("abc").is_none());
-        assert!(SealKey::from_hex(&"zz".repeat(32)).is_none());
+impl Coded {
+    /// Returns the whole sealed body.
+    pub(crate) fn sealed(&self) -> Vec<u8> {
+        let mut wire = Vec::new();
+        #[expect(clippy::unwrap_used, reason = "the cipher takes every segment")]
+        of_tests().sealing(self).fill(&mut wire, usize::MAX).unwrap();
+        wire
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,11 +8,11 @@ mod target;
 
 use super::budget::Held;
 use super::expected::Wanted;
-use super::parcel::{Coded, Parcel};
+use super::parcel::Parcel;
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
 use super::scope::WriteScope;
-use super::seal::SealKey;
+use super::seal::{Opening, Seal};
 use super::work::{Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkReply, Unsynced, WholePlace};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -26,6 +26,7 @@ use tradewind_store::{
     Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, UploadId, Written, may_be_md5,
 };
 use tradewind_wire::Fault;
+use tradewind_wire::frame::Head;
 
 /// Objects of one bundle that are written at the same time. The store's throttle limits all bundles together.
 const BUNDLE_WRITES_MAX: usize = 32;
@@ -36,8 +37,8 @@ pub struct Sink {
     pub targets: Vec<Target>,
     /// Keys that may be written.
     pub scope: WriteScope,
-    /// The job's key, if the job is sealed.
-    pub key: Option<Arc<SealKey>>,
+    /// Opens what arrives over hops; `None` where every route stays in this process.
+    pub seal: Option<Arc<Seal>>,
     /// Requests that have arrived over hops.
     pub taken: Taken,
     /// Parcels in progress.
@@ -45,16 +46,24 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Accepts a parcel that crossed a hop; the answer is sealed if the job is.
-    pub fn accept_coded(self: &Arc<Self>, coded: Coded, held: Held, reply: ReplyTo) {
-        let owed = Owed::new(reply, coded.head.request);
-        self.tasks.spawn(self.clone().accepting_coded(coded, held, owed));
+    /// Begins to open a body that arrives over a hop.
+    ///
+    /// # Errors
+    /// This sink has no key: its program has no hops.
+    pub fn opening(&self, head: &Head) -> Result<Opening, Failure> {
+        self.seal.as_ref().map(|seal| seal.opening(head)).ok_or_else(Failure::without_seal)
+    }
+
+    /// Accepts a body that arrived over a hop, all of it.
+    pub fn accept_sealed(self: &Arc<Self>, opening: Opening, held: Held, reply: ReplyTo) {
+        let owed = Owed::new(reply, opening.request());
+        self.tasks.spawn(self.clone().accepting_sealed(opening, held, owed));
     }
 
     /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.
-    pub(super) async fn accepting_coded(self: Arc<Self>, coded: Coded, held: Held, owed: Owed) {
-        let request = coded.head.request;
-        let answer = match coded.decode(self.key.as_deref(), Some(held)) {
+    pub(super) async fn accepting_sealed(self: Arc<Self>, opening: Opening, held: Held, owed: Owed) {
+        let request = opening.request();
+        let answer = match opening.finish().and_then(|coded| coded.decode(Some(held))) {
             // The second request may have an asker of its own. `Lost` only makes the lead try again.
             Ok(parcel) if !self.taken.is_first(parcel.route, parcel.request) => {
                 tracing::warn!(request = request.0, "a request arrived a second time and is refused");
@@ -64,7 +73,7 @@ impl Sink {
             Ok(parcel) => self.work(parcel).await,
             Err(failure) => SinkReply::Failed(failure),
         };
-        owed.reply().sink(request, &answer, self.key.as_deref());
+        owed.reply().sink(request, &answer, self.seal.as_deref());
         owed.settled();
     }
 

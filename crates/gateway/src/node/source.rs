@@ -4,10 +4,10 @@
 use super::attempts::{Attempts, Describe, Patience};
 use super::budget::{Held, MemoryBudget};
 use super::hop::Hop;
-use super::parcel::Parcel;
+use super::parcel::{Coded, Parcel};
 use super::reply::{Owed, ReplyTo};
 use super::scope::ReadScope;
-use super::seal::SealKey;
+use super::seal::Seal;
 use super::sink::Sink;
 use super::table::RouteTable;
 use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask, attributes_of};
@@ -44,8 +44,8 @@ pub struct Source {
     pub downstream: RouteTable<Downstream>,
     /// Keys that may be read.
     pub scope: ReadScope,
-    /// The job's key for hops, if the job is sealed.
-    pub key: Option<Arc<SealKey>>,
+    /// Seals what goes over hops; `None` where every route stays in this process.
+    pub seal: Option<Arc<Seal>>,
     /// Orders being executed.
     pub tasks: TaskTracker,
 }
@@ -73,7 +73,7 @@ impl Source {
         if let Err(failure) = self.scope.check(&order.task) {
             return reply.fail_unsent(request, failure);
         }
-        let copies = if compress || self.key.is_some() { 2 } else { 1 };
+        let copies = if compress { 2 } else { 1 };
         match self.parcel(order, copies).await {
             Ok(parcel) => self.send(&downstream, parcel, compress, reply.clone()).await,
             Err(failure) => reply.fail_unsent(request, failure),
@@ -83,15 +83,20 @@ impl Source {
     async fn send(&self, downstream: &Downstream, parcel: Parcel, compress: bool, reply: ReplyTo) {
         match downstream {
             Downstream::Memory(sink) => sink.accept(parcel, reply),
-            Downstream::Hop(hop) => match parcel.encode(compress, self.key.as_deref()) {
-                Ok(coded) => hop.send(&coded, &reply.from_downstream(self.key.clone())).await,
+            Downstream::Hop(hop) => match self.coded(&parcel, compress) {
+                Ok((coded, seal)) => hop.send(&coded, &seal, &reply.from_downstream(seal.clone())).await,
                 Err(failure) => reply.fail_unsent(parcel.request, failure),
             },
         }
     }
 
+    fn coded(&self, parcel: &Parcel, compress: bool) -> Result<(Coded, Arc<Seal>), Failure> {
+        let seal = self.seal.clone().ok_or_else(Failure::without_seal)?;
+        Ok((parcel.encode(compress, seal.next_id())?, seal))
+    }
+
     /// Builds the parcel for an order. `copies`: how many copies of the bytes exist at once until they are sent
-    /// (compressing and sealing make another).
+    /// (compressing makes another).
     async fn parcel(&self, order: Order, copies: u64) -> Result<Parcel, Failure> {
         let Order { request, route, task, .. } = order;
         let (manifest, data, held) = match task {

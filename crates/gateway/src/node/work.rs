@@ -360,6 +360,11 @@ impl Failure {
         Self::new(Fault::Corrupt, "mismatch", message)
     }
 
+    /// A failure because a source or a sink has hops and no key. The check of programs refuses such programs.
+    pub fn without_seal() -> Self {
+        Self::new(Fault::Permanent, "configuration", "this gateway has no key to seal and open bodies")
+    }
+
     /// A failure because bytes that an earlier run wrote no longer exist.
     pub fn lost(message: impl Into<String>) -> Self {
         Self::new(Fault::Corrupt, LOST, message)

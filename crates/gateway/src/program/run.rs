@@ -14,7 +14,7 @@ use crate::node::inbound::Inbound;
 use crate::node::replay::Taken;
 use crate::node::reply::Peers;
 use crate::node::scope::{ReadScope, WriteScope};
-use crate::node::seal::SealKey;
+use crate::node::seal::Seal;
 use crate::node::sink::{Sink, Target};
 use crate::node::source::Source;
 use crate::node::table::RouteTable;
@@ -99,7 +99,7 @@ impl Runner for NodeRunner {
 struct Building<'a> {
     hop_maker: HopMaker,
     budget: MemoryBudget,
-    key: Option<Arc<SealKey>>,
+    seal: Option<Arc<Seal>>,
     tasks: TaskTracker,
     opened: Mutex<Vec<(StoreSpec, Arc<dyn Store>)>>,
     environment: &'a Environment,
@@ -113,10 +113,10 @@ impl<'a> Building<'a> {
         environment: &'a Environment,
         stop: &'a CancellationToken,
     ) -> Result<Self, Refusal> {
-        let key = match &program.seal_key_hex {
+        let seal = match &program.seal_key_hex {
             Some(hex) => {
-                let key = SealKey::from_hex(hex).ok_or_else(|| refusal("seal_key_hex is not 64 hex digits", None))?;
-                Some(Arc::new(key))
+                let seal = Seal::from_hex(hex).ok_or_else(|| refusal("seal_key_hex is not 64 hex digits", None))?;
+                Some(Arc::new(seal))
             }
             None => None,
         };
@@ -134,7 +134,7 @@ impl<'a> Building<'a> {
             network: environment.network.clone(),
         };
         let (budget, tasks) = (budget(program), TaskTracker::new());
-        Ok(Self { hop_maker, budget, key, tasks, opened: Mutex::default(), environment, stop })
+        Ok(Self { hop_maker, budget, seal, tasks, opened: Mutex::default(), environment, stop })
     }
 
     async fn finish(
@@ -187,7 +187,7 @@ impl<'a> Building<'a> {
         Ok(Some(Arc::new(Sink {
             targets,
             scope: WriteScope::of(program),
-            key: self.key.clone(),
+            seal: self.seal.clone(),
             taken: Taken::default(),
             tasks: self.tasks.clone(),
         })))
@@ -203,7 +203,7 @@ impl<'a> Building<'a> {
             budget: self.budget.clone(),
             downstream: RouteTable::new(downstream_by_route(program, hops, sink)?),
             scope,
-            key: self.key.clone(),
+            seal: self.seal.clone(),
             tasks: self.tasks.clone(),
         })))
     }

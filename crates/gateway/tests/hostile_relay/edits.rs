@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tradewind_wire::frame::{Codec, Head, Purpose, Reply, Verdict};
+use tradewind_wire::frame::{Codec, Head, Purpose, Reply, SealId, Verdict};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// A change of one value.
@@ -110,8 +110,7 @@ pub(crate) fn all() -> Vec<Edit> {
         raw_bytes: 100_000,
         wire_bytes: 100_000,
         codec: Codec::Raw,
-        sealed: false,
-        blake3: [7; 32],
+        seal: SealId { sealer: [7; 16], count: 1000 },
     };
     edits.extend(fields(&head).into_iter().map(|(path, change)| Edit::HeadField(path, change)));
     let failed = Verdict::Failed { fault: Lost, kind: "k".to_owned(), message: "m".to_owned(), unsent: false };

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tradewind_gateway::node::parcel::{Coded, Parcel};
+use tradewind_gateway::node::parcel::Parcel;
+use tradewind_gateway::node::seal::Seal;
 use tradewind_gateway::node::work::Manifest;
+use tradewind_store::{Payload, UploadId};
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, Hello, HopEnd, Kind, Reply, Verdict};
 
@@ -18,10 +20,8 @@ use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, H
 pub(crate) enum Hostility {
     /// One of the edits.
     Edit(Edit),
-    /// A manifest with another key or place, and a hash that fits: possible only without a seal.
-    RewriteManifest,
-    /// Other object bytes, and a hash that fits: possible only without a seal.
-    RewriteBytes,
+    /// A body of the relay's own below the same head, sealed with a key of its own.
+    ForgeBody,
     /// The request goes nowhere, and the sink's words to an earlier one of its kind are its answer.
     ForgeAnswer,
 }
@@ -101,7 +101,7 @@ impl Mischief {
                 out.up.extend(verdict.map(|verdict| Reply { request: request.head.request, verdict }));
                 return;
             }
-            rewrite => return out.down.push(encoded(&rewritten(&request, rewrite).unwrap_or(request))),
+            Hostility::ForgeBody => return out.down.push(encoded(&forged(&request))),
         };
         match edit {
             Edit::HeadField(path, change) => {
@@ -207,20 +207,16 @@ impl Mischief {
     }
 }
 
-/// The request as a relay without scruples codes it anew; `None` if it cannot (it is sealed) or there is nothing to do.
-fn rewritten(request: &Request, how: &Hostility) -> Option<Request> {
-    let coded = Coded { head: request.head.clone(), body: vec![request.body.clone().into()] };
-    let mut parcel: Parcel = coded.decode(None, None).ok()?;
-    match (how, &mut parcel.manifest) {
-        (Hostility::RewriteManifest, Manifest::Part { place, .. }) => place.offset ^= 1 << 16,
-        (Hostility::RewriteBytes, Manifest::Part { .. }) => {
-            let length = parcel.data.len() as usize;
-            parcel.data = tradewind_store::Payload::new(vec![Bytes::from(vec![0xee; length])]);
-        }
-        _ => return None,
-    }
-    let Coded { head, body } = parcel.encode(false, None).ok()?;
-    Some(Request { head, body: body.concat() })
+/// A request that removes the upload of another object, sealed as well as a relay can: it has not the run's key.
+fn forged(request: &Request) -> Request {
+    let manifest = Manifest::Abort { target: 0, key: "large".to_owned(), upload: UploadId("1".to_owned()) };
+    let Head { request: id, route, .. } = request.head;
+    let parcel = Parcel { request: id, route, manifest, data: Payload::default(), held: None };
+    let seal = Seal::from_hex(&"00".repeat(32)).unwrap();
+    let coded = parcel.encode(false, request.head.seal).unwrap();
+    let mut body = Vec::new();
+    seal.sealing(&coded).fill(&mut body, usize::MAX).unwrap();
+    Request { head: coded.head, body }
 }
 
 fn encoded_head(head: &Head) -> Vec<u8> {

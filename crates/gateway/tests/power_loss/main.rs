@@ -253,7 +253,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
     let sink = Arc::new(Sink {
         targets: vec![written],
         scope: WriteScope::new(job.writes()),
-        key: None,
+        seal: None,
         taken: Taken::default(),
         tasks: tasks.clone(),
     });
@@ -263,7 +263,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         budget: MemoryBudget::new(limits.memory_bytes),
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
-        key: None,
+        seal: None,
         tasks,
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();

@@ -63,7 +63,7 @@ pub(crate) fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> T {
     postcard::from_bytes(bytes).expect("what passed the hash is what was packed")
 }
 
-/// Replaces BLAKE3 and the store's ETag: any changed byte changes it.
+/// Replaces the seal and the store's ETag: any changed byte changes it.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -217,7 +217,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
     let sink = Arc::new(Sink {
         targets: vec![Target { store: to.clone(), attempts: Attempts::new(&limits) }],
         scope: WriteScope::new(job.writes()),
-        key: None,
+        seal: None,
         taken: Taken::default(),
         tasks: tasks.clone(),
     });
@@ -227,7 +227,7 @@ fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> Le
         budget: MemoryBudget::new(limits.memory_bytes),
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),
-        key: None,
+        seal: None,
         tasks: tasks.clone(),
     });
     let nodes = ["local"; 3].map(str::to_owned).to_vec();

@@ -179,7 +179,7 @@ impl Tally {
 
     /// The name of the check that protects the bytes between source and sink.
     pub(super) fn hop_proof(&self) -> &'static str {
-        if self.crosses_hops { "blake3" } else { "memory" }
+        if self.crosses_hops { "sealed" } else { "memory" }
     }
 
     pub(super) fn progress(&mut self, retries: u64, shares: &Shares) -> Progress {

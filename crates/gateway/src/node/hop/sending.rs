@@ -2,13 +2,13 @@
 
 use super::{Hop, Outgoing, lost_downstream};
 use crate::net::{ConnectionError, FrameWriter};
-use crate::node::parcel::Coded;
 use crate::node::reply::verdict_of;
+use crate::node::seal::Sealing;
 use std::sync::atomic::Ordering;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tradewind_wire::RequestId;
-use tradewind_wire::frame::Frame;
+use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, Head};
 
 /// A request being sent piece by piece, as a relay does. If it is dropped before its end, it is answered `Lost`, and
 /// its connection is closed if it may hold a partial request.
@@ -76,10 +76,26 @@ impl Drop for Lent<'_> {
 }
 
 impl Sending<'_> {
-    /// Writes the header.
-    pub async fn head(&mut self, coded: &Coded) -> Result<(), ConnectionError> {
+    /// Begins the request. The head is written together with what follows it.
+    pub fn head(&mut self, head: &Head) {
         self.lent.begun = true;
-        self.frame(&Frame::Head(coded.head.clone())).await
+        self.writer.queue(&Frame::Head(head.clone()));
+    }
+
+    /// Writes what is queued, if nothing follows the head.
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.flush()).await
+    }
+
+    /// Seals a request and writes it, one `Data` frame at a time.
+    pub async fn body(&mut self, mut sealing: Sealing<'_>) -> Result<(), ConnectionError> {
+        self.head(sealing.head());
+        let mut wire = Vec::with_capacity(DATA_BYTES_MAX.min(sealing.wire_bytes_left() as usize));
+        while sealing.fill(&mut wire, DATA_BYTES_MAX).map_err(ConnectionError::Peer)? {
+            self.piece(&wire).await?;
+            wire.clear();
+        }
+        Ok(())
     }
 
     /// Writes a frame between pieces (the header, an abort, a ping).

@@ -5,6 +5,7 @@ use crate::drop_after::DropAfter;
 use crate::net::{Connection, Incoming};
 use crate::net::{DataPort, Tcp};
 use crate::node::parcel::Parcel;
+use crate::node::seal;
 use crate::node::work::Manifest;
 use bytes::Bytes;
 use tokio::net::TcpListener;
@@ -54,7 +55,7 @@ async fn dead_hop(stop: &CancellationToken) -> Arc<Hop> {
 fn coded(request: RequestId, body_bytes: usize) -> Coded {
     let data = Payload::new(vec![Bytes::from(vec![7; body_bytes])]);
     let parcel = Parcel { request, route: RouteId(0), manifest: Manifest::Bundle(Vec::new()), data, held: None };
-    parcel.encode(false, None).unwrap()
+    parcel.encode(false, seal::of_tests().next_id()).unwrap()
 }
 
 async fn accept(listener: &TcpListener) -> Connection {
@@ -79,7 +80,7 @@ async fn a_dead_hop_says_what_was_not_sent_to_a_source_and_lead_and_nothing_to_a
     let hop = dead_hop(&stop).await;
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
-    hop.send(&coded(RequestId(1), 0), &reply).await;
+    hop.send(&coded(RequestId(1), 0), &seal::of_tests(), &reply).await;
     hop.send_orders(&Frame::Orders(bytes::Bytes::new()), &[RequestId(2)], &reply).await;
     assert!(hop.checkout(RequestId(3), &reply).await.is_none());
     for wanted in [(RequestId(1), true), (RequestId(2), true), (RequestId(3), false)] {
@@ -98,7 +99,7 @@ async fn a_body_cut_off_goes_back_to_the_lead_and_is_not_sent_again_unbooked() {
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let sending = tokio::spawn({
         let (hop, reply) = (hop.clone(), ReplyTo::memory(answers_in));
-        async move { hop.send(&coded(RequestId(1), LONG_BODY_BYTES), &reply).await }
+        async move { hop.send(&coded(RequestId(1), LONG_BODY_BYTES), &seal::of_tests(), &reply).await }
     });
 
     let mut cut_off = accept(&listener).await;
@@ -161,8 +162,8 @@ async fn a_request_that_is_in_flight_is_not_sent_a_second_time() {
     let _downstream = accept(&listener).await;
     let (first_in, mut first) = mpsc::unbounded_channel();
     let (second_in, mut second) = mpsc::unbounded_channel();
-    hop.send(&coded(RequestId(1), 10), &ReplyTo::memory(first_in)).await;
-    hop.send(&coded(RequestId(1), 10), &ReplyTo::memory(second_in)).await;
+    hop.send(&coded(RequestId(1), 10), &seal::of_tests(), &ReplyTo::memory(first_in)).await;
+    hop.send(&coded(RequestId(1), 10), &seal::of_tests(), &ReplyTo::memory(second_in)).await;
     let Reply { verdict, .. } = second.recv().await.unwrap();
     assert!(matches!(verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{verdict:?}");
     assert!(first.try_recv().is_err(), "the first one is still under way");
@@ -183,7 +184,7 @@ async fn a_dropped_sending_answers_its_request_and_gives_its_connection_back() {
     assert!(matches!(verdict, Verdict::Failed { fault: Fault::Lost, .. }), "{verdict:?}");
     assert_eq!(request, RequestId(1));
     // Nothing was begun, so the same connection takes the next request.
-    hop.send(&coded(RequestId(2), 0), &reply).await;
+    hop.send(&coded(RequestId(2), 0), &seal::of_tests(), &reply).await;
     assert_eq!(begun(&mut downstream).await.request, RequestId(2));
     stop.cancel();
 }
@@ -249,7 +250,9 @@ impl Sends {
         let reply = ReplyTo::memory(answers_in);
         let request = RequestId(request);
         let sent = match self {
-            Self::Request => DropAfter::new(polls, hop.send(&coded(request, BODY_BYTES), &reply)).await,
+            Self::Request => {
+                DropAfter::new(polls, hop.send(&coded(request, BODY_BYTES), &seal::of_tests(), &reply)).await
+            }
             Self::Orders => {
                 // Longer than the pipe's buffer, so that it may be dropped half written.
                 let mut orders = vec![0; BODY_BYTES];
@@ -320,7 +323,7 @@ async fn a_connection_dropped_at_any_await_answers_what_is_on_it() {
         let sending = async {
             tokio::time::timeout(
                 Duration::from_secs(1),
-                hop.send(&coded(RequestId(1), 10), &ReplyTo::memory(answers_in)),
+                hop.send(&coded(RequestId(1), 10), &seal::of_tests(), &ReplyTo::memory(answers_in)),
             )
             .await
         };
@@ -375,7 +378,7 @@ async fn what_a_living_peer_does_not_answer_or_take_is_given_up() {
         let mut orders = vec![0; BODY_BYTES];
         orders[..8].copy_from_slice(&2_u64.to_le_bytes());
         let sending = async {
-            hop.send(&coded(RequestId(1), BODY_BYTES), &reply).await;
+            hop.send(&coded(RequestId(1), BODY_BYTES), &seal::of_tests(), &reply).await;
             hop.send_orders(&Frame::Orders(orders.into()), &[RequestId(2)], &reply).await;
         };
         tokio::time::timeout(REQUEST_MAX, sending).await.expect("the peer takes nothing and is waited for");
