@@ -19,6 +19,7 @@ from testbed.drive import Command, find_binary, peak_rss_bytes
 from testbed.places import FilePlace, S3Place
 from testbed.servers.process import free_port, guarded
 from testbed.trees import MIB, file_sha256, write_large
+from tradewind.model.program import CONTRACT_VERSION
 
 ANSWER_S = 60.0
 HELLO, HEAD, DATA, REPLIES = 1, 3, 4, 6
@@ -115,7 +116,8 @@ def gateway(fleet: Path) -> Iterator[Gateway]:
 def working(gateway: Gateway, fleet: Path) -> Gateway:
     """A sink with a program. Without a program a gateway does not answer on its data port."""
     program = {
-        "contract": 1,
+        "contract": CONTRACT_VERSION,
+        "seal_key_hex": "5e" * 32,
         "job_id": "drill",
         "node": "sink",
         "routes": [{"id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0}],
@@ -210,7 +212,7 @@ def program_head(length: int) -> bytes:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"not json", b"{}", b'{"contract": 99}', b"[" * 100_000, b'{"contract": 1, "unknown": true}'],
+    [b"", b"not json", b"{}", b'{"contract": 99}', b"[" * 100_000, b'{"contract": 2, "unknown": true}'],
     ids=["empty", "no-json", "no-fields", "other-contract", "deep", "unknown-field"],
 )
 def test_an_invalid_program_is_refused_in_one_line(gateway: Gateway, fleet: Path, body: bytes) -> None:

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from tradewind.model.program import CONTRACT_VERSION
+
 
 @dataclass
 class FakeGateways:
@@ -68,7 +70,7 @@ def fake_gateways(folder: Path, rng: random.Random) -> Iterator[FakeGateways]:
 def lead_program(gateways: FakeGateways) -> str:
     """Return a program that reports readiness like a gateway, and ends at the end of its standard input."""
     script = gateways.folder / "program"
-    ready = json.dumps({"control": gateways.control("lead"), "gateway": "fake", "contract": 1})
+    ready = json.dumps({"control": gateways.control("lead"), "gateway": "fake", "contract": CONTRACT_VERSION})
     script.write_text(f"#!/bin/sh\necho '{ready}'\nexec cat >/dev/null\n")
     script.chmod(0o700)
     return str(script)
@@ -97,7 +99,7 @@ def _handler(gateways: FakeGateways, name: str) -> type[BaseHTTPRequestHandler]:
             if gateways.never_ready(name):
                 self.reply(503, {"error": "too busy"})
             else:
-                self.reply(200, {"gateway": "fake", "contract": 1, "data_address": "127.0.0.1:1"})
+                self.reply(200, {"gateway": "fake", "contract": CONTRACT_VERSION, "data_address": "127.0.0.1:1"})
 
         def reply(self, status: int, document: Any) -> None:
             text = json.dumps(document).encode()

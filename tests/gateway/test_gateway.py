@@ -18,6 +18,7 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import FleetOwner, JoinToken
 from tradewind.gateway.process import STOP_S, GatewayProcess
 from tradewind.gateway.task import try_task
+from tradewind.model.program import CONTRACT_VERSION
 
 BINARY = find_gateway()
 
@@ -110,13 +111,15 @@ def test_an_owner_that_cannot_start_reports_why(tmp_path: Path) -> None:
 
 def test_over_a_unix_socket(local: GatewayProcess) -> None:
     client = GatewayClient(local.control)
-    assert client.version()["contract"] == 1
+    assert client.version()["contract"] == CONTRACT_VERSION
     assert "# TYPE" in client.metrics()
 
 
 def test_a_refused_program_reports_why(local: GatewayProcess) -> None:
     with pytest.raises(GatewayError, match="refused PUT /v1/program") as caught:
-        GatewayClient(local.control).put_program({"contract": 1, "job_id": "x", "node": "local", "routes": [{}]})
+        GatewayClient(local.control).put_program(
+            {"contract": CONTRACT_VERSION, "job_id": "x", "node": "local", "routes": [{}]}
+        )
     assert not isinstance(caught.value, GatewayLost)
 
 
@@ -139,11 +142,11 @@ def test_a_gateway_that_cannot_start_reports_why(tmp_path: Path) -> None:
 
 
 def test_the_error_for_a_gateway_of_another_contract_has_both_versions(tmp_path: Path) -> None:
-    aged = ["sh", "-c", """"$@" | sed -u 's/"contract":1/"contract":7/'""", "sh"]
+    aged = ["sh", "-c", f""""$@" | sed -u 's/"contract":{CONTRACT_VERSION}/"contract":7/'""", "sh"]
     arguments = ["--control", f"unix:{tmp_path}/s"]
     process = GatewayProcess(BINARY, "aged", arguments, str(tmp_path / "log"), enter=aged)
     with pytest.raises(
-        GatewayError, match=r"^tradewind \S+ speaks contract 1, tradewind-gateway \S+ contract 7$"
+        GatewayError, match=rf"^tradewind \S+ speaks contract {CONTRACT_VERSION}, tradewind-gateway \S+ contract 7$"
     ) as caught:
         process.wait_ready()
     assert "one version" in (caught.value.hint or "")
@@ -154,7 +157,7 @@ def test_the_error_for_a_task_of_another_contract_has_both_versions(monkeypatch:
     monkeypatch.setattr(binary, "CONTRACT_VERSION", 7)
     task = {"task": "one that this gateway does not know"}
     with pytest.raises(
-        GatewayError, match=r"^tradewind \S+ speaks contract 7, tradewind-gateway \S+ contract 1$"
+        GatewayError, match=rf"^tradewind \S+ speaks contract 7, tradewind-gateway \S+ contract {CONTRACT_VERSION}$"
     ) as caught:
         try_task(BINARY, task)
     assert "one version" in (caught.value.hint or "")

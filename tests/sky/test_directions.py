@@ -17,6 +17,7 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
+from tradewind.model.program import CONTRACT_VERSION
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
 
@@ -63,7 +64,7 @@ def test_a_fleet_enrols_machines_in_both_directions(make_sky: Make, tmp_path: Pa
         }
         assert fleet.machines["source"].control is not None and fleet.machines["sink"].control is None
         for name in addresses:
-            assert GatewayClient.of(fleet.deployment(), name).version()["contract"] == 1
+            assert GatewayClient.of(fleet.deployment(), name).version()["contract"] == CONTRACT_VERSION
         assert all(state["enrolled"] and state["reachable"] for state in fleet.gateway_states().values())
     finally:
         fleet.close(grace_s=0.0)

@@ -15,6 +15,7 @@ import pytest
 from tests.fleet.worlds import World, late_binary, leftovers, living, wait_until
 from tradewind.errors import GatewayError
 from tradewind.gateway.client import GatewayClient
+from tradewind.model.program import CONTRACT_VERSION
 
 CLIENT = """
 import json, sys, time
@@ -41,7 +42,7 @@ def test_a_fleet_answers_and_leaves_nothing(world: World) -> None:
     assert {name for name, state in states.items() if state["enrolled"]} == set(deployment.addresses)
     assert not list(fleet.folder.rglob("*.pem")), "a key or certificate is on disk"
     for name in deployment.addresses:
-        assert GatewayClient.of(deployment, name).version()["contract"] == 1
+        assert GatewayClient.of(deployment, name).version()["contract"] == CONTRACT_VERSION
     assert deployment.addresses["lead"].data is None
     assert deployment.address("source", "sink") == deployment.addresses["sink"].data
     assert [machine.name for machine in living(world.provider, fleet.id)] == ["sink", "source"]

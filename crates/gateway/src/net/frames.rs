@@ -3,7 +3,7 @@
 use super::handshake::ConnectionError;
 use super::stream::{ReadSide, WriteSide};
 use bytes::{Buf, BytesMut};
-use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, FrameError, HEADER_BYTES, Head, Header, Kind, SEGMENT_BYTES};
+use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, FrameError, HEADER_BYTES, Head, Header, Kind};
 use tradewind_wire::intake::{Intake, Step};
 
 /// What a connection received.
@@ -32,10 +32,6 @@ pub struct FrameReader {
     /// Bytes left of the current `Data` frame, and whether the body ends with it.
     data: Option<(usize, bool)>,
 }
-
-/// A piece of a body is a multiple of this long, except at the end of a frame, so that most pieces are whole sealed
-/// segments.
-const PIECE_UNIT_BYTES: usize = SEGMENT_BYTES;
 
 impl FrameReader {
     pub(super) fn new(side: ReadSide, intake: Intake) -> Self {
@@ -86,14 +82,10 @@ impl FrameReader {
     }
 
     fn parse_piece(&mut self, left: usize, ends_body: bool) -> Option<Incoming> {
-        let length = match left.min(self.plain.len()) {
-            here if here == left => left,
-            here => here - here % PIECE_UNIT_BYTES,
-        };
-        if length == 0 {
+        if self.plain.is_empty() {
             return None;
         }
-        let bytes = self.plain.split_to(length);
+        let bytes = self.plain.split_to(left.min(self.plain.len()));
         let left = left - bytes.len();
         self.data = (left > 0).then_some((left, ends_body));
         Some(Incoming::Piece { bytes, last: ends_body && left == 0 })

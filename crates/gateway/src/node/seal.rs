@@ -326,20 +326,13 @@ impl Opening {
 
     /// Takes the next bytes of the body. After a segment that does not open, the rest is dropped.
     pub fn push(&mut self, mut piece: BytesMut) {
-        while !piece.is_empty() && !self.is_broken {
+        while !piece.is_empty() && self.wire_left > 0 && !self.is_broken {
             let segment_bytes = self.wire_left.min(SEGMENT_BYTES as u64) as usize;
-            if self.partial.is_empty() && piece.len() >= segment_bytes && segment_bytes >= PIECE_BYTES_MIN {
-                let segment = piece.split_to(segment_bytes);
-                self.open(segment);
-                continue;
-            }
-            if self.partial.is_empty() {
-                self.partial.reserve(segment_bytes);
-            }
             let missing = segment_bytes - self.partial.len();
-            self.partial.extend_from_slice(&piece.split_to(missing.min(piece.len())));
+            // Pieces that were read into one buffer, one after the other, are joined without a copy.
+            self.partial.unsplit(piece.split_to(missing.min(piece.len())));
             if self.partial.len() == segment_bytes {
-                let segment = self.partial.split();
+                let segment = std::mem::take(&mut self.partial);
                 self.open(segment);
             }
         }
@@ -353,7 +346,8 @@ impl Opening {
             return;
         };
         segment.truncate(content_bytes);
-        self.pieces.push(segment.freeze());
+        let is_small = content_bytes < PIECE_BYTES_MIN;
+        self.pieces.push(if is_small { Bytes::copy_from_slice(&segment) } else { segment.freeze() });
         if let Some(seal) = self.seal.take() {
             seal.keep(Direction::Body, self.head.seal, self.cipher.key.clone());
         }

@@ -464,7 +464,7 @@ async fn a_closed_pipe_is_no_failure() {
 fn a_task_that_is_not_understood_is_bad_usage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("task.json");
-    std::fs::write(&path, r#"{"task": "ls", "colour": "red"}"#).unwrap();
+    std::fs::write(&path, format!(r#"{{"contract": {CONTRACT_VERSION}, "task": "ls", "colour": "red"}}"#)).unwrap();
     assert_eq!(read_task(Some(&path)).unwrap_err().exit_code(), 2);
     assert_eq!(read_task(Some(&folder.path().join("none"))).unwrap_err().exit_code(), 2);
 }

@@ -72,7 +72,7 @@ impl Owner {
 
     fn document(&self, name: &str, control: &Value) -> Value {
         json!({
-            "contract": 1, "fleet": "fleet-1", "name": name, "token_hex": TOKEN, "expires_unix_s": soon(),
+            "contract": tradewind_contract::CONTRACT_VERSION, "fleet": "fleet-1", "name": name, "token_hex": TOKEN, "expires_unix_s": soon(),
             "ca_pem": self.ready["ca_pem"], "control": control, "data": "127.0.0.1:0",
         })
     }

@@ -135,7 +135,13 @@ async fn a_local_gateway_answers_its_owner_and_ends_with_stdin() {
     assert!(socket.file_type().is_socket());
     assert_eq!(socket.permissions().mode() & 0o777, 0o600);
     let (status, version) = Client::unix(&folder.path("socket")).await.get("/v1/version").await;
-    assert_eq!((status, version), (StatusCode::OK, json!({ "gateway": env!("CARGO_PKG_VERSION"), "contract": 1 })));
+    assert_eq!(
+        (status, version),
+        (
+            StatusCode::OK,
+            json!({ "gateway": env!("CARGO_PKG_VERSION"), "contract": tradewind_contract::CONTRACT_VERSION })
+        )
+    );
     assert_eq!(serving.end_of_stdin().await.code(), Some(0));
     assert!(!folder.path("socket").exists());
 }
@@ -306,7 +312,7 @@ async fn over_tcp_the_fleet_may_look_and_the_controller_may_act() {
     let mut lead = mutual(&serving, &folder.path("fleet/lead"), "sink").await.unwrap();
     let (status, version) = lead.get("/v1/version").await;
     assert_eq!((status, &version["data_address"]), (StatusCode::OK, &serving.ready["data_address"]));
-    let (status, refusal) = lead.put_program(&json!({ "contract": 1 })).await;
+    let (status, refusal) = lead.put_program(&json!({ "contract": tradewind_contract::CONTRACT_VERSION })).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refusal}");
 
     let mut relay = mutual(&serving, &folder.path("fleet/relay"), "sink").await.unwrap();
@@ -378,7 +384,7 @@ fn trusting(ca: &Path, shown: Option<&Path>) -> rustls::ClientConfig {
 fn copy_program(folder: &Folder, job_id: &str) -> Value {
     let (from, to) = (format!("file://{}", folder.text("from")), format!("file://{}", folder.text("to")));
     json!({
-        "contract": 1, "job_id": job_id, "node": "local",
+        "contract": tradewind_contract::CONTRACT_VERSION, "job_id": job_id, "node": "local",
         "routes": [{ "id": 0, "nodes": ["local", "local", "local"], "share": 1.0 }],
         "lead": {
             "source": { "url": from },
@@ -399,9 +405,10 @@ async fn a_peer_that_may_not_control_a_gateway_is_not_told_the_names_of_its_stor
     let serving = Serving::start(&[ports.as_slice(), &["--identity", &identity, "--exit-with-stdin"]].concat()).await;
     let mut lead = mutual(&serving, &folder.path("fleet/lead"), "sink").await.unwrap();
     let program = json!({
-        "contract": 1, "job_id": "job", "node": "sink",
+        "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job", "node": "sink",
         "routes": [{ "id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0 }],
         "sinks": [{ "url": "file:///secret-place" }], "writes": [{ "kind": "prefix", "prefix": "" }],
+        "seal_key_hex": "5e".repeat(32),
     });
     assert_eq!(lead.put_program(&program).await, (StatusCode::OK, json!({})));
     let mut relay = mutual(&serving, &folder.path("fleet/relay"), "sink").await.unwrap();
@@ -539,7 +546,7 @@ async fn two_gateways_measure_what_the_way_between_them_carries() {
 pub(crate) fn silent_move(endpoint: &str) -> Value {
     let store = |bucket: &str| json!({ "url": format!("s3://{bucket}"), "endpoint": endpoint, "path_style": true });
     json!({
-        "contract": 1,
+        "contract": tradewind_contract::CONTRACT_VERSION,
         "job_id": "silent",
         "node": "local",
         "routes": [{ "id": 0, "nodes": ["local", "local", "local"], "share": 1.0 }],

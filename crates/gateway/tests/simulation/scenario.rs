@@ -101,8 +101,6 @@ pub(crate) struct Scenario {
     pub(crate) verify_read: bool,
     /// `--compress`.
     pub(crate) compress: bool,
-    /// `--seal`.
-    pub(crate) seal: bool,
     /// `--stall`.
     pub(crate) stall_s: u32,
     /// In order of time.
@@ -134,7 +132,6 @@ impl Scenario {
             chunk_bytes,
             verify_read: rng.random_bool(0.2),
             compress: rng.random_bool(0.3),
-            seal: routes.iter().all(|route| route.len() > 3) && rng.random_bool(0.3),
             stall_s: rng.random_range(10..60),
             faults: Vec::new(),
             store_faults: StoreFaults::default(),

@@ -438,7 +438,7 @@ impl World {
                 Vec::new()
             },
             copies: None,
-            seal_key_hex: (scenario.seal && (is_source || is_sink)).then(|| "0a".repeat(32)),
+            seal_key_hex: (is_source || is_sink).then(|| "0a".repeat(32)),
             limits: scenario.limits.clone(),
             routes,
         }

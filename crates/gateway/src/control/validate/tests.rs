@@ -9,7 +9,7 @@ fn store(url: &str) -> Value {
 
 fn local_program() -> Value {
     json!({
-        "contract": 1, "job_id": "job-1", "node": "local",
+        "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job-1", "node": "local",
         "routes": [{ "id": 0, "nodes": ["local", "local", "local"], "share": 1.0 }],
         "lead": {
             "source": store("file:///from"),
@@ -24,7 +24,7 @@ fn local_program() -> Value {
 /// A relay between `source` and `sink`, on two routes.
 fn relay_program() -> Value {
     json!({
-        "contract": 1, "job_id": "job-1", "node": "relay",
+        "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job-1", "node": "relay",
         "routes": [
             { "id": 0, "nodes": ["lead", "source", "relay", "sink"], "share": 0.5 },
             { "id": 1, "nodes": ["lead", "source", "relay", "far", "sink"], "share": 0.5 },
@@ -115,7 +115,7 @@ fn faults_of_a_local_program_are_named() {
     let stations = |names: &[&str]| json!([{ "id": 0, "nodes": names, "share": 1.0 }]);
     let many = vec!["local"; STATIONS_MAX + 1];
     let cases = [
-        ("/contract", json!(2), "this gateway speaks contract 1, the program uses contract 2"),
+        ("/contract", json!(1), "this gateway speaks contract 2, the program uses contract 1"),
         ("/job_id", json!("Job 1"), "\"Job 1\" is not a job id"),
         ("/job_id", json!(""), "\"\" is not a job id"),
         ("/node", json!("-a"), "\"-a\" is not a gateway name: 1 to 63 of a-z, 0-9 and -, with no - at either end"),
@@ -210,17 +210,19 @@ fn a_source_and_a_sink_without_the_job_need_the_keys_that_they_may_access() {
     let routes = json!([{ "id": 0, "nodes": ["lead", "source", "sink"], "share": 1.0 }]);
     let below = json!({ "kind": "prefix", "prefix": "a/" });
     let sink = json!({
-        "contract": 1, "job_id": "job-1", "node": "sink", "routes": routes,
-        "sinks": [store("s3://to"), store("s3://too")], "writes": [below, below],
+        "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job-1", "node": "sink", "routes": routes,
+        "sinks": [store("s3://to"), store("s3://too")], "writes": [below, below], "seal_key_hex": "0".repeat(64),
     });
     assert_eq!(check(sink.clone(), setting), Ok(()));
+    let error = check(with(sink.clone(), "/seal_key_hex", Value::Null), setting).unwrap_err();
+    assert_eq!(error, "sink has no key to seal and open bodies");
     let error = check(with(sink.clone(), "/writes", json!([below])), setting).unwrap_err();
     assert_eq!(error, "sink has 2 sinks and 1 writes");
     let error = check(with(sink, "/reads", below.clone()), setting).unwrap_err();
     assert!(error.contains("no source"), "{error}");
     let source = json!({
-        "contract": 1, "job_id": "job-1", "node": "source", "routes": routes, "source": store("s3://from"),
-        "hops": [{ "to": "sink", "address": "127.0.0.1:7001", "connections": 8 }],
+        "contract": tradewind_contract::CONTRACT_VERSION, "job_id": "job-1", "node": "source", "routes": routes, "source": store("s3://from"),
+        "hops": [{ "to": "sink", "address": "127.0.0.1:7001", "connections": 8 }], "seal_key_hex": "0".repeat(64),
     });
     assert_eq!(check(with(source.clone(), "/reads", below.clone()), setting), Ok(()));
     assert!(check(source, setting).unwrap_err().contains("does not say reads"));
