@@ -245,7 +245,7 @@ impl Configs {
             .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
             .map_err(unusable)?;
         client.resumption = rustls::client::Resumption::disabled();
-        // The data plane seals records itself after the handshake, with the keys that rustls negotiated.
+        // After the handshake the data plane seals records itself, with the keys that rustls negotiated.
         client.enable_secret_extraction = true;
         let mut server = ServerConfig::builder_with_details(provider, clock.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
