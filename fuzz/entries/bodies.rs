@@ -1,4 +1,4 @@
-//! What lead, source and sink say to each other inside frames.
+//! Messages of lead, source and sink inside frames.
 
 use tradewind_gateway::node::inbound::parse_orders;
 use tradewind_gateway::node::parcel::parse_manifest;

@@ -168,15 +168,15 @@ def test_explain_states_the_reason(command: Command, tree: Path) -> None:
 
 def test_explain_reads_the_objects_size_and_time(command: Command, tree: Path) -> None:
     old = command.run("cp", "-r", tree, "x", "--newer", "1d", "--explain", "three.txt").expect(0)
-    assert old.stdout.startswith("taken: three.txt")
+    assert old.stdout.startswith("included: three.txt")
     assert old.stderr == ""
     os.utime(tree / "three.txt", (0, 0))
     assert "before --newer" in command.run("cp", "-r", tree, "x", "--newer", "1d", "--explain", "three.txt").stdout
     gone = command.run("cp", "-r", tree, "x", "--explain", "no-such").expect(0)
     assert "note: no object has this name" in gone.stderr
     alone = command.run("cp", tree / "three.txt", "x", "--explain", "three.txt").expect(0)
-    assert alone.stdout == "taken: three.txt: it is the one object asked for\n"
-    assert command.run("cp", tree / "three.txt", "x", "--explain", "four").expect(0).stdout.startswith("left: four")
+    assert alone.stdout == "included: three.txt: it is the object that was named\n"
+    assert command.run("cp", tree / "three.txt", "x", "--explain", "four").expect(0).stdout.startswith("excluded: four")
 
 
 def test_explain_compares_as_sync_does(command: Command, tree: Path, s3: S3Place) -> None:

@@ -74,7 +74,7 @@ def test_filters_choose_by_the_name_at_the_destination(command: Command, logs: F
     command.run("cp", "-r", *sources, f"{tmp_path}/to/", "--exclude", "deep/", "--exclude", "1.*").expect(0)
     assert FilePlace(tmp_path / "to").sizes() == {"2.log": 20, "3.log": 30}
     said = command.run("cp", "-r", *sources, f"{tmp_path}/to/", "--explain", "deep/4.log").expect(0).stdout
-    assert said.startswith("taken: deep/4.log")
+    assert said.startswith("included: deep/4.log")
 
 
 @pytest.mark.parametrize("verb", ["cp", "mv", "sync"])

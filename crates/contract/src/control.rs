@@ -72,7 +72,7 @@ pub struct ProbeReport {
     pub peer_verified: bool,
 }
 
-/// Body of `POST /v1/probe/receive`: measure what arrives from another gateway that was told to send.
+/// Body of `POST /v1/probe/receive`: measure what arrives from another gateway, which sends at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveRequest {
@@ -90,13 +90,13 @@ pub struct ReceiveRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveReport {
-    /// Who sent.
+    /// The gateway that sent.
     pub from: String,
     /// Connections that were counted.
     pub connections: u16,
     /// Payload that arrived while it was counted.
     pub bytes: u64,
-    /// How long that was.
+    /// Duration of the measurement.
     pub seconds: f64,
 }
 
@@ -118,7 +118,7 @@ pub struct SendRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendReport {
-    /// Who measured.
+    /// The gateway that measured.
     pub to: String,
     /// Payload that was given to the kernel.
     pub bytes: u64,
@@ -127,7 +127,7 @@ pub struct SendReport {
     /// TCP segments that this machine sent meanwhile, all its connections together; absent where the system does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u64>,
-    /// Of these, so many were sent again: lost on the way, or thought to be.
+    /// Number of these that were sent again, because they were lost or seemed to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments_again: Option<u64>,
 }

@@ -43,7 +43,7 @@ pub struct StoreAccess {
     pub authority: Authority,
 }
 
-/// What requests to a store are authorised with. Secret.
+/// Credentials that authorise the requests to a store. Secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Authority {

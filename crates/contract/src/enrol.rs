@@ -1,4 +1,4 @@
-//! How a gateway joins a fleet, and what the fleet's owner is told.
+//! Messages by which a gateway joins a fleet, and requests to the fleet's owner.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct Join {
     pub expires_unix_s: u64,
     /// Certificate of the fleet's CA.
     pub ca_pem: String,
-    /// Which side opens connections for enrolment and control.
+    /// The side that opens connections for enrolment and control.
     pub control: JoinControl,
     /// Where it listens for other gateways, `ip:port`; absent if none connects to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

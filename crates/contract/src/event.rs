@@ -1,4 +1,4 @@
-//! What a lead says while it works: lines of `GET /v1/events`, and the job's status file.
+//! Reports of a lead while it works: lines of `GET /v1/events`, and the job's status file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct Progress {
     /// Of `objects_done`, those that earlier runs of the job moved.
     #[serde(default)]
     pub objects_earlier: u64,
-    /// Bytes acked.
+    /// Bytes acknowledged.
     pub bytes_done: u64,
     /// Of `bytes_done`, those acked by earlier runs of the job; rates leave them out.
     #[serde(default)]
@@ -67,7 +67,7 @@ pub struct Progress {
     pub elapsed_s: f64,
     /// Egress paid so far by the plan's prices, over all runs of the job.
     pub cost_usd: f64,
-    /// What each route carries.
+    /// Traffic of each route.
     pub hops: Vec<HopActivity>,
 }
 
@@ -76,7 +76,7 @@ pub struct Progress {
 pub struct HopActivity {
     /// `a → b → c`.
     pub name: String,
-    /// Bytes acked.
+    /// Bytes acknowledged.
     pub bytes: u64,
     /// True if it works now.
     pub up: bool,
@@ -133,7 +133,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Which proofs how many objects have. Names: see `docs/concepts/integrity.md`.
+/// Number of objects by proof. Names: see `docs/concepts/integrity.md`.
 pub type Proofs = BTreeMap<String, u64>;
 
 /// The end of a job.
@@ -173,7 +173,7 @@ pub struct ToDelete {
     pub bytes: u64,
 }
 
-/// What one destination got.
+/// Result at one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DestinationSummary {
     /// URL with prefix.

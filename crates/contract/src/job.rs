@@ -1,4 +1,4 @@
-//! What the user wants moved, after the command line has been resolved.
+//! A job: the objects to move, after the command line has been resolved.
 
 use crate::{CopyScope, KeyScope, StoreSpec};
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct JobSpec {
     /// Store to read.
     pub source: StoreSpec,
-    /// What to take from it.
+    /// The objects to take from it.
     pub selection: Selection,
     /// Where it goes; each destination gets everything.
     pub targets: Vec<Target>,
@@ -27,7 +27,7 @@ pub struct JobSpec {
     /// How hard to prove.
     #[serde(default)]
     pub verify: VerifyMode,
-    /// An empty selection is no error.
+    /// An empty selection is not an error.
     #[serde(default)]
     pub allow_empty: bool,
     /// Server-side copies where both sides are one store.
@@ -57,7 +57,7 @@ pub struct JobSpec {
     /// Bytes per second over all routes; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit_bytes_per_s: Option<u64>,
-    /// Give up (resumable) after no route has worked for so long. Default 60.
+    /// Maximum time without a working route, in seconds; then the job fails and can be resumed. Default 60.
     #[serde(default = "default_stall_s")]
     pub stall_s: u32,
     /// Plan only: emit the first mappings and totals, move nothing.
@@ -137,7 +137,7 @@ fn default_stall_s() -> u32 {
     60
 }
 
-/// What is taken from the source store.
+/// The objects that are taken from the source store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Selection {
@@ -150,7 +150,7 @@ pub enum Selection {
     Prefix {
         /// The prefix, which is cut from the key to give the relative name.
         prefix: String,
-        /// Which of them.
+        /// Rules that choose among them.
         #[serde(default)]
         filter: ObjectFilter,
     },
@@ -160,7 +160,7 @@ pub enum Selection {
         prefix: String,
         /// A file with one relative key a line (UTF-8).
         list_file: String,
-        /// Which of them.
+        /// Rules that choose among them.
         #[serde(default)]
         filter: ObjectFilter,
     },
@@ -204,7 +204,7 @@ pub enum FilterRule {
     Exclude(String),
 }
 
-/// Which objects of a prefix. Rules are read in order and the last that matches wins; with no match an object is
+/// Rules that choose objects of a prefix. They are read in order and the last that matches wins; with no match an object is
 /// taken, unless the first rule is an include. Globs match the relative name: `*` within a folder, `**` across.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

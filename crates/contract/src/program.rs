@@ -1,4 +1,4 @@
-//! What one gateway is told to do.
+//! The program of one gateway.
 
 use crate::{JobSpec, StoreSpec};
 use schemars::JsonSchema;
@@ -204,13 +204,13 @@ pub struct Limits {
     pub store_retry_s: u32,
     /// The same while the store cannot be reached or does not answer. The lead tries again, until `stall_s` of the job.
     pub store_reach_s: u32,
-    /// No byte of an answer for so long: the request is given up and tried again.
+    /// Maximum time, in seconds, without a byte of an answer; then the request is retried.
     pub store_idle_s: u32,
     /// Longest silence of a store that works by itself (a copy, the completion of an upload, an fsync), and its longest
     /// work with signs of life, on top of which comes the time of its bytes at 4 MiB/s. White space in an answer ends a
     /// silence; a dead connection ends the request sooner.
     pub store_work_s: u32,
-    /// A peer silent for so long is dead.
+    /// Maximum silence of a peer, in seconds; then it counts as dead.
     pub peer_silence_s: u32,
     /// For the lead: a request without an answer is given up after this time and tried again. The backstop behind all
     /// other limits, so it is longer than any store's slowest work.

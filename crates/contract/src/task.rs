@@ -60,7 +60,7 @@ pub enum Task {
         dry_run: bool,
         /// NDJSON.
         json: bool,
-        /// Nothing there is no error.
+        /// Finding nothing is not an error.
         allow_empty: bool,
     },
     /// Writes objects to stdout.
@@ -121,7 +121,7 @@ pub enum Task {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<Box<JobSpec>>,
     },
-    /// What reaches this store: credentials found (never shown), endpoint, clock skew, whether it can be listed.
+    /// Check the access to this store: credentials found (never shown), endpoint, clock skew, whether it can be listed.
     Doctor {
         /// Stores to try.
         stores: Vec<StoreSpec>,

@@ -1,4 +1,4 @@
-//! What each AEAD of TLS 1.3 costs on this machine: CPU-seconds per GB, for sealing and opening records of 16 KiB.
+//! Cost of each AEAD of TLS 1.3 on this machine: CPU-seconds per GB, for sealing and opening records of 16 KiB.
 //! `cargo run --release -p tradewind-gateway --example cipher_suites`. Figures in docs/decisions/0002-tls.md.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};

@@ -46,13 +46,13 @@ impl IdentityError {
     /// One line of advice.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Name(_) => "a gateway's name is 1 to 63 of a-z, 0-9 and -, each name once",
+            Self::Name(_) => "a gateway's name has 1 to 63 characters of a-z, 0-9 and -, and is given once",
             Self::Days(_) => "short-lived certificates need no revocation; a fleet lives as long as its job",
             Self::Exists(_) => {
                 "choose another folder; to add gateways to a fleet, its CA must have been made with --keep-ca"
             }
-            Self::Io { .. } => "is the folder yours, and the disk not full?",
-            Self::Certificate(_) => "is ca-key.pem the file that --keep-ca wrote?",
+            Self::Io { .. } => "check that the folder is yours, and that the disk is not full",
+            Self::Certificate(_) => "check that ca-key.pem is the file that --keep-ca wrote",
         }
     }
 }

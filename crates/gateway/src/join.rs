@@ -50,7 +50,7 @@ pub(crate) async fn by_owner(candidate: Candidate, listener: &TcpListener) -> Re
         handshakes_max: CONTROL_HANDSHAKES_MAX,
         per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
     });
-    let mut last = "nobody called".to_owned();
+    let mut last = "no owner connected".to_owned();
     // Once one has succeeded, the others are dropped, and so is any peer accepted meanwhile.
     let mut answers = JoinSet::new();
     let joined = tokio::time::timeout(candidate.patience(), async {
@@ -127,6 +127,6 @@ async fn call_once(
 
 async fn say_done(stream: impl AsyncRead + AsyncWrite + Unpin) {
     if let Err(error) = confirm(stream).await {
-        tracing::info!(%error, "the owner was not told that the gateway has joined");
+        tracing::info!(%error, "the owner could not be informed that the gateway has joined");
     }
 }

@@ -8,7 +8,7 @@ use crate::limits::NODE_NAME_CHARS_MAX;
 /// The fault, in one line.
 pub fn check_node_name(name: &str) -> Result<(), String> {
     let label = is_label(name, NODE_NAME_CHARS_MAX) && !name.starts_with('-') && !name.ends_with('-');
-    let rule = "1 to 63 of a-z, 0-9 and -, with no - at either end";
+    let rule = "1 to 63 characters of a-z, 0-9 and -, with no - at either end";
     if label { Ok(()) } else { Err(format!("{name:?} is not a gateway name: {rule}")) }
 }
 

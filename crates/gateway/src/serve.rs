@@ -92,7 +92,7 @@ impl fmt::Display for ControlAddress {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A TCP port without certificates.
-    #[error("{0} would answer anybody")]
+    #[error("{0} would answer every process")]
     Unprotected(SocketAddr),
     /// The control API in clear text, reachable from the network.
     #[error("the control API is never served in clear text beyond this machine, and {0} is not a loopback address")]
@@ -101,7 +101,7 @@ pub enum ServeError {
     #[error(transparent)]
     Identity(#[from] TlsError),
     /// A gateway already listens at that socket.
-    #[error("another process answers at {}", .0.display())]
+    #[error("another process already listens at {}", .0.display())]
     SocketTaken(PathBuf),
     /// Something else exists at that path.
     #[error("{} exists and is not a socket", .0.display())]
@@ -134,11 +134,11 @@ impl ServeError {
             Self::Identity(_) => "make identities with `tradewind-gateway identity`",
             Self::SocketTaken(_) | Self::NoSocket(_) => "choose another path",
             Self::Listen { .. } => {
-                "is the address one of this machine's, the port free, and the path short and writable?"
+                "check that the address belongs to this machine, the port is free, and the path is short and writable"
             }
             Self::Document(_) => "the fleet's owner makes the document; a token works for minutes",
-            Self::Join(_) => "does the owner run, and do the addresses in the join document lead there?",
-            Self::Io(_) => "is the machine out of files or memory?",
+            Self::Join(_) => "check that the owner runs and that the addresses in the join document are its own",
+            Self::Io(_) => "check the machine's limits of files and memory",
         }
     }
 }

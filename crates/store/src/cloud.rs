@@ -1,4 +1,4 @@
-//! What this machine has for a cloud before any bucket is named: the credential chain's answer, and the clock
+//! Access of this machine to a cloud before any bucket is named: the credential chain's answer, and the clock
 //! difference. For `doctor`.
 
 use crate::azure::AzureStore;
@@ -22,7 +22,7 @@ pub enum CredentialState {
     Broken(String),
 }
 
-/// What this machine has for one cloud. Names and places, never a secret.
+/// Access of this machine to one cloud. Names and places, never a secret.
 #[derive(Clone, Debug)]
 pub struct CloudReport {
     /// Where requests go, without bucket.

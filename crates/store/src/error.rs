@@ -5,7 +5,7 @@ use std::fmt;
 /// Result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, as far as it matters to the caller.
+/// Kind of the error, as far as it matters to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// No such object.
@@ -75,11 +75,11 @@ impl ErrorKind {
 pub struct Error {
     /// The meaning of the error.
     pub kind: ErrorKind,
-    /// What was attempted: `get`, `put`, `list`, ….
+    /// Operation that failed: `get`, `put`, `list`, ….
     pub operation: &'static str,
     /// URL of the object or of the store. Never holds a secret.
     pub url: String,
-    /// What the store or the system reported, in one line, with its code and request id if it gave one.
+    /// Report of the store or the system, in one line, with its code and request id if it gave one.
     pub message: String,
 }
 
@@ -111,7 +111,7 @@ impl Error {
                 "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; where \
                  the store's ETags are not stable, with --verify read"
             }
-            Lost => "the store loses what it acknowledges: report this to its operator, or use another store",
+            Lost => "the store lost data that it had acknowledged: report this to its operator, or use another store",
             Occupied => "delete it there, or choose another destination name",
             Unfinished => "resume the job when the store is done; --store-work allows more time",
             Archived => "restore the archived objects first, or leave them out with --exclude",

@@ -1,4 +1,4 @@
-//! What distinguishes two stores, and how two places relate.
+//! Identity of stores, and the relation of two places.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -199,7 +199,7 @@ pub trait Store: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Aborts an upload and frees its parts. An upload that is already gone is no error.
+    /// Aborts an upload and frees its parts. An upload that is already gone is not an error.
     async fn abort_upload(&self, key: &str, upload: &UploadId) -> Result<()>;
 
     /// Returns the unfinished uploads of exactly `key`, for the cleanup after a crash.
@@ -217,7 +217,7 @@ pub trait Store: Debug + Send + Sync {
     async fn copy_part(&self, key: &str, upload: &UploadId, part: u32, source: &PartSource) -> Result<PartTag>;
 
     /// Deletes the objects (at most `limits().delete_keys_max`) and returns one verdict per object, in the same order.
-    /// A missing key is no error.
+    /// A missing key is not an error.
     ///
     /// An object that does not match its condition is kept: [`ErrorKind::PreconditionFailed`]. Stores that can check
     /// the condition while they delete are asked to. The others read the object's state right before they delete it; a

@@ -274,11 +274,11 @@ impl Store for MemStore {
                     sums = Checksums::concat(&sums, part_sums, *size);
                     end += size;
                 }
-                _ => return Err(fail(ErrorKind::BadRequest, "the parts leave a gap, overlap, or never came")),
+                _ => return Err(fail(ErrorKind::BadRequest, "the parts leave a gap, overlap, or are missing")),
             }
         }
         if sums.agrees_with(&Checksums { md5: None, ..*checksums }) == Some(false) {
-            return Err(fail(ErrorKind::ChecksumMismatch, "the parts do not make the object that was promised"));
+            return Err(fail(ErrorKind::ChecksumMismatch, "the parts do not form the announced object"));
         }
         sink.uploads.remove(&upload.0);
         drop(sink);
@@ -303,11 +303,11 @@ impl Store for MemStore {
     }
 
     async fn copy(&self, key: &str, _source: &PartSource, _options: &PutOptions) -> Result<Written> {
-        Err(self.error(ErrorKind::Unsupported, "copy", key, "memory has nothing to copy from"))
+        Err(self.error(ErrorKind::Unsupported, "copy", key, "`mem:` cannot be the source of a copy"))
     }
 
     async fn copy_part(&self, key: &str, _upload: &UploadId, _part: u32, _source: &PartSource) -> Result<PartTag> {
-        Err(self.error(ErrorKind::Unsupported, "copy part", key, "memory has nothing to copy from"))
+        Err(self.error(ErrorKind::Unsupported, "copy part", key, "`mem:` cannot be the source of a copy"))
     }
 
     async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {

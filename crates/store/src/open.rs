@@ -47,7 +47,7 @@ pub(crate) fn open_remote(config: &StoreConfig) -> Result<Remote> {
             let (account, container) = pair()?;
             Remote::Azure(Arc::new(AzureStore::open(config, account, container)?))
         }
-        other => return Err(wrong(format!("stores of kind `{other}` are not known"))),
+        other => return Err(wrong(format!("the scheme `{other}` is unknown"))),
     })
 }
 

@@ -104,7 +104,7 @@ impl Position {
             check_order(&mut self.last_prefix, page.prefixes.iter().map(String::as_str))?;
         }
         if page.continuation.is_some() && page.continuation == self.token {
-            return Err("the server names the same continuation again, so the listing does not advance".to_owned());
+            return Err("the server repeats its continuation token, so the listing does not advance".to_owned());
         }
         self.token.clone_from(&page.continuation);
         if page.objects.is_empty() && page.prefixes.is_empty() {
@@ -143,7 +143,9 @@ fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
         let mut folded = page.prefixes.iter().filter(|folded| !after.starts_with(folded.as_str()));
         let early = keys.clone().find(|key| *key <= after).or_else(|| folded.find(|folded| *folded <= after));
         if let Some(key) = early {
-            return Err(format!("the server ignores where to start: it lists {key:?}, which is not behind {after:?}"));
+            return Err(format!(
+                "the server ignores where to start: it lists {key:?}, which does not come after {after:?}"
+            ));
         }
     }
     let is_folded = |key: &str| key[prefix.len()..].contains('/');
@@ -175,7 +177,7 @@ fn check_order<'a>(last: &mut Option<String>, entries: impl Iterator<Item = &'a 
 /// Returns an error if a key repeats on the page, or repeats the last key of the previous page.
 fn check_once(page: &ListPage, border: Option<&str>) -> Result<(), String> {
     let keys = || page.objects.iter().map(|object| object.key.as_str());
-    let repeated = |key: &str| Err(format!("the server repeats a key: it lists {key:?} twice"));
+    let repeated = |key: &str| Err(format!("the server lists a key twice: {key:?} twice"));
     if let Some(key) = keys().find(|key| Some(*key) == border) {
         return repeated(key);
     }

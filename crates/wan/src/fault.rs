@@ -37,7 +37,7 @@ impl Fault {
         Self { message: message.into(), hint: Some(hint.into()), kind: Kind::Unavailable }
     }
 
-    /// What to do, if known.
+    /// Advice for the user, if there is any.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

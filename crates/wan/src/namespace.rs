@@ -66,7 +66,7 @@ pub fn enter_machine(path: &str) -> Result<(), Fault> {
     enter(&netns)?;
     let entered = namespace_id(OWN_NAMESPACE);
     if entered.is_none() || entered != namespace_id(path) {
-        return Err(Fault::failed(format!("{path}: the machine is gone")));
+        return Err(Fault::failed(format!("{path}: the machine no longer exists")));
     }
     Ok(())
 }

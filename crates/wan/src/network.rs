@@ -107,7 +107,7 @@ impl Network {
         let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
         for machine in &self.machines {
             if !names.insert(&machine.name) || !addresses.insert(machine.address) {
-                return Some(format!("machine {} or its address is there twice", machine.name));
+                return Some(format!("machine {} or its address is given twice", machine.name));
             }
             if machine.address.octets()[..2] != self.machines[0].address.octets()[..2] {
                 return Some(format!("{} is not in the /16 of the others", machine.address));
@@ -135,7 +135,7 @@ impl Network {
                 return Some(format!("path {src} to {dst}: delay or loss is out of range"));
             }
             if !pairs.insert((src, dst)) {
-                return Some(format!("path {src} to {dst} is there twice"));
+                return Some(format!("path {src} to {dst} is given twice"));
             }
         }
         None

@@ -12,7 +12,7 @@ pub fn claim() -> bool {
     // Without real-time scheduling the kernel may round our timers up by 50 µs.
     let _ = nix::sys::prctl::set_timerslack(1);
     let parameters = libc::sched_param { sched_priority: PRIORITY };
-    // SAFETY: the pointer is to a structure of ours that outlives the call, and the call keeps nothing of it. Zero
+    // SAFETY: the pointer is to a structure of ours that outlives the call, and the call does not keep it. Zero
     // means this thread. Neither nix nor rustix has this call.
     let done =
         unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) };

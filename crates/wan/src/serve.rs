@@ -133,7 +133,7 @@ fn listen(path: &Path) -> Result<UnixListener, Fault> {
     let name = path.file_name().ok_or_else(|| Fault::usage(format!("{}: no socket's name", path.display())))?;
     let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
     if UnixStream::connect(&short).is_ok() {
-        return Err(Fault::failed(format!("{}: another emulator is there", path.display())));
+        return Err(Fault::failed(format!("{}: another emulator already listens there", path.display())));
     }
     // A stale socket of an emulator that was killed.
     let _ = std::fs::remove_file(path);

@@ -175,7 +175,7 @@ pub enum Codec {
     Zstd,
 }
 
-/// What a request asks of its sink. A relay needs to know only the [`Head`] of a request.
+/// Purpose of a request. A relay needs to know only the [`Head`] of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// Write bytes (a part, or a bundle of whole objects).

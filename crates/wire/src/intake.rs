@@ -2,7 +2,7 @@
 
 use crate::frame::{Frame, FrameError, Head, Header, Kind};
 
-/// What the reader of a connection must do next.
+/// The next step of the reader of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A request begins; its body follows as `Data` (none if `wire_bytes` is 0: the request is complete).

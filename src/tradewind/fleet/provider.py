@@ -222,7 +222,7 @@ class LaunchResult:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The answer to the termination of one machine. Without a `refusal` the machine is gone."""
+    """The answer to the termination of one machine. Without a `refusal` the machine no longer exists."""
 
     id: str
     ended_unix_s: float | None = None

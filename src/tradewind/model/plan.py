@@ -107,7 +107,7 @@ def _check_names(plan: Plan) -> None:
     names = [gateway.name for gateway in plan.gateways]
     for name in names:
         if not _NAME.fullmatch(name):
-            raise TopologyError(f"gateway name {name!r}: 1 to 63 of a-z, 0-9 and -, with no - at either end")
+            raise TopologyError(f"gateway name {name!r}: 1 to 63 characters of a-z, 0-9 and -, with no - at either end")
     if len(set(names)) != len(names):
         raise TopologyError("two gateways have the same name")
     if plan.lead not in names:

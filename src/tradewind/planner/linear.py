@@ -76,7 +76,7 @@ class MilpModel:
     """Column of each coefficient."""
     value: FloatArray
     integer: NDArray[np.bool_] | None
-    """Whether each column must be a whole number; ``None`` if none must."""
+    """For each column, whether it must be a whole number; ``None`` if none must."""
 
 
 def quiet_highs(relative_gap: float) -> Any:

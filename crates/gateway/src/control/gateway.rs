@@ -156,7 +156,7 @@ impl Gateway {
     pub(super) fn take_credentials(&self, credentials: StoreCredentials) -> Result<(), Refused> {
         let stores = self.stores.as_ref().ok_or_else(|| {
             let error = "this gateway has the credentials of its own machine";
-            Refused::new(StatusCode::CONFLICT, error, "only gateways that joined a fleet take others")
+            Refused::new(StatusCode::CONFLICT, error, "only gateways of a fleet accept other credentials")
         })?;
         stores.replace(credentials).map_err(Refused::unprocessable)
     }
@@ -170,7 +170,7 @@ impl Gateway {
             Life::Waiting(listener) => listener,
             Life::Running(job) if job.first == program => return Ok(()),
             Life::Running(job) => {
-                let error = format!("this gateway has a program already, of job {}", job.program.job_id);
+                let error = format!("this gateway already has a program, for job {}", job.program.job_id);
                 return Err(Refused::new(StatusCode::CONFLICT, error, "start another gateway for another job"));
             }
             Life::Stopped => {

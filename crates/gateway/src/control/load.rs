@@ -142,11 +142,11 @@ async fn connect_time(address: SocketAddr) -> Result<Duration, String> {
 }
 
 fn unreachable(to: &str, address: SocketAddr, error: &str) -> Refused {
-    let hint = "is it running, and did it get a receive request?";
+    let hint = "check that it runs and that it got a receive request";
     Refused::new(StatusCode::BAD_GATEWAY, format!("{to} at {address}: {error}"), hint)
 }
 
-/// When an open connection ends, the measurement is over; this is no error.
+/// When an open connection ends, the measurement is over, which is not an error.
 async fn fill(
     address: SocketAddr,
     identity: Option<Arc<Identity>>,

@@ -42,20 +42,20 @@ pub const HOP_CHUNKS: Metric = counter("tradewind_hop_chunks_total", "Requests (
 /// Labels: `from`, `to`.
 pub const HOP_CONNECTIONS: Metric = gauge("tradewind_hop_connections", "Connections of a hop that are up.");
 /// Labels: `store` (URL), `end` (`ok`, `slow_down`, `retried`, `failed`).
-pub const STORE_REQUESTS: Metric = counter("tradewind_store_requests_total", "Requests to a store by how they ended.");
+pub const STORE_REQUESTS: Metric = counter("tradewind_store_requests_total", "Requests to a store, by result.");
 /// Labels: `store`.
 pub const STORE_REQUESTS_LIMIT: Metric =
     gauge("tradewind_store_requests_limit", "Requests that may be in flight to a store now (adaptive).");
 /// On a lead; no labels.
-const RETRIES: Metric = counter("tradewind_order_retries_total", "Orders given again.");
+const RETRIES: Metric = counter("tradewind_order_retries_total", "Orders that were retried.");
 /// On a lead; no labels.
 const JOB_OBJECTS_DONE: Metric = counter("tradewind_job_objects_done_total", "Objects closed and proven.");
 /// On a lead; no labels.
 const JOB_OBJECTS_FAILED: Metric = counter("tradewind_job_objects_failed_total", "Objects that failed.");
 /// On a lead; no labels.
-const JOB_BYTES_DONE: Metric = counter("tradewind_job_bytes_done_total", "Bytes acked.");
+const JOB_BYTES_DONE: Metric = counter("tradewind_job_bytes_done_total", "Bytes acknowledged.");
 /// No labels.
-pub const CHUNKS_IN_FLIGHT: Metric = gauge("tradewind_chunks_in_flight", "Chunks passed on and not yet acked.");
+pub const CHUNKS_IN_FLIGHT: Metric = gauge("tradewind_chunks_in_flight", "Chunks sent and not yet acknowledged.");
 /// No labels.
 pub const MEMORY_HELD_BYTES: Metric = gauge("tradewind_memory_held_bytes", "Object bytes held now.");
 /// No labels.
@@ -191,7 +191,7 @@ mod tests {
              # TYPE tradewind_hop_bytes_total counter\n\
              tradewind_hop_bytes_total{from=\"a\",to=\"b\"} 5\n\
              tradewind_hop_bytes_total{from=\"odd\\\"\\\\\\n\",to=\"c\"} 18446744073709\n\
-             # HELP tradewind_order_retries_total Orders given again.\n\
+             # HELP tradewind_order_retries_total Orders that were retried.\n\
              # TYPE tradewind_order_retries_total counter\n\
              tradewind_order_retries_total 2\n"
         );

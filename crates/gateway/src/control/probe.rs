@@ -20,7 +20,7 @@ pub(super) async fn probe(request: ProbeRequest, identity: Option<&Identity>) ->
     let measured = tokio::time::timeout(PROBE_TIMEOUT, measure(&request, address, identity)).await;
     measured.unwrap_or_else(|_elapsed| {
         let error = format!("{} at {address} did not answer within {} s", request.to, PROBE_TIMEOUT.as_secs());
-        Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, error, "is the address reachable from this gateway?"))
+        Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, error, "check that the address is reachable from this gateway"))
     })
 }
 
@@ -47,7 +47,8 @@ async fn measure(
         let start = Instant::now();
         let connected = TcpStream::connect(address).await;
         round_trips.push(start.elapsed());
-        let tcp = connected.map_err(|error| unreachable(format!("{address}: {error}"), "does the gateway run?"))?;
+        let tcp =
+            connected.map_err(|error| unreachable(format!("{address}: {error}"), "check that the gateway runs"))?;
         last = Some(tcp);
     }
     round_trips.sort_unstable();

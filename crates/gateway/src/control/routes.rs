@@ -30,7 +30,7 @@ use tradewind_contract::{
 /// The other end of a connection; the server attaches it to each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Whoever may open the socket: the gateway's own user, or with `--plain` a process on this machine.
+    /// Any process that may open the socket: the gateway's own user, or with `--plain` a process on this machine.
     Local,
     /// A peer of the fleet, by the name in its certificate.
     Fleet(String),
@@ -86,9 +86,9 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/probe/send", post(post_send))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(async || {
-            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path has another method", API_HINT)
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not have this method", API_HINT)
         })
-        .fallback(async || Refused::new(StatusCode::NOT_FOUND, "there is no such path", API_HINT))
+        .fallback(async || Refused::new(StatusCode::NOT_FOUND, "unknown path", API_HINT))
         .layer(axum::middleware::from_fn(refuse_web_pages))
         .with_state(api)
 }
@@ -97,7 +97,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
 /// user's machine.
 async fn refuse_web_pages(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::ORIGIN) {
-        return Refused::new(StatusCode::FORBIDDEN, "no requests from web pages", API_HINT).into_response();
+        return Refused::new(StatusCode::FORBIDDEN, "requests from web pages are refused", API_HINT).into_response();
     }
     next.run(request).await
 }
@@ -222,9 +222,10 @@ async fn metrics(controller: Result<Controller, Refused>, State(api): State<Api>
 }
 
 fn take_place(places: &Arc<Semaphore>, of_what: &str) -> Result<OwnedSemaphorePermit, Refused> {
-    places.clone().try_acquire_owned().map_err(|_| {
-        Refused::new(StatusCode::TOO_MANY_REQUESTS, format!("too many {of_what} at once"), "close one first")
-    })
+    places
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| Refused::new(StatusCode::TOO_MANY_REQUESTS, format!("too many {of_what}"), "close one first"))
 }
 
 /// Runs `work` to its end even if the client drops the request.
@@ -244,11 +245,11 @@ async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, Refused> {
     }
     let read = tokio::time::timeout(REQUEST_BODY_TIMEOUT, read_body(body)).await;
     let bytes = read.unwrap_or_else(|_elapsed| {
-        let hint = format!("a body arrives within {} s", REQUEST_BODY_TIMEOUT.as_secs());
+        let hint = format!("send the body within {} s", REQUEST_BODY_TIMEOUT.as_secs());
         Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", hint))
     })?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        let hint = "the body is JSON as contract/gateway-v1.schema.json says";
+        let hint = "send JSON that matches contract/gateway-v1.schema.json";
         Refused::new(StatusCode::BAD_REQUEST, format!("not understood: {error}"), hint)
     })
 }

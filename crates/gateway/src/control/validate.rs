@@ -89,7 +89,10 @@ pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
 
 fn check_names(program: &Program, setting: Setting<'_>) -> Checked {
     if !is_label(&program.job_id, JOB_ID_CHARS_MAX) {
-        return refuse(format!("{:?} is not a job id", program.job_id), "a job id is 1 to 64 of a-z, 0-9 and -");
+        return refuse(
+            format!("{:?} is not a job id", program.job_id),
+            "a job id has 1 to 64 characters of a-z, 0-9 and -",
+        );
     }
     let named = program.routes.iter().flat_map(|route| &route.nodes).chain(program.hops.iter().map(|hop| &hop.to));
     let named = named.chain(program.dials.iter().map(|dial| &dial.upstream));

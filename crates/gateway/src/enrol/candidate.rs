@@ -51,10 +51,10 @@ impl Candidate {
     pub fn new(join: &Join, clock: Clock) -> Result<Self, JoinError> {
         let wrong = |what: &str| Err(JoinError::Document(what.to_owned()));
         if join.contract != CONTRACT_VERSION {
-            return wrong(&format!("it is of contract {}, this gateway speaks {CONTRACT_VERSION}", join.contract));
+            return wrong(&format!("it has contract {}, this gateway has contract {CONTRACT_VERSION}", join.contract));
         }
         if !is_label(&join.fleet, FLEET_ID_CHARS_MAX) {
-            return wrong("fleet is 1 to 64 of a-z, 0-9 and -");
+            return wrong("a fleet's id has 1 to 64 characters of a-z, 0-9 and -");
         }
         check_node_name(&join.name).map_err(JoinError::Document)?;
         if join.name == OWNER_NAME {

@@ -56,7 +56,7 @@ pub enum EnrolError {
     #[error("the peer closed the connection")]
     Closed,
     /// The peer took too long.
-    #[error("not finished within {} s", ENROL_TIMEOUT.as_secs())]
+    #[error("did not finish within {} s", ENROL_TIMEOUT.as_secs())]
     TooSlow,
     /// The peer sent something other than the expected message.
     #[error("not an enrolment: {0}")]

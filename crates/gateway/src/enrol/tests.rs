@@ -165,7 +165,7 @@ async fn a_token_works_for_one_key_only() {
         // A machine that boots again, or a thief with the token.
         let (identity, granted) = in_direction(calls, &owner, "relay", &candidate(&document)).await;
         assert_eq!(reason(granted), Some(Refused::Used), "calls: {calls}");
-        assert!(matches!(identity.unwrap_err(), EnrolError::Closed), "it was told something");
+        assert!(matches!(identity.unwrap_err(), EnrolError::Closed), "it got an answer");
         // The same process, whose answer was lost.
         in_direction(calls, &owner, "relay", &first).await.1.unwrap();
         // A new token for the name lets another machine in.
@@ -197,7 +197,7 @@ async fn expired_tokens_unknown_and_removed_gateways_and_wrong_fleets_are_refuse
             assert_eq!(reason(granted), Some(Refused::Fleet));
         } else {
             assert_eq!(reason(identity.map(drop)), Some(Refused::Fleet));
-            assert!(matches!(granted.unwrap_err(), EnrolError::Closed), "it was told something");
+            assert!(matches!(granted.unwrap_err(), EnrolError::Closed), "it got an answer");
         }
     }
 }
@@ -245,7 +245,7 @@ async fn a_gateway_with_another_name_or_token_is_refused() {
     assert_eq!(reason(called(&owner, &liar).await.1), Some(Refused::Proof));
     let (identity, granted) = dialled(&owner, "sink", &liar).await;
     assert_eq!(reason(identity.map(drop)), Some(Refused::Proof), "an owner without our token");
-    assert!(matches!(granted.unwrap_err(), EnrolError::Closed), "it was told something");
+    assert!(matches!(granted.unwrap_err(), EnrolError::Closed), "it got an answer");
 }
 
 /// A gateway proves its token but claims a different name from the one that the owner dialled.
@@ -498,7 +498,7 @@ fn documents_that_cannot_be_used_say_why() {
     let good = owner.document("relay", 'a');
     let wrong: [(Join, &str); 6] = [
         (Join { contract: 9, ..good.clone() }, "contract 9"),
-        (Join { fleet: "Fleet".to_owned(), ..good.clone() }, "fleet is 1 to 64"),
+        (Join { fleet: "Fleet".to_owned(), ..good.clone() }, "a fleet's id has 1 to 64"),
         (Join { name: "a.b".to_owned(), ..good.clone() }, "not a gateway name"),
         (Join { name: OWNER_NAME.to_owned(), ..good.clone() }, "belongs to the owner"),
         (Join { token_hex: "aa".to_owned(), ..good.clone() }, "64 hexadecimal digits"),

@@ -71,7 +71,7 @@ impl Availability {
 /// Describes a store that cannot be reached, or that answers with nothing but errors.
 fn trouble(store: &dyn Store, failing: &Unreachable) -> String {
     match failing.is_connected {
-        true => format!("{} answers nothing but errors: {}", store.url(), failing.why),
+        true => format!("{} returns only errors: {}", store.url(), failing.why),
         false => format!("cannot reach {}: {}", failing.origin, failing.why),
     }
 }

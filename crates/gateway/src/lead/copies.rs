@@ -45,7 +45,7 @@ impl ProvenCopy {
             Ok(now) if self.differs_in_etag_alone(&now) => Err(NotThere::Lost(of_another_etag(&url()))),
             Ok(_) => Err(NotThere::Lost(replaced(&url()))),
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
-                Err(NotThere::Lost(lost(&url(), "is not there")))
+                Err(NotThere::Lost(lost(&url(), "does not exist")))
             }
             Err(error) => Err(NotThere::Unknown(error)),
         }

@@ -36,7 +36,7 @@ impl BadRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// True if the object is selected.
-    pub taken: bool,
+    pub included: bool,
     /// The deciding rule or limit.
     pub because: Because,
 }
@@ -137,13 +137,13 @@ impl Selector {
 
     /// As [`Selector::takes`], with the reason. An unknown size or time excludes nothing.
     pub fn explain(&self, name: &str, size_bytes: Option<u64>, modified_unix_ms: Option<i64>) -> Explanation {
-        let (taken, because) = self.verdict_of_rules(name);
-        if !taken {
-            return Explanation { taken, because };
+        let (included, because) = self.verdict_of_rules(name);
+        if !included {
+            return Explanation { included, because };
         }
         match self.refusal_by_measure(size_bytes, modified_unix_ms) {
-            Some(because) => Explanation { taken: false, because },
-            None => Explanation { taken, because },
+            Some(because) => Explanation { included: false, because },
+            None => Explanation { included, because },
         }
     }
 
@@ -291,9 +291,9 @@ impl fmt::Display for Because {
             Self::Rule { position, rule: FilterRule::Exclude(glob) } => {
                 write!(f, "rule {position}, --exclude '{glob}', is the last that matches")
             }
-            Self::NoRuleMatches => f.write_str("no rule matches, so it is taken by default"),
+            Self::NoRuleMatches => f.write_str("no rule matches, so it is included by default"),
             Self::NotIncluded => {
-                f.write_str("no rule matches, and the first rule is an --include, so only included objects are taken")
+                f.write_str("no rule matches, and the first rule is an --include, so only objects that an --include matches are included")
             }
             Self::TooSmall => f.write_str("it is smaller than --min-size"),
             Self::TooLarge => f.write_str("it is larger than --max-size"),
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_glob_that_matches_a_folder_means_all_below_it() {
         for glob in [".git", "node_modules", "/tmp", "x/y", ".*", "tmp*", "**/y"] {
-            let (kept, taken) = (selector(vec![exclude(glob)]), selector(vec![include(glob)]));
+            let (kept, included) = (selector(vec![exclude(glob)]), selector(vec![include(glob)]));
             for name in [".git/a", "d/node_modules/p/q", "tmp/a", "x/y/z", "tmp/"] {
                 let is_below = match glob {
                     ".git" => name == ".git/a",
@@ -361,7 +361,7 @@ mod tests {
                     "/tmp" | "tmp*" => name.starts_with("tmp/"),
                     _ => name == "x/y/z",
                 };
-                assert_eq!((kept.takes_name(name), taken.takes_name(name)), (!is_below, is_below), "{glob} {name}");
+                assert_eq!((kept.takes_name(name), included.takes_name(name)), (!is_below, is_below), "{glob} {name}");
             }
         }
         let again = selector(vec![exclude("logs"), include("logs/keep")]);
@@ -412,7 +412,7 @@ mod tests {
         let filter = selector(vec![include("a/**"), exclude("a/b")]);
         assert!(filter.takes_name("a/c"));
         assert!(!filter.takes_name("a/b"));
-        assert_eq!(filter.explain("z", None, None), Explanation { taken: false, because: Because::NotIncluded });
+        assert_eq!(filter.explain("z", None, None), Explanation { included: false, because: Because::NotIncluded });
     }
 
     #[test]
@@ -469,7 +469,7 @@ mod tests {
             folder in "([ab]{1,2}/){1,2}",
             below in "[ab/]{1,4}",
         ) {
-            let rules = rules.into_iter().map(|(glob, taken)| if taken { include(&glob) } else { exclude(&glob) });
+            let rules = rules.into_iter().map(|(glob, included)| if included { include(&glob) } else { exclude(&glob) });
             let filter = ObjectFilter { rules: rules.collect(), ..ObjectFilter::default() };
             if let Ok(selector) = Selector::new(&filter) && selector.leaves_out(&folder) {
                 let name = folder + &below;
@@ -503,9 +503,9 @@ mod tests {
             (15, 200, Because::TooNew),
         ] {
             assert!(!filter.takes("a", size, at));
-            assert_eq!(filter.explain("a", Some(size), Some(at)), Explanation { taken: false, because });
+            assert_eq!(filter.explain("a", Some(size), Some(at)), Explanation { included: false, because });
         }
-        assert!(filter.explain("a", None, None).taken);
+        assert!(filter.explain("a", None, None).included);
     }
 
     #[test]
@@ -553,7 +553,7 @@ mod tests {
             }
             let filter = selector(rules);
             prop_assert_eq!(filter.takes_name(&name), expected);
-            prop_assert_eq!(filter.explain(&name, None, None).taken, expected);
+            prop_assert_eq!(filter.explain(&name, None, None).included, expected);
         }
     }
 }

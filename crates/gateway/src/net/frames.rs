@@ -6,7 +6,7 @@ use bytes::{Buf, BytesMut};
 use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, FrameError, HEADER_BYTES, Head, Header, Kind};
 use tradewind_wire::intake::{Intake, Step};
 
-/// What a connection received.
+/// A message that a connection received.
 #[derive(Debug)]
 pub enum Incoming {
     /// A request begins. Its `wire_bytes` follow as [`Incoming::Piece`]s.

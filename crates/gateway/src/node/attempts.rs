@@ -13,7 +13,7 @@ use tradewind_store::{Error, ErrorKind, Result, WorkLimits, with_progress};
 #[derive(Clone, Debug)]
 pub struct Attempts {
     throttle: Arc<Throttle>,
-    /// Which requests are retried. A request without progress is dropped after the policy's time limit.
+    /// Decides which requests are retried. A request without progress is dropped after the policy's time limit.
     policy: RetryPolicy,
     counts: Arc<Counts>,
     /// When the current series of transient failures began; `None` after any other answer.
@@ -150,7 +150,7 @@ impl Attempts {
     }
 }
 
-/// What a request may be doing while it is silent.
+/// Possible reasons for the silence of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// Bytes move, or an answer is due at once.

@@ -14,7 +14,7 @@ use tradewind_wire::{ConnectionId, Fault, RequestId};
 /// frame.
 const ANSWER_BYTES_MAX: usize = CONTROL_BYTES_MAX - 1024;
 
-/// What the writer of an upstream connection must send.
+/// A message for the writer of an upstream connection.
 #[derive(Debug)]
 pub enum Upstream {
     /// An answer. Several are put into one frame.
@@ -31,7 +31,7 @@ pub struct ReplyTo {
     trust: Trust,
 }
 
-/// Which parts of an answer are trusted.
+/// The parts of an answer that are trusted.
 #[derive(Clone, Debug)]
 enum Trust {
     /// Everything: relays forward answers unread, and the lead's hop ends at a source.

@@ -95,7 +95,7 @@ pub struct WholePlace {
     pub options: PutOptions,
     /// The required proof.
     pub verify: VerifyMode,
-    /// What the write may replace, according to the lead's knowledge of the destination when it gave the order. Only
+    /// The state that the write may replace, according to the lead's knowledge of the destination when it gave the order. Only
     /// the lead decides this: if a sink checked by itself, it might see the object of a later attempt, and replace it.
     pub expect: Option<Expect>,
     /// Whether an earlier attempt of this run may have written it.
@@ -329,7 +329,7 @@ pub struct Failure {
     pub leaves: Option<Box<Leaves>>,
 }
 
-/// What a failure leaves at the destination.
+/// State in which a failure leaves the destination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Leaves {
     /// The state that was seen there.

@@ -24,7 +24,7 @@ fn router(fleet: Arc<Fleet>) -> Router {
         .route("/v1/gateways", get(states))
         .route("/v1/gateways/{name}", put(put_gateway).delete(delete_gateway))
         .route("/v1/gateways/{name}/stores", put(put_stores))
-        .fallback(async || Refused::new(StatusCode::NOT_FOUND, "there is no such path", HINT))
+        .fallback(async || Refused::new(StatusCode::NOT_FOUND, "unknown path", HINT))
         .layer(DefaultBodyLimit::max(ADMIN_BODY_BYTES_MAX))
         .with_state(fleet)
 }

@@ -25,7 +25,7 @@ pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: V
     let put = tokio::time::timeout(CREDENTIALS_TIMEOUT, put(fleet, member, &credentials)).await;
     put.unwrap_or_else(|_elapsed| Err("no answer in time".into())).map_err(|error| {
         let error = format!("{} did not take the credentials of its stores: {error}", member.name);
-        Refused::new(StatusCode::BAD_GATEWAY, error, "does its machine still run?")
+        Refused::new(StatusCode::BAD_GATEWAY, error, "check that its machine still runs")
     })?;
     let stop = member.stop.child_token();
     let earlier =

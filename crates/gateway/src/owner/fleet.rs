@@ -164,7 +164,7 @@ impl Fleet {
         self.tasks.spawn(async move { stop.run_until_cancelled(work).await.unwrap_or_default() });
     }
 
-    /// Removes a gateway: it can neither enrol nor be reached. An unknown name is no error.
+    /// Removes a gateway: it can neither enrol nor be reached. An unknown name is not an error.
     pub(super) fn remove(&self, name: &str) {
         if let Some(member) = self.gateways().remove(name) {
             self.registrar.roll().remove(name);

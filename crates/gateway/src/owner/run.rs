@@ -78,10 +78,12 @@ impl OwnerError {
     /// One line of advice.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Fleet(_) => "an id is 1 to 64 of a-z, 0-9 and -",
-            Self::Listen { .. } => "is the folder there and yours, and the address one of this machine's?",
-            Self::Ca(_) | Self::Identity(_) => "is the fleet's folder yours, and the disk not full?",
-            Self::Io(_) => "is the machine out of files or memory?",
+            Self::Fleet(_) => "an id has 1 to 64 characters of a-z, 0-9 and -",
+            Self::Listen { .. } => {
+                "check that the folder exists and is yours, and that the address belongs to this machine"
+            }
+            Self::Ca(_) | Self::Identity(_) => "check that the fleet's folder is yours, and that the disk is not full",
+            Self::Io(_) => "check the machine's limits of files and memory",
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Removes a socket file. A missing one is no error.
+/// Removes a socket file. A missing one is not an error.
 pub(super) fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound

@@ -216,5 +216,5 @@ impl Node {
 
 fn other_address(direction: &str, peer: &str) -> Refusal {
     let error = format!("the hop {direction} {peer} has another address");
-    Refusal { error, hint: Some("a gateway's name is never used again".to_owned()) }
+    Refusal { error, hint: Some("give a new gateway a new name".to_owned()) }
 }

@@ -31,7 +31,7 @@ use tradewind_store::Store;
 use tradewind_wire::WIRE_VERSION_MAJOR;
 use tradewind_wire::frame::{Frame, Hello, HopEnd};
 
-/// Time limit for work in flight when a source or sink is told to stop.
+/// Time limit for work in flight when a source or sink must stop.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
 /// Factor of a relay's request timeout over the lead's, whose deadline must come first.
 const HOP_PATIENCE: u64 = 2;

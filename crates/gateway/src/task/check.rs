@@ -31,7 +31,7 @@ const PAIRS_READ_MAX: usize = 2;
 /// Most windows of one object that are read concurrently.
 const WINDOWS_MAX: usize = 2;
 
-/// What a comparison uses.
+/// Inputs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Facts that stores state.

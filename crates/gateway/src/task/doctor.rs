@@ -64,7 +64,7 @@ pub(super) async fn doctor(stores: &[StoreSpec], json: bool, policy: RetryPolicy
         Some(error) => {
             let outcome = outcome_of(&error);
             let outcome = if outcome == Outcome::Mismatch { Outcome::Failed } else { outcome };
-            Err(TaskError::ended(outcome, "not every store can be used", None))
+            Err(TaskError::ended(outcome, "not all stores can be used", None))
         }
     }
 }

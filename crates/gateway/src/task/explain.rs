@@ -42,14 +42,14 @@ impl Explain<'_> {
             Selection::Several { members, .. } => match key_of(members, &self.name) {
                 Some(key) => (key, false),
                 None => {
-                    writeln!(streams.data, "left: {}: no source has this name", escaped(&self.name))?;
+                    writeln!(streams.data, "excluded: {}: no source has this name", escaped(&self.name))?;
                     return Ok(());
                 }
             },
         };
         let name = escaped(&self.name);
         if is_alone && source_key.rsplit('/').next() != Some(self.name.as_str()) {
-            writeln!(streams.data, "left: {name}: one object is asked for, and it has another name")?;
+            writeln!(streams.data, "excluded: {name}: the source is one object with another name")?;
             return Ok(());
         }
         if !is_alone && !selector.takes_name(&self.name) {
@@ -59,7 +59,7 @@ impl Explain<'_> {
         let source = self.opened.open(&job.source)?;
         let found = self.look(&source, &source_key, streams).await;
         let taken = if is_alone {
-            writeln!(streams.data, "taken: {name}: it is the one object asked for")?;
+            writeln!(streams.data, "included: {name}: it is the object that was named")?;
             true
         } else {
             self.by_rules(&selector, found.as_ref(), streams)?
@@ -82,7 +82,7 @@ impl Explain<'_> {
                 ErrorKind::NotFound | ErrorKind::BucketNotFound => {
                     streams.say(&format!("note: no object has this name: {}", object_url(source.as_ref(), key)));
                 }
-                _ => streams.say(&format!("note: the object could not be looked at: {error}")),
+                _ => streams.say(&format!("note: the object could not be read: {error}")),
             })
             .ok()
     }
@@ -98,15 +98,15 @@ impl Explain<'_> {
             None => (self.size_bytes, None),
         };
         let explanation = selector.explain(&self.name, size_bytes, modified);
-        let verdict = if explanation.taken { "taken" } else { "left" };
+        let verdict = if explanation.included { "included" } else { "excluded" };
         writeln!(streams.data, "{verdict}: {}: {}", escaped(&self.name), explanation.because)?;
         let filter = &self.filter;
         let wants_size = filter.size_min_bytes.is_some() || filter.size_max_bytes.is_some();
         let wants_time = filter.newer_than_unix_ms.is_some() || filter.older_than_unix_ms.is_some();
-        if explanation.taken && (wants_time && modified.is_none() || wants_size && size_bytes.is_none()) {
-            streams.say("note: its size or time, which are not known, may still leave it out");
+        if explanation.included && (wants_time && modified.is_none() || wants_size && size_bytes.is_none()) {
+            streams.say("note: its size or time, which are not known, may still exclude it");
         }
-        Ok(explanation.taken)
+        Ok(explanation.included)
     }
 
     /// Returns what `sync` would do at a destination, by the same decision.
@@ -121,7 +121,7 @@ impl Explain<'_> {
         let theirs = match self.policy.run("head", store.url(), || store.head(key)).await {
             Ok(theirs) => theirs,
             Err(error) if matches!(error.kind, ErrorKind::NotFound | ErrorKind::BucketNotFound) => {
-                return Ok(format!("would be copied: {url}: nothing is there"));
+                return Ok(format!("would be copied: {url}: nothing exists there"));
             }
             Err(error) => return Err(error.into()),
         };

@@ -61,7 +61,7 @@ pub enum TaskError {
     Ended {
         /// The outcome.
         outcome: Outcome,
-        /// What happened, in one line.
+        /// The error, in one line.
         message: String,
         /// One line of advice.
         hint: Option<String>,

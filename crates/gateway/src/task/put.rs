@@ -53,7 +53,7 @@ struct Line<'a> {
     proof: &'static str,
 }
 
-/// What was written, with our own checksums.
+/// The object that was written, with our own checksums.
 struct Sent {
     written: Written,
     ours: Checksums,

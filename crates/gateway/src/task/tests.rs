@@ -348,9 +348,9 @@ async fn explain_names_the_rule() {
     let rules = json!([{"rule": "exclude", "glob": "**"}, {"rule": "include", "glob": "/*.txt"}]);
     let task = json!({"task": "explain", "name": "a.txt", "size_bytes": 5, "filter": {"rules": rules}});
     let line = run_task(task.clone()).await.ok();
-    assert_eq!(line, "taken: a.txt: rule 2, --include '/*.txt', is the last that matches\n");
+    assert_eq!(line, "included: a.txt: rule 2, --include '/*.txt', is the last that matches\n");
     let line = run_task(with(task, json!({"name": "d/a.txt"}))).await.ok();
-    assert!(line.starts_with("left: d/a.txt: rule 1"), "{line}");
+    assert!(line.starts_with("excluded: d/a.txt: rule 1"), "{line}");
 }
 
 #[tokio::test]

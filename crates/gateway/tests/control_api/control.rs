@@ -23,7 +23,7 @@ use tradewind_gateway::tls::{Identity, Security};
 /// A running node's voice and data port.
 type Props = (EventSender, Option<Box<dyn DataPort>>);
 
-/// What the test and its node share.
+/// State that the test and its node share.
 #[derive(Default)]
 struct Stage {
     /// Nodes started.

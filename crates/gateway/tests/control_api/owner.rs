@@ -423,7 +423,7 @@ async fn a_gateway_that_cannot_join_says_why() {
     std::fs::write(&document, expired.to_string()).unwrap();
     let refused = tokio::time::timeout(PATIENCE, run(&["serve", "--join", document.to_str().unwrap()])).await.unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("did not join its fleet in time: nobody called"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("did not join its fleet in time: no owner connected"));
     // A server that accepts and says nothing is no owner.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut calling = owner.call("sink");

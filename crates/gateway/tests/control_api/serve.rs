@@ -284,7 +284,7 @@ async fn strangers_who_never_shake_hands_do_not_keep_a_lease_from_being_renewed(
     assert_eq!(serving.end_of_stdin().await.code(), Some(0));
 }
 
-/// What a server says to a client whose handshake it refuses: with TLS 1.3 it comes with the first read.
+/// The answer of a server to a client whose handshake it refuses: with TLS 1.3 it comes with the first read.
 async fn first_read(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
     match stream.read(&mut [0; 1]).await {
         Ok(0) => "closed".to_owned(),

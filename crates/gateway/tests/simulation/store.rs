@@ -29,7 +29,7 @@ const SLOW_MS_MAX: u64 = 90_000;
 /// Longest piece of a body.
 const PIECE_BYTES_MAX: usize = 9_000;
 
-/// What a kind of store tells of its objects.
+/// The facts that a kind of store reports about its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stated {
     /// CRC-64/NVME, as new S3 objects.
@@ -61,7 +61,7 @@ pub(crate) struct Buckets {
     pub(crate) list: Vec<Bucket>,
     /// Faults now.
     pub(crate) faults: StoreFaults,
-    /// What must hold.
+    /// The invariant.
     pub(crate) oracle: Oracle,
     /// Whether writes that expect something else than what is there are refused.
     pub(crate) conditional: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Buckets {
 
 /// One bucket.
 pub(crate) struct Bucket {
-    /// What it tells of objects.
+    /// The facts that it reports about objects.
     pub(crate) stated: Stated,
     /// By key.
     pub(crate) objects: BTreeMap<String, Object>,
@@ -92,7 +92,7 @@ pub(crate) struct Object {
 /// An unfinished upload.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Of which key.
+    /// The key.
     pub(crate) key: String,
     /// When.
     pub(crate) opened_unix_ms: i64,
@@ -101,7 +101,7 @@ pub(crate) struct Upload {
     parts: BTreeMap<u32, (Bytes, PartTag)>,
 }
 
-/// What is right.
+/// The right content.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     /// Every version of each source object, by name below the prefix, oldest first.
@@ -272,7 +272,7 @@ fn md5_of(data: &[u8]) -> [u8; 16] {
     md5::Md5::digest(data).into()
 }
 
-/// What becomes of one request.
+/// The fate of one request.
 #[derive(Clone, Copy)]
 struct Fate {
     apply_ms: u64,

@@ -39,7 +39,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     }
 }
 
-/// What blocks a write that is refused with this code.
+/// The reason why a write is refused with this code.
 pub(super) fn in_the_way(code: &str) -> Option<&'static str> {
     match code {
         "InvalidBlobType" => Some("a blob of another type has this name"),

@@ -18,7 +18,7 @@ fn decode_crc64(text: &str) -> Option<u64> {
     Some(u64::from_le_bytes(BASE64_STANDARD.decode(text).ok()?.try_into().ok()?))
 }
 
-/// What the headers of HEAD or GET say. For a range, `Content-MD5` is that of the range; the blob's is in another
+/// Parses the headers of HEAD or GET. For a range, `Content-MD5` is that of the range; the blob's is in another
 /// header.
 pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &HeaderMap) -> ObjectInfo {
     let md5_header = if is_range { "x-ms-blob-content-md5" } else { "content-md5" };
@@ -51,7 +51,7 @@ pub(super) fn etag(headers: &HeaderMap) -> Option<String> {
     header(headers, "etag").map(|etag| etag.trim_matches('"').to_owned()).filter(|etag| !etag.is_empty())
 }
 
-/// What the headers of a write say. Checksums are those of the request's body, so only for Put Blob are they the
+/// Parses the headers of a write. Checksums are those of the request's body, so only for Put Blob are they the
 /// object's.
 pub(crate) fn written(headers: &HeaderMap, body_is_object: bool) -> Written {
     let of_body = |name: &str| header(headers, name).filter(|_| body_is_object);

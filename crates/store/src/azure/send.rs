@@ -37,16 +37,16 @@ impl AzureStore {
     pub(super) fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
         let wrong = |why: String| Err(Error::new(ErrorKind::InvalidKey, operation, format!("{}/{key}", self.url), why));
         if key.is_empty() {
-            return wrong("an empty key names no object".to_owned());
+            return wrong("an object needs a key that is not empty".to_owned());
         }
         if key.len() > LIMITS.key_bytes_max {
             return wrong(format!("the key has {} bytes, {} at most", key.len(), LIMITS.key_bytes_max));
         }
         if key.split('/').any(|segment| segment == "." || segment == "..") {
-            return wrong("Azure folds `.` and `..` segments".to_owned());
+            return wrong("Azure resolves `.` and `..` segments, so this key would name another object".to_owned());
         }
         if key.contains('\\') {
-            return wrong("Azure takes a backslash for a slash".to_owned());
+            return wrong("Azure treats a backslash as a slash".to_owned());
         }
         Ok(())
     }

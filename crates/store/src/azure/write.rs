@@ -212,7 +212,7 @@ impl AzureStore {
                     let ended = if moved.elapsed() >= limits.silence_max {
                         format!("the copy makes no progress for {} s", limits.silence_max.as_secs())
                     } else if began.elapsed() >= limits.total_max {
-                        format!("the store is still at work after {} s", limits.total_max.as_secs())
+                        format!("the store is still working after {} s", limits.total_max.as_secs())
                     } else {
                         still_at_work(call)?;
                         continue;
@@ -295,7 +295,7 @@ impl AzureStore {
         }
         match self.send_small(call.clone()).await {
             Ok((_, body)) if is_web_page(&body) => {
-                Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it is a web page"))
+                Err(call.error(ErrorKind::Protocol, "the answer does not come from the store: it is a web page"))
             }
             Err(error) if error.kind == ErrorKind::HasSnapshots => {
                 let message = "it has snapshots, which would be deleted with it, so it stays";

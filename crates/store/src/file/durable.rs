@@ -142,7 +142,7 @@ impl Tree {
         let mut offset = 0;
         for part in parts {
             if part.tag != self.disk.boot() && !self.part_is_in(key, file, offset, part)? {
-                let message = format!("part {} was lost when the machine was started again", part.part);
+                let message = format!("part {} was lost when the machine restarted", part.part);
                 return Err(self.error(ErrorKind::ChecksumMismatch, OPERATION, key, message));
             }
             offset += part.size_bytes;

@@ -38,9 +38,9 @@ pub(super) fn check_key(key: &str) -> Result<Split<'_>, String> {
     }
     for segment in path.split('/') {
         match segment {
-            "" => return Err("a file system cannot hold an empty name (`//` or a leading `/`)".to_owned()),
-            "." | ".." => return Err(format!("a file system cannot hold the name `{segment}`")),
-            _ if segment.contains('\0') => return Err("a file system cannot hold a NUL in a name".to_owned()),
+            "" => return Err("a file system cannot store an empty name (`//` or a leading `/`)".to_owned()),
+            "." | ".." => return Err(format!("a file system cannot store the name `{segment}`")),
+            _ if segment.contains('\0') => return Err("a file system cannot store a name with a NUL byte".to_owned()),
             _ if segment.len() > NAME_BYTES_MAX => {
                 return Err(format!("a name has {} bytes, {NAME_BYTES_MAX} at most", segment.len()));
             }

@@ -225,7 +225,7 @@ pub(super) fn special_name(mode: libc::mode_t) -> &'static str {
         libc::S_IFIFO => "a FIFO",
         libc::S_IFSOCK => "a socket",
         libc::S_IFCHR | libc::S_IFBLK => "a device",
-        _ => "something that is no regular file",
+        _ => "not a regular file",
     }
 }
 

@@ -378,7 +378,7 @@ impl Tree {
     /// The error for a link that could not be followed.
     fn broken_link(&self, key: &str, errno: Errno) -> Error {
         let why = match errno {
-            Errno::ENOENT => "a symbolic link that leads nowhere".to_owned(),
+            Errno::ENOENT => "a broken symbolic link".to_owned(),
             Errno::ELOOP => "a symbolic link that leads in a circle".to_owned(),
             other => format!("a symbolic link that cannot be followed: {}", other.desc()),
         };

@@ -127,7 +127,7 @@ impl Tree {
 
     fn put_directory(&self, key: &str, payload: &Payload, options: &PutOptions) -> Result<Written> {
         if !payload.is_empty() {
-            let message = "a key that ends in `/` is a directory and cannot hold bytes";
+            let message = "a key that ends in `/` is a directory and cannot have content";
             return Err(self.error(ErrorKind::InvalidKey, "put", key, message));
         }
         let path = key.strip_suffix('/').unwrap_or(key);
@@ -239,7 +239,7 @@ impl Tree {
         if exact {
             return Ok(());
         }
-        let message = "a file whose name differs only in case exists, and this file system takes both for one";
+        let message = "a file whose name differs only in case exists, and this file system treats both as one";
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 
@@ -438,7 +438,7 @@ impl Tree {
         // target.
         let stat = self.stat_entry(directory, split.name, &deletion.key).map_err(Refused::Blocked)?;
         if !is_kind(&stat, libc::S_IFREG) {
-            return Err(Refused::Changed("it is no regular file any more"));
+            return Err(Refused::Changed("it is no longer a regular file"));
         }
         match deletion.condition.difference(&object_info(deletion.key.clone(), &stat)) {
             Some(difference) => Err(Refused::Changed(difference)),

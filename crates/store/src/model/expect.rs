@@ -1,4 +1,4 @@
-//! What a write may replace, so that a late write cannot overwrite a newer one.
+//! The state that a write may replace, so that a late write cannot overwrite a newer one.
 
 use super::{ObjectInfo, Precondition};
 use serde::{Deserialize, Serialize};

@@ -91,7 +91,7 @@ pub struct Attributes {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What a store reports about one object. A listing leaves `attributes` empty, and often `checksums` too.
+/// Facts that a store reports about one object. A listing leaves `attributes` empty, and often `checksums` too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectInfo {
     /// Full key, not relative to any prefix.
@@ -117,7 +117,7 @@ pub struct ObjectInfo {
 
 /// A started read.
 pub struct Download {
-    /// What the answer's headers say (the size is that of the whole object).
+    /// Facts from the answer's headers (the size is that of the whole object).
     pub info: ObjectInfo,
     /// The bytes of the requested range, in order. If the body is cut, it ends with an error, not early.
     pub body: BoxStream<'static, Result<Bytes>>,
@@ -147,7 +147,7 @@ pub struct ListPage {
     pub objects: Vec<ObjectInfo>,
     /// Folded prefixes, each ending in `/`, when the request was delimited.
     pub prefixes: Vec<String>,
-    /// Entries that exist but cannot be transferred (a key that is no UTF-8, a socket, an unreadable directory), each
+    /// Entries that exist but cannot be transferred (a key that is not UTF-8, a socket, an unreadable directory), each
     /// with the reason. The rest of the listing continues.
     pub refused: Vec<Error>,
     /// Pass this to get the next page; `None` at the end.
@@ -158,7 +158,7 @@ pub struct ListPage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UploadId(pub String);
 
-/// What a store returned for a part, to be passed back at completion.
+/// Answer of a store to a part, to be passed back at completion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartTag {
     /// Counts from 1.
@@ -171,7 +171,7 @@ pub struct PartTag {
     pub checksums: Checksums,
 }
 
-/// What a store returns after a write became visible.
+/// Answer of a store after a write became visible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// ETag of the new object, without quotes.
@@ -216,7 +216,7 @@ pub struct PutOptions {
     /// Files: flush the object and all its directory entries to the disk before it counts as written.
     #[serde(default)]
     pub durable: bool,
-    /// What the write may replace; `None` for whatever is there. It changes between attempts, so it is never journalled
+    /// The state that the write may replace; `None` for whatever is there. It changes between attempts, so it is never journalled
     /// and is passed separately from the options.
     #[serde(skip)]
     pub expect: Option<Expect>,
@@ -251,7 +251,7 @@ impl ObjectDeletion {
     }
 }
 
-/// What a store can hold.
+/// Limits of the names and objects of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
     /// Smallest part, except the last.

@@ -37,7 +37,7 @@ pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
     if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
 }
 
-/// What the server said, in one line.
+/// Message of the server, in one line.
 pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request_id: Option<&str>) -> String {
     let mut text = match answer {
         Some(answer) if answer.message.is_empty() => answer.code.clone(),

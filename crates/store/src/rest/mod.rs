@@ -260,7 +260,7 @@ fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &
 }
 
 /// The cause reported when the server's first bytes are not TLS.
-const NO_TLS: &str = "the server does not speak TLS";
+const NO_TLS: &str = "the server does not use TLS";
 
 fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
@@ -308,7 +308,7 @@ pub(crate) fn refuse_foreign_answer(call: &Call, etag: Option<&str>, body: &[u8]
     if etag.is_some() || body.trim_ascii().is_empty() {
         return Ok(());
     }
-    Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it names no ETag, and has a body"))
+    Err(call.error(ErrorKind::Protocol, "the answer does not come from the store: it has a body and no ETag"))
 }
 
 /// The error of a read. Without a condition, a failed precondition can only mean that the object is too short.

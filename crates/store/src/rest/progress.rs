@@ -69,6 +69,6 @@ pub(crate) fn work_limits() -> Option<WorkLimits> {
 }
 
 fn unfinished(call: &Call, total_max: Duration) -> crate::Error {
-    let why = format!("the store is still at work after {} s, the longest time allowed", total_max.as_secs());
+    let why = format!("the store is still working after {} s, the longest time allowed", total_max.as_secs());
     call.error(ErrorKind::Unfinished, why)
 }

@@ -197,7 +197,7 @@ impl Bucket {
 /// Refuses a web page: it comes from a proxy and not from the store, whatever its status.
 fn refuse_web_page(call: &Call, body: &[u8]) -> Result<()> {
     match is_web_page(body) {
-        true => Err(call.error(ErrorKind::Protocol, "the answer is not the store's: it is a web page")),
+        true => Err(call.error(ErrorKind::Protocol, "the answer does not come from the store: it is a web page")),
         false => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which conditions a server has refused so far.
+/// Conditions that a server has refused so far.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     refuses_all: AtomicBool,

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderMap;
 
-/// What the headers of HEAD or GET say. `size_bytes` is the length of the whole object.
+/// Parses the headers of HEAD or GET. `size_bytes` is the length of the whole object.
 pub(crate) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers: &HeaderMap) -> ObjectInfo {
     let text = |name: &str| header(headers, name).map(str::to_owned);
     ObjectInfo {
@@ -25,7 +25,7 @@ pub(crate) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers
     }
 }
 
-/// What the headers of a write say.
+/// Parses the headers of a write.
 pub(crate) fn written(dialect: &Dialect, headers: &HeaderMap) -> Written {
     Written {
         etag: etag(headers),

@@ -87,7 +87,8 @@ impl Bucket {
         if let From::Marker(marker) = from
             && let Some(key) = listing.keys.iter().map(|entry| &entry.key).find(|key| key.as_str() <= marker)
         {
-            let fault = format!("the server ignores the marker: it lists {key:?}, which is not behind {marker:?}");
+            let fault =
+                format!("the server ignores the marker: it lists {key:?}, which does not come after {marker:?}");
             return Err(self.bad_listing("list", fault));
         }
         Ok(listing)
@@ -136,7 +137,7 @@ impl Bucket {
             match next {
                 Some(next) if !is_beyond => {
                     if marker.as_ref() == Some(&next) {
-                        let fault = "the server names the same markers again, so the listing does not advance";
+                        let fault = "the server repeats its markers, so the listing does not advance";
                         return Err(self.bad_listing("list uploads", fault));
                     }
                     marker = Some(next);

@@ -109,7 +109,7 @@ impl ProfileChain {
 
     fn describe(&self, error: &dyn std::error::Error) -> String {
         let why = match missing_file() {
-            Some((variable, path)) => format!("{}; {variable} names {path}, which is not there", innermost(error)),
+            Some((variable, path)) => format!("{}; {variable} names {path}, which does not exist", innermost(error)),
             None => innermost(error),
         };
         match &self.name {

@@ -54,7 +54,7 @@ impl Bucket {
     pub(super) fn check_key(&self, operation: &'static str, key: &str) -> Result<()> {
         let wrong = |why: String| Err(Error::new(ErrorKind::InvalidKey, operation, format!("{}/{key}", self.url), why));
         if key.is_empty() {
-            return wrong("an empty key names no object".to_owned());
+            return wrong("an object needs a key that is not empty".to_owned());
         }
         if key.len() > self.limits.key_bytes_max {
             return wrong(format!("the key has {} bytes, {} at most", key.len(), self.limits.key_bytes_max));

@@ -156,7 +156,7 @@ impl Bucket {
         let answer = parse_write(&body, "InitiateMultipartUploadResult")
             .map_err(|error| self.late_refusal(&call, &body, error))?;
         let upload = answer.upload.filter(|upload| !upload.is_empty());
-        upload.map(UploadId).ok_or_else(|| call.error(ErrorKind::Server, "the answer names no upload"))
+        upload.map(UploadId).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no upload id"))
     }
 
     pub(super) async fn upload_part(

@@ -32,7 +32,7 @@ pub(crate) struct Listing {
     pub(crate) prefixes: Vec<String>,
     /// Keys that are not text even after decoding, as the server wrote them.
     pub(crate) undecodable: Vec<String>,
-    /// What is wrong with the whole answer.
+    /// The fault of the whole answer.
     fault: Option<String>,
     /// True if there are more pages; `None` if the server does not say.
     pub(crate) truncated: Option<bool>,
@@ -78,17 +78,17 @@ impl Listing {
             Some(false) => Ok(None),
             None => Err("the server does not say whether more keys follow: its answer has no IsTruncated".to_owned()),
             Some(true) if self.is_v1() => self.last().map(|last| Some(Next::Marker(last))),
-            Some(true) => Err("the server says that more keys follow, and names no continuation token".to_owned()),
+            Some(true) => Err("the server says that more keys follow, but gives no continuation token".to_owned()),
         }
     }
 
     /// The last entry of a page whose keys ascend.
     fn last(&self) -> Result<String, String> {
         if !self.undecodable.is_empty() || !self.keys.is_sorted_by(|one, next| one.key < next.key) {
-            return Err("the server names no next marker, and its keys are not in order".to_owned());
+            return Err("the server gives no next marker, and its keys are not in order".to_owned());
         }
         let last = self.keys.last().map(|entry| &entry.key).max(self.prefixes.iter().max());
-        last.cloned().ok_or_else(|| "the server says that more keys follow, and names none".to_owned())
+        last.cloned().ok_or_else(|| "the server says that more keys follow, but gives no marker".to_owned())
     }
 }
 

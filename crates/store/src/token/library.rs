@@ -30,7 +30,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LibraryClient;
 
-/// What the calling library allows.
+/// Limits that the calling library sets.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     connect_time_max: Option<Duration>,

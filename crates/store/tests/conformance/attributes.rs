@@ -1,4 +1,4 @@
-//! What readers of an object see beside its bytes.
+//! Attributes of an object: everything that readers see beside its bytes.
 
 use crate::harness::{Ability, bytes, each};
 use std::collections::BTreeMap;

@@ -83,7 +83,7 @@ async fn a_store_tells_how_it_is_reached_and_no_secret() {
         let credentials = told.credentials.unwrap();
         for (name, secret) in std::env::vars() {
             if ["SECRET", "KEY", "SAS", "TOKEN"].iter().any(|word| name.contains(word)) && secret.len() >= 4 {
-                assert!(!credentials.contains(&secret), "the value of {name} is told");
+                assert!(!credentials.contains(&secret), "the value of {name} is shown");
             }
         }
         // Only servers have a clock of their own.

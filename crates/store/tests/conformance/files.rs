@@ -1,4 +1,4 @@
-//! What only a tree of files has: links, permissions, temporary files, names that are no text.
+//! Properties of file trees only: links, permissions, temporary files, names that are not text.
 
 use crate::harness::{Subject, bytes, kind, on_files};
 use nix::sys::stat::Mode;
@@ -235,7 +235,7 @@ async fn temporary_files_are_never_listed_nor_left() {
     .await;
 }
 
-/// Who has the name of a temporary file after its upload was interrupted.
+/// Kinds of entries that may have the name of a temporary file after its upload was interrupted.
 #[derive(Clone, Copy, Debug)]
 enum StandIn {
     HardLink,
@@ -290,7 +290,7 @@ async fn an_upload_is_never_written_into_what_else_has_its_name() {
             assert_eq!(kind(done), gone, "{stand_in:?}");
             s.store.abort_upload(&key, &upload).await.unwrap();
 
-            assert!(s.names("").await.is_empty(), "{stand_in:?}: {name} is not there");
+            assert!(s.names("").await.is_empty(), "{stand_in:?}: {name} does not exist");
             let now = std::fs::symlink_metadata(&temporary).unwrap();
             assert_eq!((now.ino(), now.file_type()), (metadata.ino(), metadata.file_type()), "{stand_in:?} stays");
             let kept = if victim.exists() { &victim } else { &temporary };

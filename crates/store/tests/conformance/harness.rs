@@ -1,4 +1,4 @@
-//! Which stores run, and what tests do with them.
+//! The stores that run, and helpers for tests on them.
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -13,7 +13,7 @@ use tradewind_store::{
     StoreConfig, Written, list_range, open,
 };
 
-/// What not every server can do.
+/// Features that some servers lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ability {
@@ -79,7 +79,7 @@ struct Server {
     lacks: Option<BTreeSet<Ability>>,
 }
 
-/// What the servers of the testbed cannot do, by name.
+/// Features that the servers of the testbed lack, by name.
 fn known_limits(name: &str) -> BTreeSet<Ability> {
     use Ability::*;
     match name {

@@ -68,7 +68,7 @@ async fn an_aborted_upload_leaves_nothing() {
         let upload = s.store.open_upload(&s.key("big"), &PutOptions::default()).await.unwrap();
         put_part(s, &upload, 1, 0, bytes(1000, 3)).await;
         s.store.abort_upload(&s.key("big"), &upload).await.unwrap();
-        s.store.abort_upload(&s.key("big"), &upload).await.expect("a second abort is no error");
+        s.store.abort_upload(&s.key("big"), &upload).await.expect("a second abort is not an error");
         // On disk the directory that was made for it stays.
         assert!(s.names("").await.iter().all(String::is_empty));
         assert_eq!(kind(s.store.head(&s.key("big")).await), Some(ErrorKind::NotFound));

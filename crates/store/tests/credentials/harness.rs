@@ -119,7 +119,7 @@ fn read(reader: &mut impl BufRead) -> Option<Asked> {
     Some(asked)
 }
 
-/// What a process printed: its standard output and its log.
+/// Output of a process: its standard output and its log.
 pub(crate) struct Printed(pub(crate) String);
 
 impl Printed {

@@ -146,7 +146,7 @@ enum Kind {
     Abort,
 }
 
-/// What follows a fault.
+/// Consequence of a fault.
 enum Next {
     Again(Tries),
     End(End),

@@ -26,7 +26,7 @@ pub struct Config {
     pub first_request: u64,
 }
 
-/// What a request does.
+/// Effect of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Open a multipart upload.
@@ -67,7 +67,7 @@ impl Work {
     }
 }
 
-/// What the caller must do.
+/// Action that the caller must take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send this request.

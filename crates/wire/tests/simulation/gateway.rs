@@ -21,7 +21,7 @@ struct Body {
     own_bytes: Option<u64>,
 }
 
-/// What is being received on a connection.
+/// The body that is being received on a connection.
 enum Receiving {
     Forward(u64),
     Collect { head: Head, bytes: Vec<u8> },

@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// Kills a process. Its kernel may notify the peers, but not if the machine is gone.
+    /// Kills a process. Its kernel may notify the peers, but not if the machine no longer exists.
     fn kill(&mut self, node: NodeId, down_ms: u64) {
         if !self.net.lives[node].alive {
             return;

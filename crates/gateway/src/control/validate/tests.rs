@@ -118,7 +118,11 @@ fn faults_of_a_local_program_are_named() {
         ("/contract", json!(1), "this gateway speaks contract 2, the program uses contract 1"),
         ("/job_id", json!("Job 1"), "\"Job 1\" is not a job id"),
         ("/job_id", json!(""), "\"\" is not a job id"),
-        ("/node", json!("-a"), "\"-a\" is not a gateway name: 1 to 63 of a-z, 0-9 and -, with no - at either end"),
+        (
+            "/node",
+            json!("-a"),
+            "\"-a\" is not a gateway name: 1 to 63 characters of a-z, 0-9 and -, with no - at either end",
+        ),
         ("/node", json!("other"), "route 0 does not pass other"),
         ("/routes", json!([]), "0 routes"),
         ("/routes", stations(&["local", "local"]), "route 0 has 2 stations"),

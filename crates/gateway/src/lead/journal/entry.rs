@@ -37,7 +37,7 @@ pub enum Entry {
         target: u16,
         /// Key there.
         target_key: String,
-        /// What the store returned.
+        /// The answer of the store.
         part: PartTag,
     },
     /// The object is visible and proven; its upload, if it had one, is forgotten.
@@ -76,7 +76,7 @@ pub enum Entry {
         /// When it was intended.
         intent_unix_ms: i64,
     },
-    /// An upload was aborted or never opened: the store holds nothing of it.
+    /// An upload was aborted or never opened: the store has nothing of it.
     Abandoned {
         /// Index of the destination.
         target: u16,
@@ -111,7 +111,7 @@ pub struct Intent {
 /// An upload that an earlier run opened and did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedUpload {
-    /// What was intended.
+    /// The intent.
     pub intent: Intent,
     /// The store's name for it.
     pub upload: UploadId,

@@ -169,7 +169,7 @@ impl Causes {
             _ if matches!(site, FailureSite::TargetFiles | FailureSite::Elsewhere) => return None,
             "forbidden" | "unauthenticated" => format!("not authorised to {doing} {}", url),
             "bucket_not_found" => format!("{} does not exist", url),
-            "unavailable" => format!("{} answers nothing but errors", url),
+            "unavailable" => format!("{} returns only errors", url),
             _ => return None,
         };
         let rest = if stopped { "; the rest was not tried" } else { "" };

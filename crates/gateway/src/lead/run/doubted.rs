@@ -75,7 +75,7 @@ impl Context {
             let deletion = vec![ObjectDeletion { key: key.clone(), condition }];
             delete_objects(store.as_ref(), deletion, self.policy).await.into_iter().all(|(_, verdict)| verdict.is_ok())
         };
-        let then = if removed { "the copy was removed" } else { "the copy stays and may mix two versions" };
+        let then = if removed { "the copy was removed" } else { "the copy stays and may be a mixture of two versions" };
         let message = format!(
             "{}/{}: it changed while it was copied: {difference}; {then}",
             self.source.url(),

@@ -1,5 +1,5 @@
 //! Drops a lead at any await and resumes the job: it must end done, with every byte right, nothing lost in transit and
-//! no upload left open. The same holds for a lead that is told to stop when its stores no longer answer, and that lead
+//! no upload left open. The same holds for a lead that is asked to stop when its stores no longer answer, and that lead
 //! must also end in time.
 
 use super::{LeadSetup, PROGRESS_EVERY, RouteSource, begin};
@@ -60,7 +60,7 @@ enum Cut {
     DiesAtStep(usize),
     /// The run continues, but the task that makes this step panics.
     PanicsAtStep(usize),
-    /// The stores stop answering after this many steps, and the lead is told to stop.
+    /// The stores stop answering after this many steps, and the lead is asked to stop.
     StoppedAtStep(usize),
     Never,
 }
@@ -208,7 +208,7 @@ async fn ends_in_time(lead: impl Future<Output = ()>, steps: &Steps, stop: &Canc
         () = steps.over() => stop.cancel(),
     }
     let ended = tokio::time::timeout(DRAIN_MAX + PROGRESS_EVERY, lead).await;
-    ended.expect("a lead that is told to stop waits for its stores no longer than it may");
+    ended.expect("a lead that is asked to stop waits for its stores no longer than it may");
     false
 }
 
@@ -255,7 +255,7 @@ fn cut_off(verb: Verb, cut: fn(usize) -> Cut, stride: usize) {
         world.check(&when);
         if matches!(cut(number), Cut::PanicsAtStep(_)) {
             let status = status::read(world.state.path()).unwrap().unwrap();
-            assert_ne!(status.state, JobState::Running, "{when}: nobody is told that the job is over");
+            assert_ne!(status.state, JobState::Running, "{when}: the status does not say that the job is over");
             assert!(ended || status.state != JobState::Done || world.is_complete(), "{when}: not all is done");
         }
         if let (Cut::StoppedAtStep(_), false) = (cut(number), ended) {

@@ -120,7 +120,7 @@ impl Intake {
         }
         let least = if recorder.tally.listed { "" } else { "at least " };
         let option = if job.ceiling_bytes == Some(ceiling) { "--max-bytes" } else { "--max-cost" };
-        Some(format!("{least}{total} bytes are to be moved, and {option} allows {ceiling}"))
+        Some(format!("{least}{total} bytes would be moved, but {option} allows {ceiling}"))
     }
 
     fn would_copy(&self, item: &WorkItem, recorder: &Recorder) {

@@ -139,7 +139,7 @@ async fn send_batch(hop: &Hop, batch: Vec<Order>, reply: &ReplyTo) {
         }
         _ => {
             for request in requests {
-                reply.fail(request, Fault::Permanent, "too_large", "the order is too long for a frame");
+                reply.fail(request, Fault::Permanent, "too_large", "the order is longer than a frame");
             }
         }
     }

@@ -89,5 +89,5 @@ pub(super) fn may_be_outdated(item: &WorkItem, context: &Context) -> bool {
 pub(super) fn changed(url: &str, difference: &str) -> Failure {
     let message = format!("{url}: it changed while it was copied: {difference}");
     let failure = Failure::new(Fault::Changed, "changed", message);
-    Failure { hint: Some("copy it again when nobody writes to it".to_owned()), side: Some(Side::Source), ..failure }
+    Failure { hint: Some("copy it again when no process writes to it".to_owned()), side: Some(Side::Source), ..failure }
 }

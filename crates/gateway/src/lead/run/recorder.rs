@@ -152,7 +152,7 @@ impl Recorder {
             || (0..self.context.targets.len()).all(|target| is_closed(FailureSite::Target(target as u16)))
     }
 
-    /// Completes the report. A run that was told to stop leaves the lines of earlier runs to the next run.
+    /// Completes the report. A run that was asked to stop leaves the lines of earlier runs to the next run.
     pub(super) async fn finish_report(&mut self, outcome: Outcome) -> std::io::Result<()> {
         let Some(report) = self.report.take() else { return Ok(()) };
         let completes = self.context.job.resume && outcome != Outcome::Interrupted;

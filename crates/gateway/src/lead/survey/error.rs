@@ -94,7 +94,7 @@ pub enum SurveyError {
 pub const UNREACHABLE_HINT: &str =
     "check the endpoint and the network with `tradewind doctor URL`, then run `tradewind jobs resume`";
 
-/// What is said of a store that was waited for in vain.
+/// Message about a store that did not answer in time.
 pub fn unreachable(lost: &Lost) -> String {
     let Unreachable { origin, is_connected, why, .. } = &lost.how;
     match is_connected {
@@ -103,9 +103,9 @@ pub fn unreachable(lost: &Lost) -> String {
     }
 }
 
-/// What is said of a store that has answered nothing else for as long as a job may stall.
+/// Message about a store that has returned only errors for as long as a job may stall.
 pub fn answers_only_errors(url: &str, patience: Duration, why: &str) -> String {
-    format!("{url} answers nothing but errors for {} s (--stall): {why}", patience.as_secs())
+    format!("{url} has returned only errors for {} s (--stall): {why}", patience.as_secs())
 }
 
 fn overlapping(one: &str, other: &str, relation: Relation) -> String {
@@ -117,7 +117,7 @@ fn overlapping(one: &str, other: &str, relation: Relation) -> String {
     }
 }
 
-/// What is said where nothing is there, or where the filter leaves nothing of so many objects.
+/// Message if nothing is there, or if the filter excludes all of this number of objects.
 pub fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
         0 => format!("nothing is there: {url}"),
@@ -152,7 +152,7 @@ impl SurveyError {
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }
-            Self::NothingSelected { .. } => Some("see which rule decides with --explain KEY, or pass --allow-empty"),
+            Self::NothingSelected { .. } => Some("--explain KEY shows which rule decides, or pass --allow-empty"),
             Self::BadRule(rule) => Some(rule.hint()),
             Self::ListFile { .. } => Some("the file has one relative name per line, in UTF-8"),
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),

@@ -48,7 +48,7 @@ pub struct WorkItem {
     pub check: Option<Unsynced>,
     /// A write of this run was lost and may still arrive at the destination.
     pub may_land_late: bool,
-    /// What the next write may replace; `None` where the state of the destination is not known.
+    /// The state that the next write may replace; `None` where the state of the destination is not known.
     pub expect: Option<Expect>,
     /// Uploads of this key that were opened by this run since then (Unix ms) may be ours, and nobody knows their names.
     pub orphans_since_unix_ms: Option<i64>,
@@ -66,7 +66,7 @@ pub enum Twin {
     Same,
 }
 
-/// What the survey finds.
+/// Result of the survey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Objects to transfer.
@@ -93,7 +93,7 @@ pub enum Found {
     CopiedBefore {
         /// The source as it is listed now, which is as it was copied.
         source: ObjectInfo,
-        /// What that run wrote.
+        /// The objects that that run wrote.
         copy: ProvenCopy,
     },
     /// An object that is selected and cannot be transferred.
@@ -126,7 +126,7 @@ pub struct Survey {
     pub limits: Limits,
     /// The objects that earlier runs have done.
     pub done: DoneSet,
-    /// What earlier runs had done, by index of the destination, when one of them was about to delete the sources: a source that
+    /// The work that earlier runs had done, by index of the destination, when one of them was about to delete the sources: a source that
     /// is missing and was done is moved. `None` if none was.
     pub done_before_deletion: Option<BTreeMap<u16, DoneTotals>>,
     /// Whether all destinations are written by this process, so that its boot is theirs.

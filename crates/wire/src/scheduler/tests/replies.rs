@@ -1,4 +1,4 @@
-//! Which replies are trusted, and how retries are counted.
+//! Trust in replies, and the count of retries.
 
 use super::*;
 

@@ -252,7 +252,8 @@ impl Walk {
     }
 }
 
-/// What a destination can be known not to hold before it is asked. The rest it says when it is written to.
+/// Names that a destination cannot store, as far as that is known before a request. It refuses the others when they are
+/// written.
 fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Option<Error> {
     let limits = store.limits();
     let refused = |kind, message: String| Some(Error::new(kind, "put", object_url(store, target_key), message));
