@@ -83,6 +83,9 @@ pub struct Error {
     pub message: String,
 }
 
+/// The operation of errors in the URL of a store.
+pub(crate) const PARSE: &str = "parse";
+
 impl Error {
     /// An error of `operation` on `url`; `message` is cut to its first line.
     pub fn new(kind: ErrorKind, operation: &'static str, url: impl Into<String>, message: impl fmt::Display) -> Self {
@@ -123,6 +126,9 @@ impl Error {
             SlowDown | Timeout | Server | Truncated => "the store may be busy: try again later",
             Protocol => {
                 "the server, or a proxy in front of it, breaks the protocol: report this to its operator, or use another endpoint"
+            }
+            Configuration if self.operation == PARSE => {
+                "correct the URL: s3://bucket, gs://bucket or az://account/container"
             }
             Configuration => "see `tradewind config show`",
             _ => return None,

@@ -1,6 +1,7 @@
 //! Opens a store of any kind by its URL.
 
 use crate::azure::AzureStore;
+use crate::error::PARSE;
 use crate::file::{Disk, FileStore, Kernel};
 use crate::mem::MemStore;
 use crate::s3::{Bucket, open_gcs, open_r2, open_s3};
@@ -32,7 +33,7 @@ pub(crate) enum Remote {
 
 /// Opens a store that is reached over a network. Makes no request.
 pub(crate) fn open_remote(config: &StoreConfig) -> Result<Remote> {
-    let wrong = |why: String| Error::new(ErrorKind::Configuration, "open", config.url.clone(), why);
+    let wrong = |why: String| Error::new(ErrorKind::Configuration, PARSE, config.url.clone(), why);
     let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
     let name = rest.strip_suffix('/').unwrap_or(rest);
     let pair = || name.split_once('/').ok_or_else(|| wrong(format!("a root here is {scheme}://account/bucket")));

@@ -5,12 +5,12 @@ use super::credentials::{Credentials, configuration};
 use super::dialect::{Dialect, GCS, S3};
 use super::source::{INSTANCE_METADATA, google_file, google_service_account};
 use super::{Bucket, sigv4};
-use crate::error::innermost;
+use crate::error::{PARSE, innermost};
 use crate::rest::{Http, TlsRoots};
 use crate::token::environment;
 use crate::token::google::GoogleFile;
 use crate::token::{LibraryClient, Renewing, TokenClient};
-use crate::{Result, StoreConfig, StoreLimits};
+use crate::{Error, ErrorKind, Result, StoreConfig, StoreLimits};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8};
@@ -153,7 +153,8 @@ fn new_bucket(
 ) -> Result<Bucket> {
     let url = format!("{}://{bucket}", dialect.scheme);
     if bucket.is_empty() || !bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) {
-        return Err(configuration(&config.url, format!("`{}` is not a bucket name", bucket.escape_debug())));
+        let message = format!("`{}` is not a bucket name", bucket.escape_debug());
+        return Err(Error::new(ErrorKind::Configuration, PARSE, config.url.clone(), message));
     }
     Ok(Bucket {
         dialect,
