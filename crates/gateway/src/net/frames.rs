@@ -96,11 +96,14 @@ impl FrameReader {
 pub struct FrameWriter {
     side: WriteSide,
     scratch: Vec<u8>,
+    /// Buffer for a piece of a body that is sealed here, so that it is allocated once for each connection. At most
+    /// [`DATA_BYTES_MAX`].
+    pub piece: Vec<u8>,
 }
 
 impl FrameWriter {
     pub(super) fn new(side: WriteSide) -> Self {
-        Self { side, scratch: Vec::new() }
+        Self { side, scratch: Vec::new(), piece: Vec::new() }
     }
 
     /// Returns whether this connection should carry no further request.

@@ -12,7 +12,7 @@
 
 use super::parcel::Coded;
 use super::work::Failure;
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use bytes::{Bytes, BytesMut};
 use rand::RngCore;
@@ -223,11 +223,21 @@ impl BodyCipher {
         Self { key, count: head.seal.count, segment: 0, last_segment: (segments - 1) as u32, associated }
     }
 
-    /// Seals the next segment in place.
-    fn seal(&mut self, segment: &mut [u8]) -> Result<Tag, String> {
+    /// Seals the next segment from `plain` into `sealed`, which has the same length.
+    fn seal(&mut self, plain: &[u8], sealed: &mut [u8], tag: &mut [u8]) -> Result<(), String> {
         let nonce = self.next();
         let associated = Aad::from(&self.associated);
-        self.key.seal_in_place_separate_tag(nonce, associated, segment).map_err(|_| "cannot seal a segment".to_owned())
+        let done = self.key.seal_out_of_place_scatter(nonce, associated, plain, sealed, &[], tag);
+        done.map_err(|_| "cannot seal a segment".to_owned())
+    }
+
+    /// Seals the next segment in place.
+    fn seal_in_place(&mut self, segment: &mut [u8], tag: &mut [u8]) -> Result<(), String> {
+        let nonce = self.next();
+        let associated = Aad::from(&self.associated);
+        let sealed = self.key.seal_in_place_separate_tag(nonce, associated, segment);
+        tag.copy_from_slice(sealed.map_err(|_| "cannot seal a segment".to_owned())?.as_ref());
+        Ok(())
     }
 
     /// Opens the next segment in place. Returns the length of its content, or `None` if it is not authentic.
@@ -269,38 +279,48 @@ impl Sealing<'_> {
         sealed_bytes(self.content_left)
     }
 
-    /// Appends sealed segments to `wire` until it has `wire_bytes_max` (a multiple of [`SEGMENT_BYTES`]) or the body
-    /// ends. Returns false if nothing was left to seal.
+    /// Fills `wire` with sealed segments: all that are left, or as many as fit. Returns the number of bytes.
     ///
     /// # Errors
     /// The cipher refused, which it never does for segments of this length.
-    pub fn fill(&mut self, wire: &mut Vec<u8>, wire_bytes_max: usize) -> Result<bool, String> {
-        let mut has_more = false;
-        while self.content_left > 0 && wire.len() + SEGMENT_BYTES <= wire_bytes_max {
-            self.segment(wire)?;
-            has_more = true;
+    pub fn fill(&mut self, wire: &mut [u8]) -> Result<usize, String> {
+        let mut filled = 0;
+        while self.content_left > 0 {
+            let content_bytes = self.content_left.min(SEGMENT_PLAIN_BYTES as u64) as usize;
+            let Some(segment) = wire.get_mut(filled..filled + content_bytes + TAG_BYTES) else { break };
+            self.segment(segment)?;
+            filled += segment.len();
+            self.content_left -= content_bytes as u64;
         }
-        Ok(has_more)
+        Ok(filled)
     }
 
-    fn segment(&mut self, wire: &mut Vec<u8>) -> Result<(), String> {
-        let length = self.content_left.min(SEGMENT_PLAIN_BYTES as u64) as usize;
-        self.content_left -= length as u64;
-        let start = wire.len();
-        let mut missing = length;
-        while missing > 0 {
-            let piece = &self.pieces[0][self.at..];
-            let taken = missing.min(piece.len());
-            wire.extend_from_slice(&piece[..taken]);
-            missing -= taken;
-            self.at += taken;
-            if self.at == self.pieces[0].len() {
-                (self.pieces, self.at) = (&self.pieces[1..], 0);
-            }
+    fn segment(&mut self, segment: &mut [u8]) -> Result<(), String> {
+        let (content, tag) = segment.split_at_mut(segment.len() - TAG_BYTES);
+        let piece = &self.pieces[0][self.at..];
+        if let Some(plain) = piece.get(..content.len()) {
+            self.cipher.seal(plain, content, tag)?;
+            self.pass(content.len());
+            return Ok(());
         }
-        let tag = self.cipher.seal(&mut wire[start..])?;
-        wire.extend_from_slice(tag.as_ref());
-        Ok(())
+        let mut copied = 0;
+        while copied < content.len() {
+            let piece = &self.pieces[0][self.at..];
+            let length = piece.len().min(content.len() - copied);
+            content[copied..copied + length].copy_from_slice(&piece[..length]);
+            copied += length;
+            self.pass(length);
+        }
+        self.cipher.seal_in_place(content, tag)
+    }
+
+    /// Passes over content that is in a segment now.
+    fn pass(&mut self, bytes: usize) {
+        self.at += bytes;
+        while self.pieces.first().is_some_and(|piece| self.at >= piece.len()) {
+            self.at -= self.pieces[0].len();
+            self.pieces = &self.pieces[1..];
+        }
     }
 }
 
@@ -376,9 +396,10 @@ pub(crate) fn of_tests() -> Arc<Seal> {
 impl Coded {
     /// Returns the whole sealed body.
     pub(crate) fn sealed(&self) -> Vec<u8> {
-        let mut wire = Vec::new();
+        let mut wire = vec![0; self.head.wire_bytes as usize];
         #[expect(clippy::unwrap_used, reason = "the cipher takes every segment")]
-        of_tests().sealing(self).fill(&mut wire, usize::MAX).unwrap();
+        let filled = of_tests().sealing(self).fill(&mut wire).unwrap();
+        assert_eq!(filled, wire.len());
         wire
     }
 }

@@ -90,11 +90,18 @@ impl Sending<'_> {
     /// Seals a request and writes it, one `Data` frame at a time.
     pub async fn body(&mut self, mut sealing: Sealing<'_>) -> Result<(), ConnectionError> {
         self.head(sealing.head());
-        let mut wire = Vec::with_capacity(DATA_BYTES_MAX.min(sealing.wire_bytes_left() as usize));
-        while sealing.fill(&mut wire, DATA_BYTES_MAX).map_err(ConnectionError::Peer)? {
-            self.piece(&wire).await?;
-            wire.clear();
+        let mut wire = std::mem::take(&mut self.writer.piece);
+        let wanted = DATA_BYTES_MAX.min(sealing.wire_bytes_left() as usize);
+        if wire.len() < wanted {
+            wire.resize(wanted, 0);
         }
+        loop {
+            match sealing.fill(&mut wire).map_err(ConnectionError::Peer)? {
+                0 => break,
+                filled => self.piece(&wire[..filled]).await?,
+            }
+        }
+        self.writer.piece = wire;
         Ok(())
     }
 

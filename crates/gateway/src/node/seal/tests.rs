@@ -27,10 +27,12 @@ fn coded(content: &[u8], piece_bytes: usize, seal: SealId) -> Coded {
 }
 
 fn sealed(seal: &Seal, coded: &Coded) -> Vec<u8> {
-    let (mut sealing, mut wire, mut all) = (seal.sealing(coded), Vec::new(), Vec::new());
-    while sealing.fill(&mut wire, DATA_BYTES_MAX).unwrap() {
-        assert!(wire.len() <= DATA_BYTES_MAX);
-        all.append(&mut wire);
+    let (mut sealing, mut wire, mut all) = (seal.sealing(coded), vec![0; DATA_BYTES_MAX], Vec::new());
+    loop {
+        match sealing.fill(&mut wire).unwrap() {
+            0 => break,
+            filled => all.extend_from_slice(&wire[..filled]),
+        }
     }
     assert_eq!(all.len() as u64, coded.head.wire_bytes);
     all
