@@ -112,9 +112,9 @@ def test_a_store_without_faults_serves_every_verb(store: OddStore, command: Comm
 BAD_LISTINGS: dict[str, tuple[list[Kind], dict[str, Any], str]] = {
     "no-token": (KINDS, {"omits_token": True}, "more"),
     "nothing-said": (XML, {"omits_truncated": True, "omits_token": True}, "IsTruncated"),
-    "one-token": (KINDS, {"repeats_token": True}, "repeats a page|names the same continuation"),
+    "one-token": (KINDS, {"repeats_token": True}, "repeats a page|repeats its continuation"),
     "one-page": (KINDS, {"repeats_page": True}, "repeats a page"),
-    "border-twice": (KINDS, {"repeats_last": True}, "repeats a key|order of the keys|same continuation"),
+    "border-twice": (KINDS, {"repeats_last": True}, "lists the key|order of the keys|repeats its continuation"),
     "no-prefix": (KINDS, {"ignores_prefix": True, "page_keys": 1_000}, "ignores the prefix"),
     "no-prefix-in-pages": (XML, {"ignores_prefix": True}, "ignores the prefix"),
     "folded": (KINDS, {"folds_unasked": True, "ignores_prefix": True}, "ignores the prefix"),

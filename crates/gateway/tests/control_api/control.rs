@@ -130,7 +130,7 @@ async fn the_same_program_twice_is_started_once_and_another_is_refused() {
     assert_eq!(client.put_program(&program("a")).await, (StatusCode::OK, json!({})));
     let (status, body) = client.put_program(&program("b")).await;
     assert_eq!(status, StatusCode::CONFLICT);
-    assert_eq!(body["error"], "this gateway has a program already, of job a");
+    assert_eq!(body["error"], "this gateway already has a program, for job a");
     assert_eq!(fixture.stage.started.load(Ordering::SeqCst), 1);
 }
 

@@ -203,7 +203,7 @@ async fn a_stale_socket_is_replaced_and_a_living_one_or_a_file_is_not() {
     killed.child.kill().await.unwrap();
     assert!(folder.path("socket").exists());
     let serving = Serving::start(&["--control", &folder.socket(), "--exit-with-stdin"]).await;
-    assert_refused(&run(&["serve", "--control", &folder.socket()]).await, 1, "another process answers");
+    assert_refused(&run(&["serve", "--control", &folder.socket()]).await, 1, "another process already listens");
     assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
     assert_eq!(serving.end_of_stdin().await.code(), Some(0));
     std::fs::write(folder.path("socket"), "precious").unwrap();
@@ -216,8 +216,8 @@ async fn nothing_is_served_unprotected_by_accident() {
     let folder = Folder::new();
     let socket = folder.socket();
     let cases: [(&[&str], i32, &str); 7] = [
-        (&["--control", "127.0.0.1:0"], 1, "would answer anybody"),
-        (&["--control", &socket, "--data", "127.0.0.1:0"], 1, "would answer anybody"),
+        (&["--control", "127.0.0.1:0"], 1, "would answer every process"),
+        (&["--control", &socket, "--data", "127.0.0.1:0"], 1, "would answer every process"),
         (&["--control", "0.0.0.0:0", "--plain"], 1, "not a loopback address"),
         (&["--control", &socket, "--identity", "/nowhere"], 1, "/nowhere/ca.pem"),
         (&["--control", "127.0.0.1:0", "--identity", "/nowhere", "--plain"], 2, "cannot be used with"),
@@ -437,7 +437,7 @@ async fn a_gateway_does_one_program_and_tells_its_end_to_early_and_late_readers(
     assert_eq!(client.put_program(&copy_program(&folder, "first")).await, (StatusCode::OK, json!({})));
     let (status, refusal) = client.put_program(&copy_program(&folder, "second")).await;
     assert_eq!(status, StatusCode::CONFLICT);
-    assert_eq!(refusal["error"], "this gateway has a program already, of job first");
+    assert_eq!(refusal["error"], "this gateway already has a program, for job first");
 
     let mut late = Client::unix(&folder.path("socket")).await;
     let mut late = late.events().await;
