@@ -39,7 +39,7 @@ class MissingBinary(RuntimeError):
 
 
 def find_binary(name: str) -> Path:
-    """``name`` beside the running Python, on ``PATH``, or in Cargo's release folder."""
+    """Return the path of ``name``: beside the running Python, on ``PATH``, or in Cargo's release folder."""
     root = Path(__file__).resolve().parent.parent
     target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     beside = Path(sys.executable).parent / name

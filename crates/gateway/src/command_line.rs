@@ -26,7 +26,7 @@ struct Cli {
 enum Command {
     /// Run one gateway until it is stopped
     Serve(serve::ServeArgs),
-    /// Let gateways into a fleet, and carry control to them, until stopped
+    /// Enrol the gateways of a fleet and forward control to them until stopped
     Owner(owner::OwnerArgs),
     /// Create a fleet's CA and one identity per gateway
     Identity {

@@ -55,11 +55,11 @@ pub enum End {
         /// Address to listen on; port 0 for a free one, which is printed
         #[arg(long, value_name = "IP:PORT")]
         listen: SocketAddr,
-        /// Largest receive window of each connection [default: the kernel's autotuning]
+        /// Maximum receive window of each connection [default: the kernel's autotuning]
         #[arg(long, value_name = "BYTES")]
         window: Option<u32>,
     },
-    /// Send, and print what arrived
+    /// Send, and print how much arrived
     Send {
         /// Address of the sink
         #[arg(long, value_name = "IP:PORT")]
@@ -70,22 +70,22 @@ pub enum End {
         /// Duration of the measurement
         #[arg(long, value_name = "S", default_value_t = 10.0)]
         seconds: f64,
-        /// Time to send before the measurement begins
+        /// Warm-up: time to send before the measurement
         #[arg(long, value_name = "S", default_value_t = 3.0)]
         warmup: f64,
         /// Congestion control [default: that of the machine]
         #[arg(long, value_name = "NAME")]
         congestion_control: Option<String>,
     },
-    /// Ask a sink repeatedly, and print how long its answers took
+    /// Send requests to a sink, and print their round-trip times
     Ping {
         /// Address of the sink
         #[arg(long, value_name = "IP:PORT")]
         to: SocketAddr,
-        /// Number of questions
+        /// Number of requests
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         count: u32,
-        /// Pause between an answer and the next question
+        /// Pause between an answer and the next request
         #[arg(long, value_name = "S", default_value_t = 0.1)]
         interval: f64,
     },

@@ -121,7 +121,7 @@ verbs:
 places: s3://BUCKET/KEY  gs://BUCKET/KEY  az://ACCOUNT/CONTAINER/KEY  r2://ACCOUNT/BUCKET/KEY
         file:///PATH  PATH  - (standard input or output)  https://… of S3, GCS and Azure
 
-slashes: -r, sync and mv -r copy the contents of a directory, with or without a trailing slash.
+slashes: cp -r, sync and mv -r copy the contents of a directory, with or without a trailing slash.
          One object copied to x/ becomes x/NAME; copied to x, it becomes x, whether x exists or not.
 
 Details: `tradewind VERB --help`. Settings: `tradewind config show`.

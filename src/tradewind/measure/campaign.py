@@ -215,7 +215,7 @@ def ring_of(regions: Sequence[Region]) -> Plan:
 
 
 def figure_of(link: MeasuredLink, settings: ProbeSettings, date: str, source: str) -> Figure:
-    """The figure for the measured layer of the grid, with date and method."""
+    """Return the figure for the measured layer of the grid, with date and method."""
     again = "" if link.result.sent_again is None else f", {link.result.sent_again:.2%} sent again"
     method = f"{settings.measure_s:g} s after {settings.warmup_s:g} s, {settings.connections} connections{again}"
     return Figure(link.result.gbps, Origin("measured", source, date, method), link.result.rtt_ms)

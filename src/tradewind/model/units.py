@@ -76,7 +76,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_rate(bytes_per_s: float) -> str:
-    """`118 MB/s`."""
+    """Return `118 MB/s`."""
     return f"{format_bytes(bytes_per_s)}/s"
 
 

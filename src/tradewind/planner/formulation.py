@@ -108,13 +108,13 @@ class SharedFlows(Protocol):
     def flows(
         self, formulation: Formulation, subproblem: Subproblem, machines: IntArray, budget: WorkBudget
     ) -> TreeFlows | None:
-        """The best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
+        """Return the best trees for these machines; ``None`` if there are none. Raises SolverLimitReached."""
 
     def within(self, formulation: Formulation, regions: frozenset[int]) -> tuple[Formulation, IntArray]:
         """Return the model of these regions alone, and which flow columns of the whole model it keeps."""
 
     def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
-        """The same for the links from the source to each destination, and no others."""
+        """Return the same for the links from the source to each destination, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class BootWindow:
     machines_usd_per_s_max: float
 
     def planes(self, rate_min_gbps: float, rate_max_gbps: float) -> tuple[tuple[float, float, float], ...]:
-        """Coefficients of W and of T, and the constant."""
+        """Return the coefficients of W and of T, and the constant."""
         least, most = self.machines_usd_per_s_min, self.machines_usd_per_s_max
         return (
             (rate_min_gbps, least, -rate_min_gbps * least),
@@ -282,7 +282,7 @@ class RowWriter:
         self.names += names
 
     def rows(self) -> Rows:
-        """All rows so far."""
+        """Return all rows so far."""
         return Rows(
             tuple(self.names),
             np.concatenate(self._row).astype(np.int64),

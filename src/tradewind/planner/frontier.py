@@ -121,7 +121,7 @@ class Frontier:
     formulations: tuple[Formulation, ...] = field(repr=False)
 
     def cost_usd(self, rate_gbps: float) -> float:
-        """Least cost of a plan at ``rate_gbps`` or more; infinite beyond the fastest."""
+        """Return the least cost of a plan at ``rate_gbps`` or more; infinite beyond the fastest."""
         for segment in self.segments:
             if rate_gbps <= segment.rate_from_gbps:
                 return segment.cost_from_usd
@@ -131,7 +131,7 @@ class Frontier:
         return float("inf")
 
     def rate_gbps(self, cost_usd: float) -> float:
-        """Highest rate for at most ``cost_usd``; zero below the cheapest."""
+        """Return the highest rate for at most ``cost_usd``; zero below the cheapest."""
         best = 0.0
         for segment in self.segments:
             if cost_usd >= segment.cost_to_usd:

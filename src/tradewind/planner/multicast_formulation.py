@@ -85,7 +85,7 @@ class Trees:
         return self._within[regions]
 
     def direct(self, formulation: Formulation) -> tuple[Formulation, IntArray]:
-        """The same for the links from the source to each destination, and no others."""
+        """Return the same for the links from the source to each destination, and no others."""
         network, every = formulation.network, shared_links(formulation)
         direct = (network.tail[every] == formulation.source) & np.isin(network.head[every], formulation.sinks)
         ends = frozenset({formulation.source, *formulation.sinks})

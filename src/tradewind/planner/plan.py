@@ -292,7 +292,7 @@ def infeasible(
     if isinstance(goal, Deadline):
         nearest = replace(nearest, goal=Deadline(nearest.time_s * (1 + NEAREST_SLACK)))
         boot = (
-            f", of which machines take {format_duration(transfer.demand.boot_s)} to start"
+            f", including {format_duration(transfer.demand.boot_s)} for machines to start"
             if transfer.demand.boot_s
             else ""
         )

@@ -40,7 +40,7 @@ class Box:
         return wide * high if wide > 0 and high > 0 else 0.0
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Return its point that is nearest to the given one."""
+        """Return the point of the box that is nearest to the given one."""
         return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)
 
     def outside(self, frame: Box) -> float:
