@@ -53,7 +53,7 @@ def exactness(grids: Grids, traced: Mapping[str, Traced], pairs: int) -> Section
         f"{quantile(exact_s, 0.95):.3f} at the 95th percentile for exactly, {statistics.median(least_s):.3f} and "
         f"{quantile(least_s, 0.95):.3f} for at least.",
     ]
-    return Section("What exactness buys", tuple(lines))
+    return Section("Gain of exactness", tuple(lines))
 
 
 def _against_samples(one: Traced) -> list[str]:

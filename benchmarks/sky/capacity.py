@@ -27,7 +27,7 @@ SHAPES = (
 def measure_capacity(quick: bool) -> Table:
     """Measure each shape once, with the emulator's lateness and CPU time. Late rows are beyond this host's capacity."""
     table = Table(
-        f"What this host carries ({RTT_MS} ms, one connection per link)",
+        f"Capacity of this host ({RTT_MS} ms, one connection per link)",
         ["shape", "set [Mbit/s]", "goodput / possible", "late, mean [ms]", "CPU-s/GB of the emulator", "valid"],
     )
     for title, machines, rate_mbps, mesh in SHAPES[2:3] if quick else SHAPES:
