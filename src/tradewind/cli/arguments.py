@@ -187,17 +187,19 @@ class Switch(argparse.BooleanOptionalAction):
         setattr(namespace, self.dest, option_string in self._names)
 
 
-def add_setting(parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False) -> None:
+def add_setting(
+    parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False, words: str | None = None
+) -> None:
     """Add the flag of a setting: `--limit-rate VALUE`, or `--compress/--no-compress` for a switch.
 
-    With `repeated` a flag with a value can be repeated, and its values form a list.
+    With `repeated` a flag with a value can be repeated, and its values form a list. `words` replace the setting's help.
     """
     from tradewind.cli.config import parse_switch
 
     setting = SETTINGS[name]
     names = flags or (f"--{name.replace('_', '-')}",)
     default = f" (default {setting.default})" if setting.default and setting.parse is not parse_switch else ""
-    help_text = (setting.help + default).replace("%", "%%")
+    help_text = ((words or setting.help) + default).replace("%", "%%")
     if setting.parse is parse_switch:
         parser.add_argument(*names, dest=name, action=Switch, default=None, help=help_text)
     else:

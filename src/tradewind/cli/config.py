@@ -109,7 +109,9 @@ def _gateway() -> SettingOrigin | None:
 def _side_settings(side: str, words: str) -> list[Setting]:
     return [
         Setting(f"{side}_endpoint", str, f"address of a compatible server, {words}", unset="the cloud's own"),
-        Setting(f"{side}_region", str, f"region, {words}", unset="from the cloud's own variables or the store"),
+        Setting(
+            f"{side}_region", str, f"region of the store, {words}", unset="from the cloud's own variables or the store"
+        ),
         Setting(
             f"{side}_profile",
             str,

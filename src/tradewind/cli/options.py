@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tradewind.cli.arguments import add_setting, typed
+from tradewind.cli.config import SETTINGS
 from tradewind.errors import UsageError
 from tradewind.model.job import FilterRule, ObjectFilter
 from tradewind.model.store import Access
@@ -141,7 +142,9 @@ def add_side_arguments(
         flags = [f"--{side}-{flag}"]
         if short and name != "profile":
             flags.insert(0, f"--{flag}")
-        add_setting(group, f"{side}_{name}", *flags, repeated=repeated)
+        setting = f"{side}_{name}"
+        help_text = SETTINGS[setting].help.rpartition(", ")[0]  # The group's title names the side.
+        add_setting(group, setting, *flags, repeated=repeated, words=help_text)
 
 
 def access(args: Namespace, side: str, *, fsync: bool = False, follow_symlinks: bool = False) -> Access:
