@@ -177,6 +177,17 @@ def test_the_code_that_pages_name_exists() -> None:
     assert not [(page, name) for page, name in named if name not in words | files]
 
 
+def test_the_limits_exist_in_the_code() -> None:
+    code = [path for top in ("src", "crates") for path in (ROOT / top).rglob("*") if path.suffix in (".py", ".rs")]
+    words = {word for path in code for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    rows = re.findall(r"^\| (`[^|]*)\|", (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8"), re.M)
+    named = [name for row in rows for name in re.findall(r"`([A-Z][A-Z_]+)`", row)]
+    memory = (ROOT / "docs" / "concepts" / "memory.md").read_text(encoding="utf-8")
+    named += re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", memory)
+    assert len(named) > 150
+    assert not [name for name in named if name not in words]
+
+
 def test_the_symptoms_are_messages_of_the_code() -> None:
     code = "".join(
         path.read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ SAMPLE_BYTES_MIN = 256 << 20
 SAMPLE_S_MIN = 10.0
 """Minimum bytes and duration of a hop to learn from; in less, connections were still opening."""
 SCALED_CONNECTIONS_MIN = 16
-"""Maximum factor for scaling a hop up to 64 connections, for which the catalog has its rates."""
+"""Minimum connections of a hop whose rate is scaled up to 64 connections, for which the catalog has its rates."""
 
 Hop = tuple[str, str]
 
