@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The one line that `tradewind-gateway serve` prints on stdout when it can be talked to.
+/// The one line that `tradewind-gateway serve` prints on stdout when it is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
@@ -13,11 +13,11 @@ pub struct Ready {
     pub data_address: Option<String>,
     /// Version of the gateway program.
     pub gateway: String,
-    /// [`crate::CONTRACT_VERSION`]; a client of another one talks no further.
+    /// [`crate::CONTRACT_VERSION`]; a client of another version stops here.
     pub contract: u32,
 }
 
-/// Body of every answer of the control API that is not a success.
+/// Body of every error response of the control API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
@@ -28,15 +28,15 @@ pub struct Refusal {
     pub hint: Option<String>,
 }
 
-/// Body of `POST /v1/lease`: whoever wants the gateway to live says so again before its lease lapses.
+/// Body of `POST /v1/lease`: renew the gateway's lease before it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
-    /// Seconds from now that the gateway lives on without a further renewal, 1 to 86,400.
+    /// Seconds from now until the lease expires, 1 to 86,400.
     pub lease_s: u32,
 }
 
-/// Body of `POST /v1/probe`: how far is that gateway from this one?
+/// Body of `POST /v1/probe`: measure the round trip to another gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbeRequest {
@@ -61,11 +61,11 @@ pub struct ProbeReport {
     pub to: String,
     /// Its data port.
     pub address: String,
-    /// Least time of a TCP handshake: one round trip, answered by the other kernel.
+    /// Shortest TCP handshake: one round trip, answered by the other kernel.
     pub rtt_ms_min: f64,
-    /// Median of the same.
+    /// Median of the TCP handshakes.
     pub rtt_ms_median: f64,
-    /// Time of the mutual TLS handshake after that; absent on plain hops.
+    /// Time of the mutual TLS handshake that follows; absent on plain hops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_handshake_ms: Option<f64>,
     /// True if the other side proved the name `to` by a certificate of this fleet.
@@ -76,13 +76,13 @@ pub struct ProbeReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiveRequest {
-    /// Name of the gateway that will send; nobody else is listened to.
+    /// Name of the gateway that will send; connections from others are refused.
     pub from: String,
     /// Connections that it will open, 1 to 64.
     pub connections: u16,
-    /// So long after the last of them is there nothing is counted: they are still finding their rate.
+    /// Milliseconds after the last connection opens that are not counted, because the rates still grow.
     pub warmup_ms: u32,
-    /// So long is counted, 1 to 60,000.
+    /// Duration of the measurement in milliseconds, 1 to 60,000.
     pub measure_ms: u32,
 }
 
@@ -94,7 +94,7 @@ pub struct ReceiveReport {
     pub from: String,
     /// Connections that were counted.
     pub connections: u16,
-    /// Payload that arrived while it was counted.
+    /// Payload bytes that arrived during the measurement.
     pub bytes: u64,
     /// Duration of the measurement.
     pub seconds: f64,
@@ -110,7 +110,7 @@ pub struct SendRequest {
     pub address: String,
     /// Connections to open, 1 to 64.
     pub connections: u16,
-    /// Stop after so long even if it does not close, 1 to 120,000.
+    /// Time limit in milliseconds if the receiver does not close, 1 to 120,000.
     pub at_most_ms: u32,
 }
 
@@ -120,14 +120,14 @@ pub struct SendRequest {
 pub struct SendReport {
     /// The gateway that measured.
     pub to: String,
-    /// Payload that was given to the kernel.
+    /// Payload bytes that were given to the kernel.
     pub bytes: u64,
-    /// Least time of a TCP handshake: one round trip, answered by the other kernel before there was any load.
+    /// Shortest TCP handshake: one round trip, answered by the other kernel before there was any load.
     pub rtt_ms_min: f64,
-    /// TCP segments that this machine sent meanwhile, all its connections together; absent where the system does not say.
+    /// TCP segments that this machine sent meanwhile on all its connections; absent where the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments: Option<u64>,
-    /// Number of these that were sent again, because they were lost or seemed to be.
+    /// Segments that were retransmitted, because they were lost or seemed to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segments_again: Option<u64>,
 }

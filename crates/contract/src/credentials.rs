@@ -11,11 +11,11 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayStores {
-    /// As in the gateway's program. Stores of files and memory need no credentials and may be here all the same.
+    /// As in the gateway's program. Stores of files and memory need no credentials; they are allowed here too.
     pub stores: Vec<StoreSpec>,
 }
 
-/// Body of `PUT /v1/stores`: all stores that the gateway may open. Only a gateway without credentials of its own takes
+/// Body of `PUT /v1/stores`: all stores that the gateway may open. Only a gateway without its own credentials accepts
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +47,7 @@ pub struct StoreAccess {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Authority {
-    /// Nothing: requests are sent unsigned.
+    /// None: requests are sent unsigned.
     Nobody,
     /// An access key of AWS, which signs requests.
     Aws {
@@ -74,9 +74,9 @@ pub enum Authority {
         /// The names and values of its query.
         query: Vec<(String, String)>,
     },
-    /// There are none.
+    /// No credentials were found.
     Missing {
-        /// One line without secrets: why.
+        /// The reason, in one line without secrets.
         reason: String,
     },
 }

@@ -7,8 +7,8 @@ use std::fmt;
 /// Name of the owner in the certificates of its fleet. No gateway may have it.
 pub const OWNER_NAME: &str = "tradewind-owner";
 
-/// What `tradewind-gateway serve --join` reads: all that a machine needs to join its fleet. It is small enough for user
-/// data. Its one secret is the token, which works once and for minutes.
+/// Input of `tradewind-gateway serve --join`: all that a machine needs to join its fleet. It is small enough for user
+/// data. Its only secret is the token, which works once and for minutes.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Join {
@@ -20,7 +20,7 @@ pub struct Join {
     pub name: String,
     /// The join token: 32 random bytes in hexadecimal. Secret.
     pub token_hex: String,
-    /// The owner accepts the token until then, by its own clock.
+    /// Time until which the owner accepts the token, by the owner's clock.
     pub expires_unix_s: u64,
     /// Certificate of the fleet's CA.
     pub ca_pem: String,
@@ -104,8 +104,8 @@ pub struct OwnerReady {
     pub home: Option<String>,
 }
 
-/// Body of `PUT /v1/gateways/NAME` on the owner's admin socket. The same again changes nothing; another address to dial
-/// replaces the earlier one.
+/// Body of `PUT /v1/gateways/NAME` on the owner's admin socket. A repeated request changes nothing; another address to
+/// dial replaces the earlier one.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayEntry {
@@ -114,7 +114,7 @@ pub struct GatewayEntry {
     pub token_hex: Option<String>,
     /// When the token expires.
     pub expires_unix_s: u64,
-    /// The gateway calls home; otherwise the owner dials it.
+    /// True if the gateway calls home; otherwise the owner dials it.
     #[serde(default)]
     pub calls_home: bool,
     /// Where the owner dials it, `host:port`; absent while that is unknown, and if it calls home. `unix:PATH`, relative
@@ -150,11 +150,11 @@ pub struct GatewayStates {
 pub struct GatewayState {
     /// Its name.
     pub name: String,
-    /// It has an identity.
+    /// True if it has an identity.
     pub enrolled: bool,
-    /// The last attempt to reach it succeeded, or it keeps a connection to the owner.
+    /// True if the last attempt to reach it succeeded, or it keeps a connection to the owner.
     pub reachable: bool,
-    /// When it was last heard from; null if never.
+    /// Time of its last message; null if there was none.
     pub seen_unix_ms: Option<u64>,
     /// When its identity ends; null before it has one.
     pub expires_unix_s: Option<u64>,

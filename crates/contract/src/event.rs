@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Twice a second while the job runs.
+    /// Progress, twice a second while the job runs.
     Progress(Progress),
     /// One object could not be moved.
     ObjectFailed(FailedObject),
-    /// Something the user should know, once: a route went down or came back, a gateway is out of space, ….
+    /// A message for the user, sent once: a route went down or came back, a gateway is out of space, ….
     Notice {
         /// One line.
         message: String,
@@ -31,41 +31,41 @@ pub enum Event {
         /// Destination URL.
         destination: String,
     },
-    /// The last line. The job's end, good or bad.
+    /// The last line: how the job ended.
     Done(Summary),
 }
 
-/// How far the job is. Counts are of objects × destinations.
+/// Progress of a job. Each object counts once per destination.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Progress {
     /// True if the source has been listed to the end; until then totals only grow.
     pub listed: bool,
-    /// Objects found so far that are to be moved.
+    /// Objects to be moved, as far as they have been listed.
     pub objects_total: u64,
-    /// Bytes found so far that are to be moved.
+    /// Bytes to be moved, as far as they have been listed.
     pub bytes_total: u64,
-    /// Objects closed and proven.
+    /// Objects written and proven.
     pub objects_done: u64,
-    /// Of `objects_done`, those that earlier runs of the job moved.
+    /// Number of `objects_done` that earlier runs of the job moved.
     #[serde(default)]
     pub objects_earlier: u64,
     /// Bytes acknowledged.
     pub bytes_done: u64,
-    /// Of `bytes_done`, those acked by earlier runs of the job; rates leave them out.
+    /// Number of `bytes_done` that earlier runs of the job moved; rates leave them out.
     #[serde(default)]
     pub bytes_earlier: u64,
-    /// Objects the destination has already.
+    /// Objects that the destination already has.
     pub objects_skipped: u64,
     /// Objects that failed.
     pub objects_failed: u64,
-    /// Requests given again: one for a request that failed, however many objects it was for, and one for all that a
-    /// route lost until it answered again.
+    /// Retries: one for each failed request, whatever its number of objects, and one for all requests that a route lost
+    /// until it answered again.
     pub retries: u64,
     /// Bytes per second over the last seconds; in a summary, over the whole run.
     pub bytes_per_s: f64,
     /// Seconds since the start.
     pub elapsed_s: f64,
-    /// Egress paid so far by the plan's prices, over all runs of the job.
+    /// Egress cost so far at the plan's prices, over all runs of the job.
     pub cost_usd: f64,
     /// Traffic of each route.
     pub hops: Vec<HopActivity>,
@@ -83,7 +83,7 @@ pub struct HopActivity {
     /// Number in the program.
     #[serde(default)]
     pub id: u16,
-    /// True if it is given no more work, because the routes were changed.
+    /// True if it gets no more work, because the routes were changed.
     #[serde(default)]
     pub retired: bool,
     /// Requests that were sent on it and not answered.
@@ -98,7 +98,7 @@ pub struct FailedObject {
     pub source: String,
     /// Destination URL.
     pub destination: String,
-    /// Meaning, e.g. `forbidden`, `not_found`, `changed`, `mismatch`, `invalid_key`, `no_space`, `unavailable`.
+    /// Kind of the error, e.g. `forbidden`, `not_found`, `changed`, `mismatch`, `invalid_key`, `no_space`, `unavailable`.
     pub kind: String,
     /// One line.
     pub message: String,
@@ -117,11 +117,11 @@ pub enum Outcome {
     Failed,
     /// The job would lose or overwrite data; nothing was started (exit 2).
     Refused,
-    /// The source, or everything under it, is not there (exit 3).
+    /// The source does not exist, or nothing is under it (exit 3).
     SourceNotFound,
     /// Some objects failed (exit 4).
     SomeFailed,
-    /// Only errors that a retry may mend (exit 5).
+    /// All errors may be temporary; a retry may succeed (exit 5).
     Unavailable,
     /// Bytes did not match (exit 6).
     Mismatch,
@@ -151,15 +151,15 @@ pub struct Summary {
     pub progress: Progress,
     /// Objects deleted at the destinations, or at the source for `mv`.
     pub objects_deleted: u64,
-    /// Objects that were to be deleted and are still there.
+    /// Objects that should have been deleted and still exist.
     #[serde(default)]
     pub objects_not_deleted: u64,
-    /// What `--delete` would delete: of a dry run, or of a job that waits for a confirmation.
+    /// Objects that `--delete` would delete, in a dry run or in a job that waits for confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_delete: Option<ToDelete>,
-    /// How the objects were proven.
+    /// Number of objects by proof.
     pub proofs: Proofs,
-    /// Per destination.
+    /// Result at each destination.
     pub destinations: Vec<DestinationSummary>,
 }
 
@@ -190,20 +190,20 @@ pub struct DestinationSummary {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// A lead works on it (or died without a word: see the lock beside the file).
+    /// A lead works on it, or crashed (the lock beside the file tells which).
     Running,
     /// Ended well.
     Done,
     /// Ended with failures.
     Failed,
-    /// Stopped on the way; `jobs resume` goes on.
+    /// Stopped before its end; `jobs resume` resumes it.
     Interrupted,
     /// Cancelled; uploads aborted.
     Cancelled,
 }
 
 /// `status.json` in the job's folder: written by the lead at each change of state and every few seconds, by rename.
-/// While the lead lives it holds an exclusive `flock` on `lock` in the same folder.
+/// While the lead runs, it holds an exclusive `flock` on `lock` in the same folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatus {
     /// State.

@@ -13,7 +13,7 @@ pub struct JobSpec {
     pub source: StoreSpec,
     /// The objects to take from it.
     pub selection: Selection,
-    /// Where it goes; each destination gets everything.
+    /// Destinations; each gets all objects.
     pub targets: Vec<Target>,
     /// `None` copies everything selected; otherwise only what differs is copied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,13 +24,13 @@ pub struct JobSpec {
     /// Deletes each source object after its verified copy (`mv`).
     #[serde(default)]
     pub delete_source: bool,
-    /// How hard to prove.
+    /// How to prove each copy.
     #[serde(default)]
     pub verify: VerifyMode,
     /// An empty selection is not an error.
     #[serde(default)]
     pub allow_empty: bool,
-    /// Server-side copies where both sides are one store.
+    /// Copy inside the store where source and destination are the same store.
     #[serde(default = "yes")]
     pub server_side_copy: bool,
     /// Chunk and part size; grows so that an object has at most 10,000 parts. Default 16 MiB.
@@ -42,16 +42,16 @@ pub struct JobSpec {
     /// Tags to write.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// Compress chunks between gateways when a sample says it pays.
+    /// Compress chunks between gateways if a sample shows that it saves time.
     #[serde(default)]
     pub compress: bool,
-    /// Ceiling on the mean egress price over all bytes sent, USD per GB; dearer routes are never used beyond it.
+    /// Ceiling on the average egress price of the bytes sent, USD per GB; more expensive routes are used only below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd_per_gb: Option<f64>,
-    /// Ceiling on egress, all runs of the job together, USD. Under both ceilings the lower one holds.
+    /// Ceiling on the egress cost of all runs of the job, USD. With both ceilings, the lower one applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd: Option<f64>,
-    /// Ceiling on the bytes sent, all runs of the job together, those that were lost and sent again included (exit code 8).
+    /// Ceiling on the bytes sent in all runs of the job, including bytes that were lost and sent again (exit code 8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_bytes: Option<u64>,
     /// Bytes per second over all routes; `None` for no limit.
@@ -60,29 +60,29 @@ pub struct JobSpec {
     /// Maximum time without a working route, in seconds; then the job fails and can be resumed. Default 60.
     #[serde(default = "default_stall_s")]
     pub stall_s: u32,
-    /// Plan only: emit the first mappings and totals, move nothing.
+    /// Report the first mappings and the totals, and move nothing.
     #[serde(default)]
     pub dry_run: bool,
     /// Folder for journal, status and report. Absent: nothing is kept and the job cannot be resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<String>,
-    /// Where to write one JSON verdict per object.
+    /// Path of the report: one JSON verdict per object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_file: Option<String>,
-    /// Go on with what `state_dir` says is not yet done.
+    /// Resume the job in `state_dir`: skip the work that it records as done.
     #[serde(default)]
     pub resume: bool,
 }
 
 impl JobSpec {
-    /// So many bytes may be listed at most: at the mean price more would certainly cost more than the ceiling allows.
+    /// Returns the maximum number of bytes that the source may list. At the average price, more would exceed a ceiling.
     pub fn listed_bytes_max(&self) -> Option<u64> {
         let price = self.ceiling_usd_per_gb.filter(|price| *price > 0.0);
         let affordable = self.ceiling_usd.zip(price).map(|(usd, price)| (usd / price * 1e9) as u64);
         affordable.into_iter().chain(self.ceiling_bytes).min()
     }
 
-    /// The keys that its source objects may have.
+    /// Returns the keys that its source objects may have.
     pub fn reads(&self) -> KeyScope {
         match &self.selection {
             Selection::Object { key } => KeyScope::Object { key: key.clone() },
@@ -93,12 +93,12 @@ impl JobSpec {
         }
     }
 
-    /// Returns whether what it sends or spends is limited.
+    /// Returns whether a ceiling limits its bytes or its cost.
     pub fn has_ceiling(&self) -> bool {
         self.ceiling_usd_per_gb.is_some() || self.ceiling_usd.is_some() || self.ceiling_bytes.is_some()
     }
 
-    /// The keys that its objects may have at each destination.
+    /// Returns the keys that its objects may have at each destination.
     pub fn writes(&self) -> Vec<KeyScope> {
         let is_one = matches!(self.selection, Selection::Object { .. });
         let scope = |target: &Target| match is_one {
@@ -108,13 +108,13 @@ impl JobSpec {
         self.targets.iter().map(scope).collect()
     }
 
-    /// The keys that the destinations may have their store copy.
+    /// Returns the keys that the destinations may copy inside their store.
     pub fn copies(&self) -> Option<CopyScope> {
         self.server_side_copy.then(|| CopyScope { bucket: self.source.bucket().to_owned(), keys: self.reads() })
     }
 }
 
-/// The common prefix of the keys of all members.
+/// Returns the common prefix of the keys of all members.
 fn common_prefix(members: &[Member]) -> &str {
     let mut keys = members.iter().map(|member| member.key.as_str());
     let first = keys.next().unwrap_or_default();
@@ -154,17 +154,17 @@ pub enum Selection {
         #[serde(default)]
         filter: ObjectFilter,
     },
-    /// The keys named, relative to `prefix`, one a line in `list_file`.
+    /// The keys in `list_file`, relative to `prefix`, one per line.
     List {
         /// The prefix.
         prefix: String,
-        /// A file with one relative key a line (UTF-8).
+        /// A file with one relative key per line (UTF-8).
         list_file: String,
         /// Rules that choose among them.
         #[serde(default)]
         filter: ObjectFilter,
     },
-    /// Several objects and prefixes of one store, each under a name of its own.
+    /// Several objects and prefixes of one store, each with its own name.
     Several {
         /// In the order given, 1 to 10,000.
         members: Vec<Member>,
@@ -174,13 +174,13 @@ pub enum Selection {
     },
 }
 
-/// One source of several. At the destination it is called `name`.
+/// One of several sources. At the destination it is called `name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Key of an object; or, if it ends in `/`, a prefix of which all keys are taken.
+    /// Key of an object, or a prefix if it ends in `/`: all its keys are selected.
     pub key: String,
-    /// Name at the destination, without `/` at its end. No two members have one name.
+    /// Name at the destination, without a final `/`. Names are unique.
     pub name: String,
 }
 
@@ -198,9 +198,9 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "rule", content = "glob", rename_all = "snake_case")]
 pub enum FilterRule {
-    /// Take what matches.
+    /// Select objects that match.
     Include(String),
-    /// Leave what matches.
+    /// Skip objects that match.
     Exclude(String),
 }
 
@@ -212,10 +212,10 @@ pub struct ObjectFilter {
     /// In the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FilterRule>,
-    /// At least so long.
+    /// Minimum size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_min_bytes: Option<u64>,
-    /// At most so long.
+    /// Maximum size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_max_bytes: Option<u64>,
     /// Modified at or after this.
@@ -230,11 +230,11 @@ pub struct ObjectFilter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparison {
-    /// Size, and checksum where both listings give one, else time: between file systems it must be the same, elsewhere the
-    /// destination must not be older.
+    /// Size, and checksum where both listings give one. Otherwise time: between file systems it must be equal; elsewhere
+    /// the destination must not be older.
     #[default]
     Auto,
-    /// Size and checksum, asked for per object where the listings give none.
+    /// Size and checksum, requested per object where the listings give none.
     Checksum,
     /// Size only.
     Size,
@@ -246,24 +246,25 @@ pub enum Comparison {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deletion {
-    /// Delete nothing at all if more than this many would go.
+    /// Delete nothing if more objects than this would be deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_max: Option<u64>,
-    /// Delete also where more than half of what a destination holds would go.
+    /// Delete even if more than half of a destination's objects would be deleted.
     #[serde(default)]
     pub over_half: bool,
-    /// Delete nothing yet: end with [`crate::Summary::to_delete`], for somebody to be asked, and be resumed without this.
+    /// Delete nothing yet: end with [`crate::Summary::to_delete`]. The client asks for confirmation and resumes the job without
+    /// this.
     #[serde(default)]
     pub ask: bool,
 }
 
-/// How hard to prove that an object arrived.
+/// How to prove that an object arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerifyMode {
-    /// Hold our checksum against what both stores say for free.
+    /// Compare our checksum with those that both stores state without extra reads.
     #[default]
     Auto,
-    /// Read back from the destination what no store vouches for.
+    /// Read back from the destination the objects whose checksum no store states.
     Read,
 }

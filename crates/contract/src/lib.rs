@@ -1,6 +1,6 @@
-//! What Python and a gateway say to each other: the types behind `contract/gateway-v1.schema.json`.
+//! The documents that Python and a gateway exchange: the types behind `contract/gateway-v1.schema.json`.
 //!
-//! Every document is JSON. Units stand last in the names. Unknown fields are refused, so that a typing error in a
+//! Every document is JSON. Names end in their units. Unknown fields are refused, so that a typing error in a
 //! program is an error and not a silent default. [`Program::seal_key_hex`] and [`StoreCredentials`] travel only over the
 //! control API and are never written to disk or logged; the token of a [`Join`] works once. No other document holds a
 //! secret.

@@ -30,7 +30,7 @@ pub struct Program {
     pub contract: u32,
     /// Job id: 1 to 64 of `[a-z0-9-]`.
     pub job_id: String,
-    /// Name of this gateway; equals the name in its certificate.
+    /// Name of this gateway, as in its certificate.
     pub node: String,
     /// All routes that pass this gateway.
     pub routes: Vec<RouteSpec>,
@@ -56,7 +56,7 @@ pub struct Program {
     /// from its job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<KeyScope>,
-    /// For a sink that is not the lead: what it may have the store copy. Absent: nothing.
+    /// For a sink that is not the lead: the objects that it may copy inside the store. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopyScope>,
     /// Key of the run (64 hex digits): source and sink seal bodies with it for each other. They need it if any of
@@ -68,7 +68,7 @@ pub struct Program {
     pub limits: Limits,
 }
 
-/// By hand, so that no log line ever shows the seal key.
+/// Hides the seal key, so that no log line shows it.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { contract, job_id, node, routes, hops, dials, lead, source, sinks, .. } = self;
@@ -92,7 +92,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Keys of one store that a gateway may touch for its job, whoever asks.
+/// Keys of one store that a gateway may touch for its job, whatever a peer requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum KeyScope {
@@ -109,7 +109,7 @@ pub enum KeyScope {
 }
 
 impl KeyScope {
-    /// Returns whether `key` is in it.
+    /// Returns whether the scope contains `key`.
     pub fn holds(&self, key: &str) -> bool {
         match self {
             Self::Object { key: only } => key == only,
@@ -128,7 +128,7 @@ pub struct CopyScope {
     pub keys: KeyScope,
 }
 
-/// One way through the overlay.
+/// One route through the overlay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
@@ -136,22 +136,22 @@ pub struct RouteSpec {
     pub id: u16,
     /// Stations: lead, source, relays…, sink.
     pub nodes: Vec<String>,
-    /// Wanted share of the bytes, in (0, 1]; shares are normalised by the lead.
+    /// Wanted share of the bytes, in (0, 1]; the lead normalises the shares.
     pub share: f64,
     /// Egress price of all hops together.
     #[serde(default)]
     pub usd_per_gb: f64,
 }
 
-/// Body of `PUT /v1/routes`: other routes for a gateway whose program runs. What is under way goes on; a route of the
-/// same id keeps its stations and its price and takes its new share, one that is left out is given no more work.
+/// Body of `PUT /v1/routes`: new routes for a gateway whose program runs. Requests in flight continue. A route with the
+/// same id keeps its stations and price and gets its new share. A route that is left out gets no more work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Routes {
     /// All routes that pass this gateway from now on.
     pub routes: Vec<RouteSpec>,
-    /// All its outgoing hops from now on. Those that are there already are widened, never narrowed; one that no route
-    /// takes any more ends when all on it is answered.
+    /// All its outgoing hops from now on. Existing hops can gain connections and never lose any. A hop that no route uses
+    /// any more ends when all its requests are answered.
     #[serde(default)]
     pub hops: Vec<HopSpec>,
     /// All [`Program::dials`] from now on. A connection that is open stays open until its upstream end closes it.
@@ -196,23 +196,23 @@ pub struct DialSpec {
 pub struct Limits {
     /// Object bytes held at once by source and sink together.
     pub memory_bytes: u64,
-    /// Requests in flight to one store at most; adaptive below that.
+    /// Maximum requests in flight to one store; adaptive below that.
     pub store_requests_max: u32,
-    /// Tries of one store request before the object fails.
+    /// Maximum attempts of one store request; then the object fails.
     pub store_tries_max: u32,
-    /// Longest time spent on tries of one store request.
+    /// Maximum time for all attempts of one store request, in seconds.
     pub store_retry_s: u32,
-    /// The same while the store cannot be reached or does not answer. The lead tries again, until `stall_s` of the job.
+    /// The same while the store is unreachable or does not answer. The lead then retries until the job's `stall_s`.
     pub store_reach_s: u32,
     /// Maximum time, in seconds, without a byte of an answer; then the request is retried.
     pub store_idle_s: u32,
-    /// Longest silence of a store that works by itself (a copy, the completion of an upload, an fsync), and its longest
-    /// work with signs of life, on top of which comes the time of its bytes at 4 MiB/s. White space in an answer ends a
-    /// silence; a dead connection ends the request sooner.
+    /// Maximum silence of a store that works by itself (a copy, the completion of an upload, an fsync), in seconds. Also the
+    /// maximum duration of such work with signs of life, plus the time of its bytes at 4 MiB/s. White space in an answer ends
+    /// a silence; a dead connection ends the request sooner.
     pub store_work_s: u32,
     /// Maximum silence of a peer, in seconds; then it counts as dead.
     pub peer_silence_s: u32,
-    /// For the lead: a request without an answer is given up after this time and tried again. The backstop behind all
+    /// For the lead: maximum time without an answer, in seconds; then the request is retried. It is the backstop behind all
     /// other limits, so it is longer than any store's slowest work.
     pub request_s: u32,
 }

@@ -13,7 +13,7 @@ pub struct StoreSpec {
     /// Endpoint of a compatible server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Region; asked from the store when absent.
+    /// Region; the store is asked if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Credential profile.
@@ -25,7 +25,7 @@ pub struct StoreSpec {
     /// Send no credentials.
     #[serde(default)]
     pub anonymous: bool,
-    /// Agree to pay for requests and egress of someone else's bucket.
+    /// Agree to pay for requests to, and egress from, someone else's bucket.
     #[serde(default)]
     pub requester_pays: bool,
     /// PEM file with a private CA.
@@ -37,13 +37,13 @@ pub struct StoreSpec {
     /// Files: follow symbolic links. Those at a destination are never followed.
     #[serde(default)]
     pub follow_symlinks: bool,
-    /// Options of one kind of store only (`mem:`: `objects`, `size_bytes`).
+    /// Options for one kind of store (`mem:`: `objects`, `size_bytes`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, String>,
 }
 
 impl StoreSpec {
-    /// The bucket or container of the URL: what stands last in it (`s3://bucket`, `az://account/container`).
+    /// Returns the bucket or container: the last segment of the URL (`s3://bucket`, `az://account/container`).
     pub fn bucket(&self) -> &str {
         let path = self.url.split_once("://").map_or(self.url.as_str(), |(_, path)| path);
         path.rsplit('/').next().unwrap_or(path)

@@ -4,10 +4,10 @@ use crate::{Comparison, JobSpec, ObjectFilter, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One task. Data goes to stdout, talk to stderr, the exit code is that of the command line.
+/// One task. Data goes to stdout, messages to stderr; the exit code is that of the command line.
 ///
-/// Beside its own fields may stand `contract` ([`crate::CONTRACT_VERSION`]) and `client` (the version of who asks): a
-/// gateway program of another contract then says so, instead of what it does not understand.
+/// Beside its own fields it may have `contract` ([`crate::CONTRACT_VERSION`]) and `client` (the client's version), so that
+/// a gateway binary of another contract can report the difference and not an unknown field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "task", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Task {
@@ -17,17 +17,17 @@ pub enum Task {
         store: StoreSpec,
         /// Prefix.
         prefix: String,
-        /// Everything below, not one level.
+        /// List everything below the prefix, not one level.
         recursive: bool,
-        /// Which.
+        /// Rules that choose among the objects.
         #[serde(default)]
         filter: ObjectFilter,
-        /// Size, time and storage class too.
+        /// Print size, time and storage class too.
         long: bool,
-        /// Sizes in `kB`, `MB`, … instead of bytes.
+        /// Print sizes in `kB`, `MB`, … instead of bytes.
         #[serde(default)]
         human: bool,
-        /// NDJSON.
+        /// Print NDJSON.
         json: bool,
     },
     /// Sums sizes.
@@ -36,29 +36,29 @@ pub enum Task {
         store: StoreSpec,
         /// Prefix.
         prefix: String,
-        /// Which.
+        /// Rules that choose among the objects.
         #[serde(default)]
         filter: ObjectFilter,
-        /// The size in `kB`, `MB`, … instead of bytes.
+        /// Print the size in `kB`, `MB`, … instead of bytes.
         #[serde(default)]
         human: bool,
-        /// One JSON object.
+        /// Print one JSON object.
         json: bool,
     },
-    /// Deletes.
+    /// Deletes objects.
     Rm {
         /// Store.
         store: StoreSpec,
         /// Key, or prefix when recursive.
         key: String,
-        /// All below.
+        /// Delete everything below the prefix.
         recursive: bool,
-        /// Which.
+        /// Rules that choose among the objects.
         #[serde(default)]
         filter: ObjectFilter,
-        /// Say, do not do.
+        /// Print what would be deleted, and delete nothing.
         dry_run: bool,
-        /// NDJSON.
+        /// Print NDJSON.
         json: bool,
         /// Finding nothing is not an error.
         allow_empty: bool,
@@ -69,7 +69,7 @@ pub enum Task {
         store: StoreSpec,
         /// Keys in order.
         keys: Vec<String>,
-        /// A reader that goes away before the end is a failure.
+        /// Fail if the reader of stdout closes it before the end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         whole: bool,
     },
@@ -89,27 +89,27 @@ pub enum Task {
     },
     /// Compares two trees.
     Check {
-        /// One side.
+        /// Store of the first tree.
         source: StoreSpec,
         /// Its prefix.
         source_prefix: String,
-        /// The other.
+        /// Store of the second tree.
         destination: StoreSpec,
         /// Its prefix.
         destination_prefix: String,
-        /// Which.
+        /// Rules that choose among the objects.
         #[serde(default)]
         filter: ObjectFilter,
-        /// By what.
+        /// How to compare objects.
         compare: Comparison,
         /// Read both sides of every object and compare the bytes' checksums.
         read: bool,
-        /// Extra objects at the destination are no difference.
+        /// Extra objects at the destination do not count as differences.
         one_way: bool,
-        /// NDJSON.
+        /// Print NDJSON.
         json: bool,
     },
-    /// Why a key is taken or left, and what a comparison would make of it.
+    /// Explains why an object is selected or skipped, and how a comparison would treat it.
     Explain {
         /// Relative name.
         name: String,
@@ -117,22 +117,22 @@ pub enum Task {
         size_bytes: Option<u64>,
         /// Rules.
         filter: ObjectFilter,
-        /// The job that it would be part of: the object itself is looked at, and with a comparison the destinations.
+        /// The job that it would be part of. The source is asked for the object, and with a comparison the destinations too.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<Box<JobSpec>>,
     },
-    /// Check the access to this store: credentials found (never shown), endpoint, clock skew, whether it can be listed.
+    /// Checks the access to stores: credentials found (never shown), endpoint, clock skew, whether they can be listed.
     Doctor {
-        /// Stores to try.
+        /// Stores to check.
         stores: Vec<StoreSpec>,
-        /// Clouds to look at before any bucket is named: credentials and clock. URLs are `s3://`, `gs://`, `az://`.
+        /// Clouds to check without a bucket: credentials and clock. URLs are `s3://`, `gs://`, `az://`.
         #[serde(default)]
         clouds: Vec<StoreSpec>,
-        /// NDJSON.
+        /// Print NDJSON.
         json: bool,
     },
-    /// Where these stores keep their objects: one JSON line a store, with `provider` and `name` where it is known, and
-    /// with `error` where asking failed.
+    /// Prints where these stores keep their objects: one JSON line per store, with `provider` and `name` where they are known,
+    /// or with `error` where the request failed.
     Locate {
         /// Stores to ask.
         stores: Vec<StoreSpec>,
