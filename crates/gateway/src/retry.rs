@@ -21,7 +21,7 @@ const BACKOFF_SLOW_DOWN_MIN: Duration = Duration::from_millis(500);
 /// Longest wait.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// How long and how often a request is tried.
+/// Limits of the attempts of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// Most attempts, including the first.
@@ -32,13 +32,13 @@ pub struct RetryPolicy {
     pub idle_max: Duration,
     /// The same if the store works on its own; see [`RetryPolicy::working`].
     pub work_max: Duration,
-    /// How long an unreachable store is retried.
+    /// Limit of the retries of an unreachable store.
     pub unreachable: Unreachable,
     /// True if an attempt counts even when the store only asks for fewer requests; false if a throttle reacts to that.
     pub counts_slow_down: bool,
 }
 
-/// How long an unreachable store is retried.
+/// Limit of the retries of an unreachable store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// Like any other, but no new attempt begins after this time. This includes a store that was connected and does not

@@ -1,5 +1,5 @@
-//! The contract between Python and the gateways: the schema in the tree is the one of the types, and the examples
-//! that both suites parse say nothing that a type does not know.
+//! The contract between Python and the gateways: the schema file matches the types, and the examples
+//! that both suites parse have no field that a type lacks.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -3,8 +3,8 @@
 //! Files and memory always run. Servers are named in `TRADEWIND_TEST_STORES`, a JSON list of
 //! `{"name", "url", "endpoint"?, "region"?, "profile"?, "ca_file"?, "anonymous"?, "lacks"?}`; their buckets must exist.
 //! `lacks` names what a server cannot do (see [`harness::Ability`]); without it, what is known of the testbed's servers
-//! by the names `versitygw`, `moto`, `gcs` and `azurite`. A test that needs more says that it was skipped.
-//! Credentials come from the environment, as in real life.
+//! by the names `versitygw`, `moto`, `gcs` and `azurite`. A test that needs more reports that it was skipped.
+//! Credentials come from the environment, as in production.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

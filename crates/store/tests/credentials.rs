@@ -1,6 +1,6 @@
 //! Each form of credentials against a token server on this host.
 //!
-//! A test starts a server that hands out tokens and is the store too, then runs [`one_process`] in a process of its own,
+//! A test starts a server that hands out tokens and is the store too, then runs [`one_process`] in its own process,
 //! because credentials come from the environment. The store's requests must carry the credential, and nothing that
 //! the process prints may hold a secret.
 
@@ -17,7 +17,7 @@ mod harness;
 
 use tradewind_store::{StoreConfig, open};
 
-/// Opens a store as the environment says, asks for an object as often as it says, and prints what came of it.
+/// Opens a store, requests an object several times, as the environment configures, and prints the results.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the other tests run it, each with its own environment"]
 async fn one_process() {

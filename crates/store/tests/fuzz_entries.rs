@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 /// Inputs per seed document.
 const MUTATIONS: usize = 5_000;
 
-/// One good answer of each kind. Pieces of XML that the mutations splice in stand beside them.
+/// One good answer of each kind. Mutations also splice in pieces of XML.
 const SEEDS: [&str; 9] = [
     "<ListBucketResult><IsTruncated>true</IsTruncated><KeyCount>1</KeyCount><EncodingType>url</EncodingType>\
      <NextContinuationToken>t</NextContinuationToken><Contents><Key>a%2Fb+c</Key><Size>12</Size>\

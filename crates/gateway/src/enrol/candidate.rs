@@ -79,7 +79,7 @@ impl Candidate {
         Ok(Self { fleet: join.fleet.clone(), name: join.name.clone(), token, ca, key, patience, clock, server, client })
     }
 
-    /// How long to keep trying.
+    /// Time limit for enrolment attempts.
     pub fn patience(&self) -> Duration {
         self.patience
     }

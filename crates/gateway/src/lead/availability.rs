@@ -9,7 +9,7 @@ use tradewind_store::{Store, Unreachable};
 pub const UNREACHABLE_TOLD_AFTER: Duration = Duration::from_secs(5);
 /// A failure no longer counts if the store has not been tried for this long.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
-/// How often the stores are checked.
+/// Interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A store that has failed for as long as a job may stall.
@@ -17,7 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct Lost {
     /// The store's URL.
     pub url: String,
-    /// How long a job may stall.
+    /// Maximum time that a job may stall.
     pub patience: Duration,
     /// The failed attempts.
     pub how: Unreachable,

@@ -115,7 +115,7 @@ pub struct DeletionRun {
     pub targets: Vec<Arc<dyn Store>>,
     /// For each destination, whether its name proves that it is not the source.
     pub proven_apart: Vec<bool>,
-    /// How often a request is retried.
+    /// Retry policy of a request.
     pub policy: RetryPolicy,
     /// Report what would be deleted, and delete nothing.
     pub dry_run: bool,

@@ -39,7 +39,7 @@ pub struct Listing {
     pub store: Arc<dyn Store>,
     /// Only keys that begin with this.
     pub prefix: String,
-    /// How often a page is retried.
+    /// Retry policy of a page.
     pub policy: RetryPolicy,
 }
 

@@ -259,7 +259,7 @@ impl Proof {
 /// A sink's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SinkReply {
-    /// The part is written.
+    /// The store acknowledged the part. A file store syncs parts only when it completes the upload.
     Part(PartTag),
     /// One verdict per object of the bundle, in order.
     Bundle(Vec<Result<Placed, Failure>>),

@@ -1,4 +1,4 @@
-//! The control API over a real socket, with a node that does as the test says.
+//! The control API over a real socket, with a node that the test controls.
 
 use crate::http::Client;
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use tradewind_gateway::limits::{CONTROL_CONNECTIONS_MAX, EVENT_READERS_MAX, REQU
 use tradewind_gateway::net::DataPort;
 use tradewind_gateway::tls::{Identity, Security};
 
-/// A running node's voice and data port.
+/// Event sender and data port of a running node.
 type Props = (EventSender, Option<Box<dyn DataPort>>);
 
 /// State that the test and its node share.
@@ -77,7 +77,7 @@ impl Running for StagedNode {
     }
 }
 
-/// A control API at a socket in a folder of its own.
+/// A control API at a socket in its own folder.
 struct Fixture {
     stage: Arc<Stage>,
     server: Server,
@@ -173,7 +173,7 @@ async fn a_program_that_cannot_run_leaves_the_data_port_for_the_next() {
     let (_, listener) = fixture.stage.props.lock().unwrap().take().unwrap();
     let link = listener.unwrap().accept().await.unwrap();
     assert_eq!(link.peer(), early.local_addr().unwrap().to_string());
-    // The node has dropped its listener, and the gateway keeps none: nobody waits in a dead backlog.
+    // The node has dropped its listener, and the gateway keeps none: no connection waits in its backlog.
     assert!(TcpStream::connect(address).await.is_err());
 }
 

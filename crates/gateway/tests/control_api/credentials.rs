@@ -1,4 +1,4 @@
-//! The credentials of stores on their way from the owner's machine to a gateway that has none.
+//! Delivery of store credentials from the owner's machine to a gateway that has none.
 
 use crate::http::Client;
 use crate::owner::{Owner, PATIENCE};
@@ -39,7 +39,7 @@ async fn answer(State(cloud): State<Cloud>, uri: Uri, headers: HeaderMap) -> Res
     if uri.path() == "/token" {
         let mut given = cloud.given.lock().unwrap();
         *given += 1;
-        // Providers ask for another key 300 s before the end.
+        // Providers request a new key 300 s before the old one expires.
         let date = std::process::Command::new("date").args(["-u", "-d", "+301 seconds", "+%FT%TZ"]).output().unwrap();
         let key = json!({
             "AccessKeyId": format!("KEY{given}"), "SecretAccessKey": "the-secret", "Token": "the-token",

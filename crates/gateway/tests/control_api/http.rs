@@ -28,7 +28,7 @@ impl Client {
 
     pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
-        // The server may close when it likes; what that means is for the test that waits for an answer.
+        // The server may close at any time; the test that waits for an answer decides whether that is an error.
         tokio::spawn(async { drop(connection.await) });
         Self { sender }
     }
@@ -48,7 +48,7 @@ impl Client {
         (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
     }
 
-    /// The same with a body that says that it is JSON.
+    /// The same with a JSON body and its content type.
     pub(crate) async fn call_json(&mut self, method: Method, path: &str, body: String) -> (StatusCode, Value) {
         let request = Request::builder().method(method).uri(path).header("host", "gateway");
         let request = request.header("content-type", "application/json").body(Full::new(body.into())).unwrap();
@@ -85,7 +85,7 @@ impl Lines {
         }
     }
 
-    /// The next line, also an empty one that only shows that the gateway lives.
+    /// The next line; an empty one is a keep-alive.
     pub(crate) async fn next_line(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {

@@ -1,4 +1,4 @@
-//! The real owner and real gateways: enrolment in both directions, control through it, renewal, and who stays out.
+//! The real owner and real gateways: enrolment in both directions, control through it, renewal, and refused peers.
 
 use crate::http::Client;
 use crate::serve::{Folder, Serving, gateway, run};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::process::Child;
 
 const TOKEN: &str = "5f5e5d5c5b5a59585756555453525150404142434445464748494a4b4c4d4e4f";
-/// Longest time that anything here may take on a busy machine.
+/// Time limit of each step, enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Owner {
@@ -331,7 +331,7 @@ async fn an_owner_whose_ca_was_kept_takes_over_a_fleet() {
     let known = json!({ "expires_unix_s": 0, "dial": serving.control() });
     assert_eq!(second.put("sink", &known).await.0, StatusCode::NO_CONTENT);
     assert_eq!(version(&second.socket("sink")).await.0, StatusCode::OK);
-    // It renews at once, for it does not know when the identity ends.
+    // It renews at once, because it does not know when the identity expires.
     second.wait("sink", "the renewal", |state| state["expires_unix_s"].as_u64() > Some(soon())).await;
     second.end().await;
 }
@@ -416,7 +416,7 @@ async fn a_gateway_that_cannot_join_says_why() {
         assert_eq!(refused.status.code(), Some(1), "{stderr}");
         assert!(stderr.contains(error) && stderr.contains("\nhint: ") && !stderr.contains("secret-token"), "{stderr}");
     }
-    // Its token's time is over: it does not wait for ever.
+    // Its token has expired: it does not wait for ever.
     let owner = Owner::start(&folder, &[]).await;
     let mut expired = owner.listen("sink");
     expired["expires_unix_s"] = json!(soon() - 300 - 3600 + 2);
@@ -424,7 +424,7 @@ async fn a_gateway_that_cannot_join_says_why() {
     let refused = tokio::time::timeout(PATIENCE, run(&["serve", "--join", document.to_str().unwrap()])).await.unwrap();
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("did not join its fleet in time: no owner connected"));
-    // A server that accepts and says nothing is no owner.
+    // A server that accepts and sends nothing is not an owner.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut calling = owner.call("sink");
     calling["control"]["owner"] = json!(silent.local_addr().unwrap().to_string());

@@ -1,4 +1,4 @@
-//! The real binary: its sockets, who gets in, and how it ends.
+//! The real binary: its sockets, its access control, and how it exits.
 
 use crate::http::Client;
 use hyper::{Method, StatusCode};
@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Output {
     gateway(arguments).output().await.unwrap()
 }
 
-/// A gateway that has said that it is ready.
+/// A gateway that has reported that it is ready.
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) ready: Value,
@@ -113,7 +113,7 @@ impl Folder {
     }
 }
 
-/// Asserts that the command failed with `code`, and said `error` and some hint on stderr and nothing on stdout.
+/// Asserts that the command failed with `code`, and printed `error` and a hint on stderr and nothing on stdout.
 fn assert_refused(output: &Output, code: i32, error: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
@@ -185,7 +185,7 @@ async fn a_gateway_without_a_lease_takes_none() {
 async fn a_second_signal_leaves_at_once() {
     let folder = Folder::new();
     let mut serving = Serving::start(&["--control", &folder.socket(), "--log-level", "info"]).await;
-    // Half a request holds the exit up.
+    // Half a request delays the exit.
     let mut holding = UnixStream::connect(folder.path("socket")).await.unwrap();
     holding.write_all(b"GET /v1/ver").await.unwrap();
     assert_eq!(Client::unix(&folder.path("socket")).await.get("/v1/version").await.0, StatusCode::OK);
@@ -247,7 +247,7 @@ async fn mutual(serving: &Serving, identity: &Path, wanted: &str) -> Result<Clie
     Ok(Client::over(stream).await)
 }
 
-/// Opens connections from `from` that say nothing.
+/// Opens connections from `from` that send nothing.
 async fn strangers(from: [u8; 4], to: &str, count: usize) -> Vec<TcpStream> {
     let to: std::net::SocketAddr = to.parse().unwrap();
     let mut silent = Vec::new();
@@ -269,7 +269,7 @@ async fn strangers_who_never_shake_hands_do_not_keep_a_lease_from_being_renewed(
     let mut serving =
         Serving::start(&[&ports[..], &["--identity", &identity, "--lease-s", "3600", "--exit-with-stdin"]].concat())
             .await;
-    // Every renewal comes behind a new crowd. A client gives its handshake up before half of a crowd's have timed out.
+    // Every renewal comes behind a new crowd. A client's handshake times out before half of a crowd's do.
     let lease = json!({ "lease_s": 60 }).to_string();
     let mut idle = Vec::new();
     for renewal in 0..RENEWALS {
@@ -468,7 +468,7 @@ async fn garbage_and_oversized_bodies_do_not_hurt() {
     let mut client = Client::unix(&folder.path("socket")).await;
     let (status, _) = client.call(Method::PUT, "/v1/program", vec![b' '; 5 << 20]).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    // One that only says how long it would be is refused for that, and not (408) for never coming.
+    // A body that only announces its length is refused for that length, not (408) for never arriving.
     let mut announcing = UnixStream::connect(folder.path("socket")).await.unwrap();
     let head = "PUT /v1/program HTTP/1.1\r\nhost: gateway\r\ncontent-length: 99999999999\r\n\r\n";
     announcing.write_all(head.as_bytes()).await.unwrap();
@@ -572,7 +572,7 @@ async fn a_job_whose_stores_never_answer_takes_any_number_of_route_changes_and_i
     let mut client = Client::unix(&folder.path("socket")).await;
     let program = silent_move(&endpoint);
     assert_eq!(client.put_program(&program).await, (StatusCode::OK, json!({})));
-    // It has asked, and waits for the answer.
+    // It has sent its request and waits for the answer.
     let _asked = silent.accept().await.unwrap();
     for share in [0.9, 0.8, 0.7] {
         let mut routes = json!({ "routes": program["routes"] });

@@ -47,7 +47,7 @@ pub(crate) enum Edit {
     BodyAndLengths(Change),
     DropRequest,
     RepeatRequest,
-    /// Again, behind the next one.
+    /// Sent again after the next one.
     ReplayRequest,
     SwapOrder,
     SwapBodies,
@@ -66,7 +66,7 @@ pub(crate) enum Edit {
 }
 
 impl Edit {
-    /// Returns whether it is done to requests on their way down.
+    /// Returns whether it edits requests.
     pub(crate) fn is_down(&self) -> bool {
         use Edit::*;
         !matches!(
@@ -76,7 +76,7 @@ impl Edit {
     }
 }
 
-/// Every edit there is.
+/// Returns all edits.
 pub(crate) fn all() -> Vec<Edit> {
     let mut edits = vec![
         Edit::DropRequest,
@@ -129,7 +129,7 @@ fn fields<T: Serialize + DeserializeOwned + PartialEq>(sample: &T) -> Vec<(Strin
     tried.filter(|(path, change)| changed(sample, path, *change).is_some()).collect()
 }
 
-/// Paths of all values that are no structs; a list counts as one value.
+/// Paths of all values that are not structs; a list counts as one value.
 fn leaves(value: &Value, path: String, found: &mut Vec<String>) {
     match value {
         Value::Object(entries) => {

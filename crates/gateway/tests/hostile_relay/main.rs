@@ -33,7 +33,7 @@ const SEED: u64 = 20_261_122;
 /// How a run ended.
 struct Ended {
     name: String,
-    /// Keys that are called good and are not what the source has.
+    /// Keys that are reported as copied and differ from the source.
     wrong: Vec<String>,
     outcome: String,
     mischief: usize,

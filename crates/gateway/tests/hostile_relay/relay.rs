@@ -20,9 +20,9 @@ use tradewind_wire::frame::{DATA_BYTES_MAX, Frame, HEADER_BYTES, Head, Header, H
 pub(crate) enum Hostility {
     /// One of the edits.
     Edit(Edit),
-    /// A body of the relay's own below the same head, sealed with a key of its own.
+    /// A body of the relay's own below the same head, sealed with the relay's key.
     ForgeBody,
-    /// The request goes nowhere, and the sink's words to an earlier one of its kind are its answer.
+    /// The request is dropped, and the sink's reply to an earlier one of its kind is its answer.
     ForgeAnswer,
 }
 
@@ -207,7 +207,7 @@ impl Mischief {
     }
 }
 
-/// A request that removes the upload of another object, sealed as well as a relay can: it has not the run's key.
+/// A request that removes the upload of another object, sealed as well as a relay can: it does not have the run's key.
 fn forged(request: &Request) -> Request {
     let manifest = Manifest::Abort { target: 0, key: "large".to_owned(), upload: UploadId("1".to_owned()) };
     let Head { request: id, route, .. } = request.head;
@@ -282,7 +282,7 @@ async fn connection(upstream: TcpStream, sink: SocketAddr, mischief: Arc<Mischie
             to_upstream.write_all(&bytes).await.ok()?;
         }
     };
-    // When either side ends, both do.
+    // When one side ends, the other ends too.
     tokio::select! {
         ended = down => ended,
         ended = up => ended,
@@ -305,7 +305,7 @@ async fn pump_down(
                 _ => return None,
             },
             _ => {
-                // A ping: the source has nothing more to say for a while.
+                // A ping: the source sends nothing else for a while.
                 if let Some(held) = mischief.release() {
                     to.write_all(&held).await.ok()?;
                 }

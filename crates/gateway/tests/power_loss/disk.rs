@@ -7,7 +7,7 @@
 //! - The bytes of a file that were written before the file was last synced are there. Later writes may be lost in any of
 //!   their blocks (512 or 4096 bytes), in an order of their own: a lost block has its old bytes, or zeros where the file
 //!   was shorter; the file may also have its old length. So may changes of length and time.
-//! - A sync of a file says nothing of its name, and a sync of a directory nothing of its files' bytes.
+//! - A sync of a file does not cover its name, and a sync of a directory does not cover its files' bytes.
 
 use nix::errno::Errno;
 use nix::sys::stat::{FileStat, fstat};
@@ -54,23 +54,23 @@ struct Log {
 /// The number that a file had before the power loss, by its device and inode after it: a real disk keeps the inodes.
 pub(crate) type Numbers = HashMap<(u64, u64), u64>;
 
-/// See the module's head.
+/// A file system that can lose power.
 pub(crate) struct LosingDisk {
     boot: String,
-    /// The power goes after so many changes.
+    /// Number of changes before the power loss.
     changes_max: usize,
     log: Mutex<Log>,
-    /// Cancelled when the power is gone; every change fails from then on.
+    /// Cancelled at the power loss; every change fails from then on.
     pub(crate) off: CancellationToken,
-    /// Called before each change, and in the moment when the power goes.
+    /// Called before each change, and at the power loss.
     watch: Box<dyn Fn(Moment<'_>) + Send + Sync>,
 }
 
 /// The next operation of a [`LosingDisk`].
 pub(crate) enum Moment<'a> {
-    /// A file of this name is made.
+    /// A file of this name is created.
     Create(&'a str),
-    /// The power goes.
+    /// The power fails.
     Off,
 }
 
@@ -112,7 +112,7 @@ impl LosingDisk {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one change and writes it down, unless the power is gone.
+    /// Makes one change and records it, unless the power has failed.
     fn change<T>(&self, work: impl FnOnce(&mut Log) -> Result<(T, Option<Change>), Errno>) -> Result<T, Errno> {
         let mut log = self.log();
         if self.off.is_cancelled() {
@@ -259,7 +259,7 @@ impl Log {
                 {
                     files.entry(*node).or_default().0.resize(*bytes as usize, 0);
                 }
-                // It tends to reach the disk before the bytes: the worst case for who compares times.
+                // It tends to reach the disk before the bytes: the worst case for a comparison of times.
                 Change::SetModified { node, time } => files.entry(*node).or_default().1 = Some(*time),
                 _ => {}
             }

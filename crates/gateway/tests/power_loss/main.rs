@@ -44,14 +44,14 @@ use tradewind_wire::RouteId;
 const SEEDS: u64 = 200;
 /// About one in two hundred is believed where boots cannot be told apart; the first one ends the search.
 const SEEDS_BELIEVED_MAX: u64 = 4000;
-/// Power losses and kills of one job at most.
+/// Maximum power losses and kills of one job.
 const RUNS_MAX: usize = 3;
-/// Changes before the power goes, at most; a whole job makes about a hundred.
+/// Maximum changes before a power loss; a whole job makes about a hundred.
 const CHANGES_MAX: usize = 130;
 const CHUNK_BYTES: u64 = 8 << 10;
 const SMALL_FILES: usize = 4;
 const LARGE_FILES: usize = 4;
-/// The journal writes what waits at least this often; some seeds give it time to.
+/// Longer than the journal waits before it writes pending entries; some seeds sleep this long.
 const JOURNAL_WRITES: Duration = Duration::from_millis(120);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl World {
         serde_json::from_value(job).unwrap()
     }
 
-    /// One run of the job, until it ends or the power goes after `changes_max` changes.
+    /// One run of the job, until it ends or the power fails after `changes_max` changes.
     #[expect(clippy::disallowed_methods, reason = "the store's thread stands still, as the disk does")]
     fn run(&mut self, resume: bool, changes_max: usize) -> (Arc<LosingDisk>, End) {
         let safe_bytes = Arc::new(AtomicU64::new(wal_bytes(&self.state())));
@@ -214,7 +214,7 @@ impl World {
         self.numbers = disk.come_back(&self.target(), &mut self.random);
     }
 
-    /// As when only the process was killed: nothing of the destination is lost, and the boot is the same.
+    /// Continues as after a killed process: the destination loses nothing, and the boot is the same.
     fn live_on(&mut self, disk: Arc<LosingDisk>) {
         let before = self.target();
         self.generation += 1;
@@ -241,7 +241,7 @@ impl World {
     }
 }
 
-/// Leads the job with a source and a sink in this process; false when the power went first.
+/// Leads the job with a source and a sink in this process; false if the power failed first.
 async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
     let limits = Limits::default();
     let config = |url: &str, fsync| StoreConfig { url: url.to_owned(), fsync, ..StoreConfig::default() };

@@ -1,4 +1,4 @@
-//! Takes the last two sources of chance away from a child process: random bytes and the wall clock.
+//! Makes random bytes and the wall clock deterministic in a child process.
 //!
 //! The standard library seeds its hash maps, `rand` its generators and tokio its `select!` from `getrandom`; a symbol of
 //! that name in the program takes the place of the C library's. So the code under test needs no seam for it. Only a child
@@ -10,7 +10,7 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 static RANDOM: AtomicU64 = AtomicU64::new(0);
 static UNIX_MS: AtomicI64 = AtomicI64::new(0);
 
-/// From now on random bytes follow from `seed`, and the wall clock stands at `unix_ms`.
+/// Derives random bytes from `seed` from now on, and sets the wall clock to `unix_ms`.
 pub(crate) fn arm(seed: u64, unix_ms: i64) {
     RANDOM.store(seed, Ordering::Relaxed);
     UNIX_MS.store(unix_ms, Ordering::Relaxed);
@@ -30,7 +30,7 @@ fn next_word() -> u64 {
     word ^ (word >> 31)
 }
 
-/// In the place of the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
 /// As `getrandom(2)`: `buffer` has room for `length` bytes.
@@ -53,7 +53,8 @@ pub(crate) unsafe extern "C" fn getrandom(buffer: *mut libc::c_void, length: usi
     length as isize
 }
 
-/// In the place of the C library's. Only the wall clock is ours; monotonic clocks go on, and nobody under test reads them.
+/// Replaces the C library's function. Only the wall clock is ours; monotonic clocks stay real, and no code under
+/// test reads them.
 ///
 /// # Safety
 /// As `clock_gettime(2)`: `time` points to a `timespec`.

@@ -1,6 +1,6 @@
 //! The real lead, source, relays and sinks in a deterministic simulation: see `docs/decisions/0015-simulator.md`.
 //!
-//! Each seed runs in a process of its own, because the standard library and tokio keep counters for each process. Replay
+//! Each seed runs in its own process, because the standard library and tokio keep counters for each process. Replay
 //! one with `SIMULATION_SEED=n`, run more with `SIMULATION_SEEDS=10000`, from `SIMULATION_FIRST=n` on.
 
 mod interpose;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Seeds that `cargo test` runs.
 const SEEDS_DEFAULT: u64 = 200;
-/// Names the seed to a child.
+/// Environment variable that gives a child its seed.
 const CHILD: &str = "SIMULATION_CHILD";
 
 fn number(name: &str) -> Option<u64> {
@@ -25,7 +25,7 @@ fn number(name: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
-/// Runs a seed in a child; returns its result line, or all that it said if it failed.
+/// Runs a seed in a child; returns its result line, or its whole output if it failed.
 fn run_child(seed: u64, verbose: bool) -> Result<String, String> {
     let program = std::env::current_exe().expect("this program has a path");
     let mut child = Command::new(program);
@@ -40,7 +40,7 @@ fn run_child(seed: u64, verbose: bool) -> Result<String, String> {
     }
 }
 
-/// Runs seeds on all processors; returns what failed, by seed.
+/// Runs seeds on all processors; returns the failures by seed.
 fn run_seeds(seeds: std::ops::Range<u64>) -> Vec<(u64, String)> {
     let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -89,7 +89,7 @@ fn a_seed_runs_the_same_twice() {
     }
 }
 
-/// One seed, in a process of its own. Does nothing unless a test above starts it.
+/// Runs one seed in its own process. Does nothing unless a test above starts it.
 #[test]
 #[ignore = "started by the tests of this file, one process for each seed"]
 fn child() {

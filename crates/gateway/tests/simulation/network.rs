@@ -1,7 +1,8 @@
 //! Links in memory: delay, rate, a window, and every way in which a TCP connection can fail.
 //!
 //! A link is two pipes. Bytes arrive in order and once, as TCP promises; everything else may happen: a pipe is cut at any
-//! byte, a direction is black-holed and healed (bytes wait, as they do in retransmission), a host dies with or without a word.
+//! byte, a direction is black-holed and healed (bytes wait, as they do in retransmission), a host dies with or without a
+//! reset.
 
 use crate::state::{HostId, Shared, State};
 use async_trait::async_trait;
@@ -17,21 +18,21 @@ use tradewind_gateway::net::{self, DataPort, Link};
 
 type PipeId = u64;
 
-/// A pause between two tries of a connection that nobody answers.
+/// Pause between two attempts to connect to a host that does not answer.
 const SYN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Bytes that arrive together at least, and on a fast link those of this time.
+/// Minimum bytes that arrive together; on a fast link, the bytes of this time.
 const SEGMENT_BYTES_MIN: usize = 1460;
 const SEGMENT_MS: usize = 20;
 
 /// Delay, rate and window of all links of one scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkSpec {
-    /// One way.
+    /// One-way delay.
     pub(crate) delay_ms_max: u64,
     /// Rate of one connection.
     pub(crate) bytes_per_ms: u64,
-    /// Bytes sent and not read.
+    /// Maximum bytes sent and not yet read.
     pub(crate) window_bytes: usize,
 }
 
@@ -90,7 +91,7 @@ impl Pipe {
 }
 
 impl Network {
-    /// No links yet.
+    /// Creates a network without links.
     pub(crate) fn new(spec: LinkSpec) -> Self {
         Self {
             spec,
@@ -103,13 +104,13 @@ impl Network {
         }
     }
 
-    /// When the next bytes arrive; those of a blocked direction do not.
+    /// Returns when the next bytes arrive, ignoring blocked directions.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         let open = self.pipes.values().filter(|pipe| !self.blocked.contains(&(pipe.from, pipe.to)) && !pipe.swallowed);
         open.filter_map(|pipe| pipe.in_flight.front().map(|(due_ms, _)| *due_ms)).min()
     }
 
-    /// Lets arrive what is due.
+    /// Delivers the bytes that are due.
     pub(crate) fn deliver(&mut self, now_ms: u64) {
         for pipe in self.pipes.values_mut() {
             if self.blocked.contains(&(pipe.from, pipe.to)) || pipe.swallowed || pipe.broken {
@@ -129,7 +130,7 @@ impl Network {
         }
     }
 
-    /// Nothing passes from one host to the other until [`Network::heal`].
+    /// Blocks one direction between two hosts until [`Network::heal`].
     pub(crate) fn block(&mut self, from: HostId, to: HostId) {
         self.blocked.insert((from, to));
     }
@@ -139,7 +140,7 @@ impl Network {
         self.blocked.remove(&(from, to));
     }
 
-    /// A host is gone. `silently`: its machine is; otherwise its kernel resets the connections.
+    /// Removes a host. With `silently` its machine vanishes; otherwise its kernel resets the connections.
     pub(crate) fn host_died(&mut self, host: HostId, silently: bool) {
         for pipe in self.pipes.values_mut().filter(|pipe| pipe.from == host || pipe.to == host) {
             if silently {
@@ -160,7 +161,7 @@ impl Network {
     /// A host starts (again) and listens.
     pub(crate) fn host_started(&mut self, host: HostId, address: &str) {
         self.vanished.remove(&host);
-        // A machine that comes back answers for connections that it no longer knows with a reset.
+        // A machine that comes back resets connections that it no longer knows.
         for pipe in self.pipes.values_mut().filter(|pipe| (pipe.from == host || pipe.to == host) && pipe.swallowed) {
             pipe.swallowed = false;
             pipe.break_off();
@@ -370,7 +371,7 @@ impl Drop for PipeReader {
         let mut state = self.shared.lock();
         if let Some(pipe) = state.network.pipes.get_mut(&self.id) {
             pipe.reader_gone = true;
-            // A kernel answers bytes that nobody will read with a reset.
+            // A kernel resets a connection whose bytes nobody will read.
             if !pipe.ended && !pipe.swallowed {
                 pipe.break_off();
             }

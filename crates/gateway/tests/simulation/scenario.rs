@@ -1,4 +1,4 @@
-//! From a seed to a job, the gateways that carry it, and what goes wrong on the way.
+//! Derives a scenario from a seed: a job, its gateways and the faults.
 
 use crate::network::LinkSpec;
 use crate::store::{Stated, StoreFaults};
@@ -27,9 +27,9 @@ pub(crate) enum Work {
 pub(crate) enum Fault {
     /// A connection breaks when some more bytes have been written to it.
     Cut {
-        /// Which, of those that live then.
+        /// Index among the connections that are open then.
         pipe: u64,
-        /// Bytes that still pass.
+        /// Bytes that still pass before it breaks.
         bytes: u64,
     },
     /// Nothing passes between two hosts for a while, in one direction or both.
@@ -40,23 +40,23 @@ pub(crate) enum Fault {
         to: usize,
         /// The other direction too.
         both: bool,
-        /// How long.
+        /// Duration.
         ms: u64,
     },
     /// A gateway dies and may be started again with its program.
     Kill {
-        /// Which.
+        /// Index.
         host: usize,
         /// Its machine vanishes: nobody resets its connections.
         silently: bool,
-        /// When it is back.
+        /// Time of its restart.
         restart_after_ms: Option<u64>,
     },
-    /// A gateway stands still.
+    /// A gateway is frozen.
     Freeze {
-        /// Which.
+        /// Index.
         host: usize,
-        /// How long.
+        /// Duration.
         ms: u64,
     },
     /// The client dies, and every gateway with it; the job is resumed.
@@ -65,12 +65,12 @@ pub(crate) enum Fault {
     Drain,
     /// The source's owner writes an object again.
     Rewrite {
-        /// Which.
+        /// Index.
         object: usize,
     },
 }
 
-/// See the module's head.
+/// A scenario: job, gateways, links and faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     /// The seed of the scenario.
@@ -79,7 +79,7 @@ pub(crate) struct Scenario {
     pub(crate) work: Work,
     /// Names of the gateways; the lead is the first.
     pub(crate) hosts: Vec<String>,
-    /// By station.
+    /// Routes, by station.
     pub(crate) routes: Vec<Vec<String>>,
     /// Hops, upstream end first, whose downstream ends open the connections.
     pub(crate) opened_downstream: BTreeSet<(String, String)>,
@@ -91,7 +91,7 @@ pub(crate) struct Scenario {
     pub(crate) stated: Vec<Stated>,
     /// Name and content of the sources.
     pub(crate) objects: Vec<(String, Bytes)>,
-    /// Destination, name and content of what is there before.
+    /// Destination, name and content of the objects that exist before the job.
     pub(crate) existing: Vec<(usize, String, Bytes)>,
     /// Limits of every gateway.
     pub(crate) limits: Limits,
@@ -103,14 +103,14 @@ pub(crate) struct Scenario {
     pub(crate) compress: bool,
     /// `--stall`.
     pub(crate) stall_s: u32,
-    /// In order of time.
+    /// Faults, in order of time.
     pub(crate) faults: Vec<(u64, Fault)>,
-    /// Until everything heals.
+    /// Faults of the stores until everything heals.
     pub(crate) store_faults: StoreFaults,
 }
 
 impl Scenario {
-    /// The scenario of `seed`.
+    /// Returns the scenario of `seed`.
     pub(crate) fn of(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let work = [Work::Copy, Work::Copy, Work::Sync, Work::Move][rng.random_range(0..4)];
@@ -155,7 +155,7 @@ impl Scenario {
             };
         }
         for _ in 0..rng.random_range(0..=8) {
-            // Most jobs take a second or some: most faults come early.
+            // Most jobs take a few seconds, so most faults come early.
             let within_ms = if rng.random_bool(0.8) { 3_000 } else { FAULTS_MS };
             let at_ms = rng.random_range(20..within_ms);
             let fault = self.fault(rng);
@@ -211,7 +211,7 @@ fn routes(rng: &mut SmallRng) -> (Vec<String>, Vec<Vec<String>>) {
     (hosts, routes)
 }
 
-/// Numbers of its own: they change nothing else about a seed's scenario.
+/// Uses its own random numbers, so that the rest of a seed's scenario does not change.
 fn opened_downstream(seed: u64, routes: &[Vec<String>]) -> BTreeSet<(String, String)> {
     let mut rng = SmallRng::seed_from_u64(!seed);
     let share = [0.0, 0.0, 0.5, 1.0][rng.random_range(0..4)];

@@ -12,16 +12,16 @@ pub(crate) const EPOCH_UNIX_MS: i64 = 1_760_000_000_000;
 /// Lines of the trace that are kept for a report.
 const TRACE_LINES_MAX: usize = 400;
 
-/// A place in the world that programs run on.
+/// Index of a host.
 pub(crate) type HostId = usize;
-/// Something that happens at its time.
+/// An event that happens at its time.
 pub(crate) type Due = Box<dyn FnOnce(&mut State) + Send>;
 
-/// See the module's head.
+/// State of the simulated world.
 pub(crate) struct State {
     /// Simulated milliseconds since the start.
     pub(crate) now_ms: u64,
-    /// Chance while the world runs.
+    /// Random numbers while the world runs.
     pub(crate) rng: SmallRng,
     /// Links between hosts.
     pub(crate) network: Network,
@@ -73,25 +73,25 @@ impl std::fmt::Debug for Shared {
 }
 
 impl State {
-    /// Does `due` in `after_ms`.
+    /// Schedules `due` in `after_ms`.
     pub(crate) fn after(&mut self, after_ms: u64, due: Due) {
         self.next_due += 1;
         self.due.insert((self.now_ms + after_ms, self.next_due), due);
     }
 
-    /// When the next thing is due.
+    /// Returns the time of the next event.
     pub(crate) fn next_due_ms(&self) -> Option<u64> {
         self.due.keys().next().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Does what is due by now.
+    /// Runs the events that are due.
     pub(crate) fn run_due(&mut self) {
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= self.now_ms) {
             entry.remove()(self);
         }
     }
 
-    /// True with probability `chance`.
+    /// Returns true with probability `chance`.
     pub(crate) fn happens(&mut self, chance: f64) -> bool {
         chance > 0.0 && self.rng.random_bool(chance)
     }
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// Notes a broken invariant.
+    /// Records a broken invariant.
     pub(crate) fn violation(&mut self, what: String) {
         self.trace(format!("VIOLATION {what}"));
         self.violations.push(what);

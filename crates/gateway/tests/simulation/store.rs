@@ -24,9 +24,9 @@ use tradewind_store::{
 
 /// Entries of a listing page: few, so that listings have several.
 const PAGE_KEYS: usize = 7;
-/// Longest that a slow request is under way.
+/// Maximum duration of a slow request.
 const SLOW_MS_MAX: u64 = 90_000;
-/// Longest piece of a body.
+/// Maximum length of a piece of a body.
 const PIECE_BYTES_MAX: usize = 9_000;
 
 /// The facts that a kind of store reports about its objects.
@@ -40,18 +40,18 @@ pub(crate) enum Stated {
     Nothing,
 }
 
-/// How often requests go wrong.
+/// Probabilities of faults in requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoreFaults {
     /// Refused before anything happens.
     pub(crate) refused: f64,
-    /// Done, but the answer is an error.
+    /// Applied, but the answer is an error.
     pub(crate) answer_lost: f64,
     /// Takes up to 90 s, with or without an answer.
     pub(crate) slow: f64,
     /// Applied a second time, later.
     pub(crate) twice: f64,
-    /// A body ends early or stands still.
+    /// A body ends early or stalls.
     pub(crate) body_cut: f64,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Buckets {
     pub(crate) faults: StoreFaults,
     /// The invariant.
     pub(crate) oracle: Oracle,
-    /// Whether writes that expect something else than what is there are refused.
+    /// Whether a write is refused if the object is not in the expected state.
     pub(crate) conditional: bool,
     next_upload: u64,
 }
@@ -94,9 +94,9 @@ pub(crate) struct Object {
 pub(crate) struct Upload {
     /// The key.
     pub(crate) key: String,
-    /// When.
+    /// Time at which it was opened.
     pub(crate) opened_unix_ms: i64,
-    /// Whether it was opened by a request that nobody waited for any more: no program can know of it.
+    /// Whether it was opened by a request whose caller had stopped waiting: no program can know it.
     pub(crate) late: bool,
     parts: BTreeMap<u32, (Bytes, PartTag)>,
 }
@@ -144,7 +144,7 @@ impl State {
         crate::state::EPOCH_UNIX_MS + self.now_ms as i64
     }
 
-    /// Whether a write on this condition is refused.
+    /// Returns whether a write with this condition is refused.
     fn is_unexpected(&self, bucket: usize, key: &str, expect: Option<&Expect>) -> bool {
         let object = self.buckets.list[bucket].objects.get(key);
         let info = object.map(|object| self.info(bucket, key, object));
@@ -310,7 +310,7 @@ impl State {
     }
 }
 
-/// One host's way to one bucket.
+/// Access of one host to one bucket.
 #[derive(Debug)]
 pub(crate) struct SimulatedStore {
     shared: Shared,
@@ -334,7 +334,7 @@ impl SimulatedStore {
         Error::new(kind, operation, format!("{}/{key}", self.url), message)
     }
 
-    /// Sends a request. `late` tells whether nobody waits for the answer any more when it is applied.
+    /// Sends a request. `late` is true if the caller has stopped waiting when it is applied.
     async fn call<T, F>(&self, operation: &'static str, key: &str, apply: F) -> Result<T>
     where
         T: Send + 'static,
@@ -608,7 +608,7 @@ impl Store for SimulatedStore {
         Err(self.error(ErrorKind::Unsupported, "copy part", key, "not simulated"))
     }
 
-    /// As a store with conditional deletes: it looks and deletes at one moment.
+    /// Checks and deletes atomically, as a store with conditional deletes does.
     async fn delete(&self, deletion: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         let (bucket, deletion) = (self.bucket, deletion.to_vec());
         let keys: Vec<&str> = deletion.iter().map(|deletion| deletion.key.as_str()).collect();

@@ -28,12 +28,12 @@ use tradewind_gateway::tls::Security;
 
 /// A job that has not ended this long after everything healed counts as hanging.
 const JOB_MS_MAX: u64 = 15 * 60_000;
-/// Requests still under way after the job, and those that land late, have so long.
+/// Time for requests that are in flight after the job, and for those that are applied late.
 const SETTLE_MS: u64 = 200_000;
 /// Runs of one job, the resumed ones included. After the first nothing goes wrong, so two would do but for what is
 /// still landing from before.
 const RUNS_MAX: usize = 5;
-/// Longest step of the clock while anything happens, and while nothing does.
+/// Maximum step of the clock while the world is busy, and while it is idle.
 const STEP_MS: std::ops::RangeInclusive<u64> = 10..=250;
 const SOURCE_PREFIX: &str = "in/";
 const TARGET_PREFIX: &str = "out/";
@@ -63,7 +63,7 @@ fn figure(snapshot: &metrics::MetricsSnapshot, metric: &metrics::Metric) -> f64 
 pub(crate) struct Report {
     /// Broken invariants.
     pub(crate) violations: Vec<String>,
-    /// Tells whether two runs were the same.
+    /// Hash of the trace: equal for identical runs.
     pub(crate) trace_hash: u64,
     /// The last lines of the trace.
     pub(crate) trace: String,
@@ -73,7 +73,7 @@ pub(crate) struct Report {
     pub(crate) outcomes: Vec<String>,
 }
 
-/// See the module's head.
+/// The running scenario.
 pub(crate) struct World {
     scenario: Scenario,
     shared: Shared,
@@ -101,7 +101,7 @@ enum Ended {
 pub(crate) fn run(seed: u64, verbose: bool) -> Report {
     let scenario = Scenario::of(seed);
     interpose::arm(seed, EPOCH_UNIX_MS);
-    // A thread of its own, so that what the standard library keeps for each thread is seeded too.
+    // Its own thread, so that the standard library's state of each thread is seeded too.
     let world = std::thread::spawn(move || World::new(scenario, verbose).run());
     world.join().unwrap_or_else(|_| panic!("seed {seed} panicked"))
 }
@@ -166,7 +166,7 @@ impl World {
             let last = format!("the job was resumed without any fault and is not done: {outcomes:?}");
             self.shared.lock().violation(last);
         }
-        // What a dead program has sent may still land.
+        // Requests of a dead program may still be applied.
         self.pass(SETTLE_MS);
         if done {
             self.check_contents();
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Time passes, without any gateway.
+    /// Advances the time without running a gateway.
     fn pass(&mut self, ms: u64) {
         let until_ms = self.shared.lock().now_ms + ms;
         while self.shared.lock().now_ms < until_ms {
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// Everything that heals, heals now. A gateway that stays dead stays dead.
+    /// Heals all faults now, except gateways that stay dead.
     fn heal(&mut self) {
         self.shared.lock().buckets.faults = StoreFaults::default();
         for (at_ms, _) in &mut self.pending {

@@ -20,7 +20,7 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// How long attempts have failed. Does not grow while nobody tries.
+    /// Time for which attempts have failed. Does not grow while nobody tries.
     pub fn lasted(&self) -> Duration {
         self.latest - self.since
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// Work on many bytes may take [`WorkLimits::silence_max`] plus the time of the bytes at this rate.
 pub const WORK_BYTES_PER_S_MIN: u64 = 4 << 20;
 
-/// How long a store may work on one request.
+/// Maximum time for which a store may work on one request.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkLimits {
     /// Longest time without any progress.

@@ -21,7 +21,7 @@ use std::time::Duration;
 const PATH_VARIABLE: &str = "AZURE_CLIENT_CERTIFICATE_PATH";
 const AUTHORITY: &str = "https://login.microsoftonline.com";
 const SCOPE: &str = "https://storage.azure.com/.default";
-/// How long one assertion is valid, in seconds.
+/// Validity of one assertion, in seconds.
 const ASSERTION_LIFETIME_S: i64 = 600;
 
 /// A client of Entra ID with its certificate.

@@ -1,4 +1,4 @@
-//! Writes on a condition on what they replace.
+//! Conditional writes: a write succeeds only if the object is in the expected state.
 
 use crate::harness::{Ability, Subject, bytes, each, kind};
 use bytes::Bytes;
@@ -64,7 +64,7 @@ async fn check(s: &Subject, how: Write) {
     assert!(s.read("k", None).await.unwrap() == two);
     s.store.delete(&crate::harness::any(&[s.key("k")])).await.unwrap();
     let missing = kind(write(s, how, one, first).await);
-    // A copy cannot say which of both objects is missing.
+    // A copy cannot report which of the two objects is missing.
     let expected = missing == refused || how == Write::Copy && missing == Some(ErrorKind::NotFound);
     assert!(expected, "{how:?}: nothing is there: {missing:?}");
     assert_eq!(kind(s.store.head(&s.key("k")).await), Some(ErrorKind::NotFound));

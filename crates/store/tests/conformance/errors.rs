@@ -1,4 +1,4 @@
-//! Errors say what is meant, and hide what is secret.
+//! Errors have the right kind and contain no secret.
 
 use crate::harness::{Ability, bytes, each, kind};
 use tradewind_store::{
@@ -71,7 +71,7 @@ async fn nobody_is_not_let_in() {
     .await;
 }
 
-/// The longest that a server of the same machine, or of a cloud, may be off before its requests are refused.
+/// Maximum clock difference of a server on this machine, or of a cloud.
 const CLOCK_AHEAD_S_MAX: i64 = 900;
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn a_store_tells_how_it_is_reached_and_no_secret() {
                 assert!(!credentials.contains(&secret), "the value of {name} is shown");
             }
         }
-        // Only servers have a clock of their own.
+        // Only servers have their own clock.
         assert_eq!(told.clock_ahead_s.is_some(), !["file", "mem"].contains(&s.name.as_str()));
         assert!(told.clock_ahead_s.unwrap_or(0).abs() < CLOCK_AHEAD_S_MAX);
     })

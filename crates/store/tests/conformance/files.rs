@@ -142,7 +142,7 @@ async fn files_and_directories_of_one_name_clash() {
     .await;
 }
 
-/// Makes what is no regular file at three names of the subject; answers them with what errors call them.
+/// Creates entries that are not regular files at three keys; returns the keys with the words that errors use for them.
 fn make_special(s: &Subject) -> [(&'static str, &'static str); 3] {
     let base = root(s).join(&s.prefix);
     mkfifo(&base.join("fifo"), Mode::S_IRWXU).unwrap();
@@ -151,7 +151,7 @@ fn make_special(s: &Subject) -> [(&'static str, &'static str); 3] {
     [("fifo", "a FIFO"), ("socket", "a socket"), ("link", "a symbolic link")]
 }
 
-/// Asserts that what [`make_special`] made is as it was, with nothing left beside it but `others`.
+/// Asserts that the entries of [`make_special`] are unchanged and that nothing else exists except `others`.
 fn assert_special_untouched(s: &Subject, real: &[u8], others: usize) {
     let base = root(s).join(&s.prefix);
     let file_type = |name: &str| std::fs::symlink_metadata(base.join(name)).unwrap().file_type();
@@ -225,7 +225,7 @@ async fn temporary_files_are_never_listed_nor_left() {
             assert_eq!(pending.len(), 1);
             s.store.abort_upload(&s.key(name), &upload).await.unwrap();
             s.put(name, bytes(1, 0)).await;
-            // The id of one upload is no key to other files.
+            // The id of one upload gives no access to other files.
             let foreign = UploadId("short".to_owned());
             s.store.abort_upload(&s.key(name), &foreign).await.unwrap();
         }
@@ -251,7 +251,7 @@ const STAND_INS: [StandIn; 6] =
 
 impl StandIn {
     fn take(self, temporary: &Path, victim: &Path) {
-        // A removed file would leave its inode to the next one.
+        // The next file could reuse the inode of a removed one.
         std::fs::rename(temporary, victim.with_extension("kept")).unwrap();
         match self {
             StandIn::HardLink => std::fs::hard_link(victim, temporary).unwrap(),
@@ -359,7 +359,7 @@ async fn a_file_that_changes_under_the_reader_is_an_error() {
     .await;
 }
 
-/// Length and time of modification are as before: only the kernel's own stamp tells.
+/// Length and time of modification are as before: only the change time differs.
 #[tokio::test]
 async fn a_rewrite_that_sets_the_time_back_is_an_error() {
     use futures::TryStreamExt;
@@ -426,7 +426,7 @@ async fn forgotten_walks_begin_again_where_they_were() {
         for _ in 0..40 {
             continuations.push(s.store.list(&request).await.unwrap().continuation);
         }
-        // More walks were begun than are kept: the first is gone, its continuation still good.
+        // More walks were started than are kept: the first is dropped, but its continuation still works.
         let rest = s.list(ListRequest { continuation: continuations.remove(0), ..request }).await;
         assert_eq!(rest.len(), 199);
     })
@@ -437,7 +437,7 @@ fn any_tree() -> impl Strategy<Value = BTreeSet<String>> {
     proptest::collection::btree_set("([a-c.\\-0]{1,2}/){0,3}[a-c.\\-0]{1,3}", 0..40)
 }
 
-/// Leaves out what clashes: a name that is also a directory, and dots.
+/// Leaves out keys that conflict: a name that is also a directory, and dots.
 fn without_clashes(names: BTreeSet<String>) -> Vec<String> {
     let all = names.clone();
     let fits = |name: &String| {
@@ -532,7 +532,7 @@ async fn links_never_lead_to_the_place_that_the_store_keeps_out_of() {
         let deletion = ObjectDeletion::any(s.key("into/x"));
         assert_eq!(kind(store.delete(&[deletion]).await.unwrap().remove(0)), Some(ErrorKind::InvalidKey));
         assert!(other.join("folder/x").exists());
-        // A directory that is there and was clear can be replaced by a link.
+        // A directory that was checked can be replaced by a link.
         std::fs::remove_file(base.join("fine")).unwrap();
         symlink(&other, base.join("fine")).unwrap();
         assert_eq!(names().await, ["real".to_owned()].into());

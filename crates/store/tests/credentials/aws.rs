@@ -14,7 +14,7 @@ fn credentials(lasting_s: i64) -> String {
     )
 }
 
-/// Hands out credentials to who shows the token.
+/// Issues credentials to callers that present the token.
 fn container(lasting_s: i64) -> Server {
     Server::start(move |asked| match asked.header("authorization") {
         TOKEN if asked.target == "/credentials?a=b" => (200, credentials(lasting_s)),

@@ -1,4 +1,4 @@
-//! Google: workload identity federation, impersonation, and where the credential file is looked for.
+//! Google: workload identity federation, impersonation, and the paths of the credential file.
 
 use super::harness::{Printed, Server, from_now, run};
 use aws_lc_rs::encoding::AsDer;

@@ -1,4 +1,4 @@
-//! A server that is token service and store at once, and processes with an environment of their own.
+//! A server that is token service and store at once, and processes with their own environment.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -40,7 +40,7 @@ fn unescape(text: &str) -> String {
 
 type Answering = dyn Fn(&Asked) -> (u16, String) + Send + Sync;
 
-/// Requests for `/bucket/key` are answered as those of an object that exists; all others by the test.
+/// Requests for `/bucket/key` get an existing object; the test answers all others.
 pub(crate) struct Server {
     pub(crate) origin: String,
     asked: Arc<Mutex<Vec<Asked>>>,

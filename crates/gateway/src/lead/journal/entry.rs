@@ -76,7 +76,7 @@ pub enum Entry {
         /// When it was intended.
         intent_unix_ms: i64,
     },
-    /// An upload was aborted or never opened: the store has nothing of it.
+    /// An upload was aborted or never opened: the store has no data of it.
     Abandoned {
         /// Index of the destination.
         target: u16,

@@ -31,7 +31,7 @@ impl Context {
         self.events.send(Event::Notice { message });
     }
 
-    /// How long the job may stall.
+    /// Maximum time that the job may stall.
     pub(super) fn patience(&self) -> Duration {
         Duration::from_secs(self.job.stall_s.into())
     }

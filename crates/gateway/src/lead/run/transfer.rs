@@ -40,7 +40,7 @@ pub(super) struct ObjectTransfer {
     /// The latest failure of any request for it.
     pub(super) failure: Option<Failure>,
     pub(super) retries: u64,
-    /// How often the destination was not in the expected state.
+    /// Times the destination was not in the expected state.
     unmet: u32,
     /// Whether the expectation that the destination is empty is only a guess.
     pub(super) is_guess: bool,
