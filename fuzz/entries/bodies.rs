@@ -4,7 +4,8 @@ use tradewind_gateway::node::inbound::parse_orders;
 use tradewind_gateway::node::parcel::parse_manifest;
 use tradewind_gateway::node::work::{SinkReply, parse_exactly};
 
-/// Parses `data` as a manifest, as a batch of orders and as a sink's answer. What parses must be written and parsed to the same again.
+/// Parses `data` as a manifest, as a batch of orders and as a sink's answer. A parsed message must survive
+/// writing and parsing unchanged.
 pub(crate) fn run(data: &[u8]) {
     if let Some(manifest) = parse_manifest(data) {
         let again = postcard::to_stdvec(&manifest).expect("what was parsed can be written");

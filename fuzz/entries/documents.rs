@@ -1,4 +1,4 @@
-//! The JSON that gateways are given and give: programs, requests to the control API, events, tasks, status files.
+//! The JSON that gateways receive and send: programs, requests to the control API, events, tasks, status files.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,8 +10,8 @@ use tradewind_contract::{
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 
-/// Parses `data` as each document. What parses must be written and parsed to the same again, and a program checked
-/// without a panic.
+/// Parses `data` as each document. A parsed document must survive writing and parsing unchanged, and a program must be
+/// checked without a panic.
 pub(crate) fn run(data: &[u8]) {
     if let Some(program) = survives::<Program>(data) {
         for (identity, plain) in [(None, true), (None, false), (Some(program.node.as_str()), false), (Some("x"), true)]

@@ -1,4 +1,4 @@
-//! The messages of an enrolment, which come from peers that have proved nothing, and what the owner makes of a claim.
+//! The messages of an enrolment, which come from peers that have proved nothing, and the owner's check of a claim.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,8 +6,8 @@ use tradewind_gateway::enrol::messages::{Claim, Done, Grant, Opening, parse};
 use tradewind_gateway::enrol::token::Step;
 use tradewind_gateway::enrol::{JoinToken, Roll};
 
-/// Parses `data` as each message. What parses must be written and parsed to the same again, and no claim may be admitted:
-/// nobody has proved the token.
+/// Parses `data` as each message. A parsed message must survive writing and parsing unchanged, and no claim may be
+/// admitted, because nobody has proved the token.
 pub(crate) fn run(data: &[u8]) {
     survives::<Opening>(data);
     survives::<Grant>(data);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tradewind_wire::frame::{Frame, HEADER_BYTES, Header, Kind};
 
-/// Parses `data` as one frame. What parses must encode to something that parses to the same.
+/// Parses `data` as one frame. A parsed frame must survive encoding and parsing unchanged.
 pub(crate) fn run(data: &[u8]) {
     let Some((header, payload)) = data.split_first_chunk::<HEADER_BYTES>() else { return };
     let Ok(header) = Header::parse(header) else { return };

@@ -64,7 +64,7 @@ async fn write_and_compare(uploads: Vec<UnfinishedUpload>) {
     assert_eq!(journal.unfinished().await.expect("what was written can be read"), uploads);
 }
 
-/// Rows of any types: SQLite keeps what it is given. A row that a table refuses is left out.
+/// Rows of any types, because SQLite stores any type. A row that a table refuses is left out.
 fn insert_rows(path: &Path, mut data: &[u8]) {
     let connection = Connection::open(path).expect("a good journal opens");
     while let Some(&table) = data.first() {

@@ -5,7 +5,7 @@ use tokio::task::JoinError;
 /// Threads are for production. The simulator runs everything on one thread, in the order that its seed determines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
-    /// On threads of their own, so that no task waits for a disk.
+    /// On their own threads, so that no task waits for a disk.
     #[default]
     Threads,
     /// On the runtime's thread.

@@ -253,7 +253,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Cuts a line off that a killed run began. The end of a line that is none of ours stays.
+    /// Cuts off a line that a killed run began. A partial line that no run wrote stays.
     fn mend_end(&mut self) -> io::Result<()> {
         let mut end = vec![0; self.whole_bytes.min(LINE_BYTES_MAX) as usize];
         let from = self.whole_bytes - end.len() as u64;

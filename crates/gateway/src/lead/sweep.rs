@@ -25,7 +25,7 @@ pub struct SweepEnd {
 
 /// Aborts the uploads that no run can resume: those that were superseded, and those that may have been opened without our
 /// learning their ids. The latter are the uploads in the store of exactly the intended keys, opened since the intent, that
-/// the journal does not know by name. To be called before a resumed job opens uploads of its own.
+/// the journal does not know by name. Call it before a resumed job opens its own uploads.
 ///
 /// # Errors
 /// The journal cannot be read or written.

@@ -64,7 +64,7 @@ impl Sink {
     pub(super) async fn accepting_sealed(self: Arc<Self>, opening: Opening, held: Held, owed: Owed) {
         let request = opening.request();
         let answer = match opening.finish().and_then(|coded| coded.decode(Some(held))) {
-            // The second request may have an asker of its own. `Lost` only makes the lead try again.
+            // The second request may have its own caller. `Lost` only makes the lead retry.
             Ok(parcel) if !self.taken.is_first(parcel.route, parcel.request) => {
                 tracing::warn!(request = request.0, "a request arrived a second time and is refused");
                 owed.reply().fail(request, Fault::Lost, "unavailable", "the request reached its sink a second time");

@@ -28,7 +28,7 @@ const CREDENTIALS_HINT: &str = "log in with the cloud's own tool, name a profile
 #[serde(rename_all = "snake_case")]
 enum Level {
     Ok,
-    /// Nothing is configured, which is no fault.
+    /// Nothing is configured, which is not a fault.
     Absent,
     Warn,
     Fail,

@@ -17,7 +17,7 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Asks each store in turn and prints one line each. A store that does not answer is no failure: the caller can do
+/// Asks each store in turn and prints one line each. A store that does not answer is not a failure: the caller can do
 /// without the answer, and the line says why.
 pub(super) async fn locate(stores: &[StoreSpec], policy: RetryPolicy, streams: &mut Streams) -> TaskResult {
     // A user waits for the answer and can do without it, so make one attempt.

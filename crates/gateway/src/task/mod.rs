@@ -66,7 +66,7 @@ pub enum TaskError {
         /// One line of advice.
         hint: Option<String>,
     },
-    /// stdout or stdin failed. For tasks that only show something, a closed pipe is no failure.
+    /// stdout or stdin failed. For tasks that only show something, a closed pipe is not a failure.
     #[error("{0}")]
     Stream(#[from] io::Error),
 }

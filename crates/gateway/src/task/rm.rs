@@ -101,7 +101,7 @@ impl Rm {
         }
     }
 
-    /// Returns whether anything exists below a key that is no object. A failed listing counts as empty.
+    /// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
     async fn is_folder(&self, key: &str) -> bool {
         let listing = Listing { store: self.store.clone(), prefix: folder_of(key), policy: self.policy };
         let Ok(pages) = listing.in_any_order().await else { return false };

@@ -42,7 +42,7 @@ pub(crate) fn parse_listing(xml: &[u8]) -> Result<Listing, XmlError> {
                 }
             }
             ("BlobPrefix", "Name") => listing.prefixes.push(name_of(&at)?),
-            // A directory of a hierarchical namespace has properties of its own, which belong to no blob.
+            // A directory of a hierarchical namespace has its own properties, which belong to no blob.
             (_, "BlobPrefix") => (blob, has_size, is_directory) = (ObjectInfo::default(), false, false),
             ("EnumerationResults", "NextMarker") => listing.next = Some(at.text.to_owned()),
             _ => {}

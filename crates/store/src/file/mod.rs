@@ -3,7 +3,7 @@
 //! A key is a path below the root, with `/` between segments. A key that a tree cannot hold ([`path::check_key`]) is
 //! refused with its name. Decisions that users notice:
 //! - An empty directory is listed as a zero-byte object `dir/`; writing `dir/` creates a directory. A directory with
-//!   entries is no object.
+//!   entries is not an object.
 //! - Deleting the last file of a directory leaves the directory.
 //! - Symbolic links are followed only if the configuration says so. Otherwise no operation passes through one, so
 //!   nothing below the root leads out of it, and listings report links as refused. A link that leads to the other side

@@ -15,7 +15,7 @@ const WITNESS: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLO
 const WITNESS: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
 /// Observes a file with several names while one of them is removed. Meanwhile no other name of any such file is
-/// removed, and whoever asks for a file's identity waits: a state seen in between must have been noted.
+/// removed, and callers that ask for a file's identity wait: a state seen in between must have been noted.
 #[derive(Debug)]
 pub(super) struct Witness {
     file: OwnedFd,

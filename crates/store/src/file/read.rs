@@ -213,7 +213,7 @@ fn settled(file: &File) -> io::Result<Metadata> {
 }
 
 /// Returns whether at least one byte can be read. A file that cannot be read cannot lose bytes: its stated length
-/// stands.
+/// is used.
 fn has_a_byte(file: &File) -> bool {
     file.read_at(&mut [0], 0).is_ok_and(|read| read > 0)
 }
@@ -253,7 +253,7 @@ impl Tree {
         }
     }
 
-    /// The error for something that has a file's name but is no regular file.
+    /// The error for something that has a file's name but is not a regular file.
     fn no_file(&self, operation: &'static str, key: &str, mode: libc::mode_t) -> Error {
         match mode & libc::S_IFMT {
             libc::S_IFREG => self.error(ErrorKind::NotFound, operation, key, "it is a file, not a directory"),

@@ -376,8 +376,8 @@ impl Tree {
         Ok(pending.collect())
     }
 
-    /// Deletes a file or an empty directory. A missing file, or a directory with entries (which is no object), is no
-    /// error. A mount point can never be removed.
+    /// Deletes a file or an empty directory. A missing file, or a directory with entries (which is not an object), is
+    /// not an error. A mount point can never be removed.
     ///
     /// No system call unlinks a file on a condition, so the file is checked right before. If a writer replaces it
     /// within these microseconds, or writes to it through an open descriptor, that write is lost. Renaming it away

@@ -32,7 +32,7 @@ pub struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// The first field in which `now` differs, in words. A name that this process itself removed is no difference:
+    /// The first field in which `now` differs, in words. A name that this process itself removed is not a difference:
     /// deleting one of two hard-linked files must not make the other look changed.
     pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
         if (self.device, self.inode) != (now.device, now.inode) {

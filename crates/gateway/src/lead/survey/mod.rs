@@ -105,7 +105,7 @@ pub enum Found {
         /// Its length, as far as known.
         bytes: u64,
     },
-    /// An entry of a destination that cannot be listed, so that it is not known what to delete there.
+    /// An entry of a destination that cannot be listed, so it is unknown what to delete there.
     NotListed(FailedObject),
     /// The number of symbolic links in the source, which are not followed.
     LinksSkipped(u64),
@@ -126,15 +126,15 @@ pub struct Survey {
     pub limits: Limits,
     /// The objects that earlier runs have done.
     pub done: DoneSet,
-    /// The work that earlier runs had done, by index of the destination, when one of them was about to delete the sources: a source that
-    /// is missing and was done is moved. `None` if none was.
+    /// The work that earlier runs had done when one of them was about to delete the sources, by index of the destination.
+    /// A missing source that was done counts as moved. `None` if no run got that far.
     pub done_before_deletion: Option<BTreeMap<u16, DoneTotals>>,
     /// Whether all destinations are written by this process, so that its boot is theirs.
     pub local: bool,
     /// Per destination, since when earlier runs may have written files there that lost their bytes in a power loss (Unix
-    /// ms): length and time prove nothing of a file that was changed since then. `None`: nothing was lost.
+    /// ms): length and time prove nothing about a file that changed since then. `None`: nothing was lost.
     pub suspect_since_unix_ms: Vec<Option<i64>>,
-    /// Per destination, why nothing can be written there; nothing is asked of it.
+    /// Per destination, the reason why it cannot be written. Such a destination gets no requests.
     pub shut: Vec<Option<Error>>,
     /// The channel for findings; [`FOUND_QUEUE_MAX`] is a good bound.
     pub out: mpsc::Sender<Found>,

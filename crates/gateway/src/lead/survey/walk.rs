@@ -248,7 +248,7 @@ impl Walk {
         self.look_at_batch(batch, naming).await
     }
 
-    /// Counts what destinations hold of an object that the source has.
+    /// Counts the destinations' copies of an object that the source has.
     fn count_held(&self, object: &ObjectInfo, matches: &[Option<ObjectInfo>], naming: Naming<'_>) {
         if self.extraneous.is_none()
             || is_folder(object)
@@ -277,7 +277,7 @@ impl Walk {
         self.look_at_batch(vec![(ours, theirs)], self.naming()).await
     }
 
-    /// Objects are asked for, some at once; prefixes are listed one after the other.
+    /// Requests several objects at once; lists prefixes one after the other.
     async fn look_at_members(&self, members: &[Member]) -> Result<(), SurveyError> {
         let (prefixes, objects): (Vec<_>, Vec<_>) =
             members.iter().cloned().partition(|member| member.key.ends_with('/'));
@@ -302,7 +302,7 @@ impl Walk {
         Ok(())
     }
 
-    /// An object that is asked for by name and is not there, or may not be read, fails alone.
+    /// An object that is named and missing, or may not be read, fails alone.
     /// `name` is its name at the destinations.
     async fn found_or_refused(
         &self,
@@ -417,7 +417,7 @@ impl Walk {
         Ok(())
     }
 
-    /// An entry of the source that cannot be listed. What the rules leave out is nobody's loss.
+    /// Handles an entry of the source that cannot be listed. It is ignored if the rules leave it out.
     async fn refuse_entry(&self, error: &Error, naming: Naming<'_>) -> Result<(), SurveyError> {
         let root = object_url(self.survey.source.as_ref(), naming.prefix);
         let name = error.url.strip_prefix(&root).map(|name| format!("{}{name}", naming.put));
@@ -429,7 +429,7 @@ impl Walk {
             return Ok(());
         }
         self.saw_all.store(false, Ordering::Relaxed);
-        // A folder that is gone has nothing to copy. What it held may have moved to where the listing had been before.
+        // A folder that is gone has nothing to copy. Its contents may have moved to a part that was already listed.
         if error.kind == ErrorKind::NotFound {
             tracing::warn!(%error, "the source changes while it is listed");
             return Ok(());
@@ -437,7 +437,7 @@ impl Walk {
         self.refuse(failed_object(error.url.clone(), String::new(), error), None, 0).await
     }
 
-    /// An entry of a destination that cannot be listed: what is to be deleted there is not known.
+    /// Handles an entry of a destination that cannot be listed: it is unknown what to delete there.
     async fn refuse_extra(&self, target: usize, error: &Error) -> Result<(), SurveyError> {
         tracing::warn!(%error, "an entry at the destination cannot be listed");
         let root = object_url(self.survey.targets[target].as_ref(), &self.survey.job.targets[target].key);

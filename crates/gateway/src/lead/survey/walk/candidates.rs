@@ -85,8 +85,8 @@ impl Walk {
         for (index, (store, target)) in self.survey.targets.iter().zip(&self.survey.job.targets).enumerate() {
             let theirs = theirs.next().flatten();
             let target_key = if is_one_object { target.key.clone() } else { format!("{}{name}", target.key) };
-            // The marker of the folder whose contents are copied to the root of a store has no name there, and holds
-            // nothing that could be lost.
+            // When a folder's contents are copied to the root of a store, the folder's marker has no name there. It
+            // has no bytes that could be lost.
             if target_key.is_empty() && ours.size_bytes == 0 {
                 continue;
             }
@@ -146,8 +146,8 @@ impl Walk {
     }
 
     /// Returns whether the copy of an earlier run is at its destination with its length, and between file systems with
-    /// its time. A comparison has listed the destination; else it is asked, and believed to have the copy if it does
-    /// not tell.
+    /// its time. A comparison has listed the destination. Otherwise it is asked, and it counts as having the copy if it
+    /// does not answer that.
     async fn is_still_there(&self, candidate: &Candidate) -> bool {
         let target = &self.survey.targets[usize::from(candidate.target)];
         let theirs = if self.is_listed(candidate.target) {
@@ -186,13 +186,13 @@ impl Walk {
         let index = usize::from(target);
         let boot = self.survey.targets[index].volatile_boot();
         let same_boot = self.survey.local && boot == Some(&unsynced.boot);
-        // Older versions did not say what they synced, but did as the job says.
+        // Older versions did not record what they synced, but followed the job's setting.
         let synced = unsynced.boot.is_empty() && (boot.is_none() || self.survey.job.targets[index].store.fsync);
         let is_safe = (same_boot && !self.survey.job.delete_source) || synced;
         if is_safe { Done::Yes(None) } else { done }
     }
 
-    /// Returns whether the destination has the object. When stores will not say more of an object it is not known to be
+    /// Returns whether the destination has the object. If the stores do not report enough about an object, it is not known to be
     /// the same; what keeps them from saying it will show when it is moved.
     async fn is_same(&self, candidate: &Candidate) -> bool {
         if candidate.check.is_some() {
@@ -252,8 +252,8 @@ impl Walk {
     }
 }
 
-/// Names that a destination cannot store, as far as that is known before a request. It refuses the others when they are
-/// written.
+/// Returns an error for a name that the destination cannot store, as far as that is known before a request. Others fail
+/// when they are written.
 fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Option<Error> {
     let limits = store.limits();
     let refused = |kind, message: String| Some(Error::new(kind, "put", object_url(store, target_key), message));
