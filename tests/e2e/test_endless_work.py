@@ -61,7 +61,7 @@ def test_an_endless_answer_of_white_space_fails_the_object(
     arguments = [str(source), f"{place.url}/k", *CHUNK, *LIMIT, *place.flags("dst")]
     done = command.run("cp", "--json", *arguments, timeout_s=SOON_S).expect(5)
     assert kinds(done) == ["unavailable"]
-    assert "still at work after" in done.failures[0]["message"]
+    assert "still working after" in done.failures[0]["message"]
     assert rule.strikes == 1, "it is not requested again"
 
 
@@ -73,7 +73,7 @@ def test_a_copy_with_an_endless_answer_of_white_space_fails(
     rule = store.add(Rule(Wait(never.wait, keep_alive=True), when=during("copy")))
     arguments = [f"{place.url}/from", f"{place.url}/k", *place.flags("src"), *place.flags("dst")]
     done = command.run("cp", "--json", *arguments, *LIMIT, timeout_s=SOON_S).expect(5)
-    assert "still at work after" in done.failures[0]["message"]
+    assert "still working after" in done.failures[0]["message"]
     assert rule.strikes == 1
 
 
