@@ -29,7 +29,7 @@ pub(crate) enum Ability {
     LongSegments,
     /// Zero-byte objects called `dir/`.
     Markers,
-    /// Content-Type and its relatives.
+    /// `Content-Type` and the other standard headers.
     Attributes,
     /// User metadata.
     Metadata,
@@ -47,17 +47,17 @@ pub(crate) enum Ability {
     CopyPart,
     /// The copy is refused when the source changed.
     CopyPreconditions,
-    /// A write is refused when something else is at its destination than expected.
+    /// A write is refused if the destination is not in the expected state.
     PutConditions,
-    /// So is the completion of an upload.
+    /// The completion of an upload is refused in the same case.
     UploadConditions,
-    /// So is a copy.
+    /// A copy is refused in the same case.
     ReplacingCopyConditions,
     /// Unfinished uploads can be listed.
     PendingUploads,
     /// A part of an aborted upload is refused.
     AbortIsFinal,
-    /// Keys come in byte order whatever characters they hold.
+    /// Keys are listed in byte order, whatever characters they contain.
     ByteOrder,
     /// A missing bucket can be distinguished from a missing key.
     MissingBucket,
@@ -118,7 +118,7 @@ fn known_limits(name: &str) -> BTreeSet<Ability> {
     }
 }
 
-/// A store under test, with a prefix of its own.
+/// A store under test, with its own prefix.
 pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) store: Arc<dyn Store>,
@@ -182,17 +182,17 @@ impl Subject {
     }
 }
 
-/// The precondition that names exactly this state of an object.
+/// Returns the precondition for exactly this state of an object.
 pub(crate) fn state_of(info: &ObjectInfo) -> Precondition {
     Precondition::exact(info)
 }
 
-/// Deletes by key whatever is there.
+/// Deletes the objects with these keys, whatever their state.
 pub(crate) fn any(keys: &[String]) -> Vec<ObjectDeletion> {
     keys.iter().map(ObjectDeletion::any).collect()
 }
 
-/// Bytes that differ everywhere, for `seed`.
+/// Returns varied bytes that depend on `seed`.
 pub(crate) fn bytes(length: usize, seed: u64) -> Bytes {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -271,7 +271,7 @@ fn server_subject(server: Server) -> Subject {
     }
 }
 
-/// Runs `test` on every store that can do what it needs, then removes what it left.
+/// Runs `test` on every store with the abilities that it needs, then removes its objects.
 pub(crate) async fn each(needs: &[Ability], test: impl AsyncFn(&Subject)) {
     let servers = servers();
     if servers.is_empty() {

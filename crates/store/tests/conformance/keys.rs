@@ -49,7 +49,7 @@ async fn names_with_spaces_signs_and_unicode() {
 
 #[tokio::test]
 async fn neighbours_in_byte_order() {
-    // `-` and `.` sort before `/`, `0` behind it: a walk that forgets the slash of directories gets this wrong.
+    // `-` and `.` sort before `/`, `0` after it: a walk that forgets the slash of directories gets this wrong.
     let names = ["a-b", "a.b", "a/b", "a/b-c", "a/c/d", "a0", "a1/x", "ab", "A/z", "Z"];
     each(&[], async |s| round_trip(s, &names).await).await;
 }

@@ -1,4 +1,4 @@
-//! Listings: order, pages, bounds, folding, sharing out.
+//! Listings: order, pages, bounds, folding, key ranges.
 
 use crate::harness::{Ability, Subject, bytes, each};
 use futures::TryStreamExt;

@@ -24,7 +24,7 @@ async fn parts_in_any_order_by_any_process_make_the_object() {
             let range = cut[part - 1].clone();
             tags.push(put_part(s, &upload, part as u32, range.start, data.slice(range)).await);
         }
-        // The second part comes twice and from another client, first with other bytes.
+        // Another client writes the second part twice, first with other bytes.
         put_part(s, &upload, 2, 5 * MIB, bytes(5 * MIB, 99)).await;
         let other = open(&s.config).unwrap();
         let payload = Payload::from(data.slice(cut[1].clone()));
@@ -100,7 +100,7 @@ async fn unfinished_uploads_of_exactly_the_key_are_found() {
         let other = open(&s.config).unwrap();
         let pending = other.pending_uploads(&s.key("big")).await.unwrap();
         assert_eq!(pending.iter().map(|p| &p.upload).collect::<Vec<_>>(), [&mine]);
-        // Azure does not say since when.
+        // Azure does not report when an upload was opened.
         assert!(pending[0].opened_unix_ms > 1_000_000_000_000 || s.name == "azurite");
         s.store.abort_upload(&s.key("big"), &mine).await.unwrap();
         s.store.abort_upload(&s.key("big-brother"), &longer).await.unwrap();

@@ -170,7 +170,7 @@ impl Walk {
         moved.collect()
     }
 
-    /// Whether the source of this name is missing because an earlier run moved it to every destination.
+    /// Returns whether the source of this name is missing because an earlier run moved it to every destination.
     async fn was_moved(&self, name: &str) -> Result<bool, SurveyError> {
         if self.survey.done_before_deletion.is_none() {
             return Ok(false);

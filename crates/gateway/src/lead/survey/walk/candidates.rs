@@ -228,7 +228,7 @@ impl Walk {
         changed.is_none_or(|changed_unix_ms| changed_unix_ms >= since_unix_ms.saturating_sub(CLOCK_SLACK_MS))
     }
 
-    /// Whether the destination was looked at for each object, so that none is there that was not found.
+    /// Returns whether the destination was checked for each object, so that an object that was not found does not exist.
     fn is_listed(&self, target: u16) -> bool {
         let is_compared =
             self.survey.job.compare.is_some() && !matches!(self.survey.job.selection, Selection::Several { .. });
