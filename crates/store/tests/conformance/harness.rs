@@ -187,7 +187,7 @@ pub(crate) fn state_of(info: &ObjectInfo) -> Precondition {
     Precondition::exact(info)
 }
 
-/// Deletes the objects with these keys, whatever their state.
+/// Returns requests to delete these keys, whatever the objects' state.
 pub(crate) fn any(keys: &[String]) -> Vec<ObjectDeletion> {
     keys.iter().map(ObjectDeletion::any).collect()
 }
