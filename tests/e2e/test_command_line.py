@@ -187,7 +187,7 @@ def test_explain_compares_as_sync_does(command: Command, tree: Path, s3: S3Place
     # Set a time in another second than the copies: within the same second, stores with whole seconds need checksums.
     os.utime(tree / "three.txt", (1_600_000_000, 1_600_000_000))
     copy = tree.parent / "copy"
-    assert said(copy) == "would be copied; nothing is there"
+    assert said(copy) == "would be copied; nothing exists there"
     command.run("sync", tree, copy).expect(0)
     command.run("sync", tree, s3.url + "/x", *s3.flags("dst")).expect(0)
     assert said(copy) == "would be skipped; same size and time"
@@ -314,7 +314,7 @@ def test_an_invalid_glob_is_refused_before_anything_is_done(command: Command, tr
     source = tree / "three.txt" if verb == "cp" else tree
     places = [source, tree.parent / "copy"] if verb.split(maxsplit=1)[0] in ("cp", "sync", "mv", "check") else [source]
     refused = command.run(*verb.split(), *places, "--exclude", "ok", "--exclude", "a[").expect(2)
-    assert "error: rule 2 is not a glob: a[" in refused.stderr
+    assert "error: rule 2 is not a valid glob: a[" in refused.stderr
     assert "hint: put a backslash before a literal" in refused.stderr
     assert (tree / "three.txt").exists()
     assert not (tree.parent / "copy").exists()

@@ -96,9 +96,9 @@ def test_a_dry_run_names_only_options_that_would_allow_the_deletion(
 ) -> None:
     source, there = sides
     limited = command.run("sync", "--delete", "--max-delete", "2", "--dry-run", source.url, there.url).expect(0)
-    assert "--max-delete allows 2; a higher --max-delete allows it" in limited.stderr
+    assert "--max-delete allows 2; pass a higher --max-delete to allow it" in limited.stderr
     halved = command.run("sync", "--delete", "--dry-run", source.url, there.url).expect(0)
-    assert "more than half; -y or a higher --max-delete allows it" in halved.stderr
+    assert "more than half; pass -y or a higher --max-delete to allow it" in halved.stderr
 
 
 def on_terminal(command: Command, answer: str | signal.Signals, *words: str) -> tuple[int, str]:
@@ -168,7 +168,7 @@ def test_the_hint_names_an_option_that_helps(
 ) -> None:
     source, there = sides
     limited = command.run("sync", "--delete", "-y", "--max-delete", "2", source.url, there.url).expect(1)
-    assert "a higher --max-delete allows it" in limited.stderr and "-y or" not in limited.stderr
+    assert "pass a higher --max-delete to allow it" in limited.stderr and "-y or" not in limited.stderr
     empty = tmp_path / "empty"
     empty.mkdir()
     for more, code in ((), 3), (("--allow-empty",), 1):

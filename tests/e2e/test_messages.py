@@ -41,7 +41,7 @@ def test_a_filter_that_excludes_everything_is_named(
 def test_an_empty_place_is_still_reported_as_empty(command: Command, tree: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = command.run("check", tmp_path / "empty", tree, "--one-way").expect(3)
-    assert "nothing is there" in done.stderr
+    assert "nothing exists at" in done.stderr
 
 
 def test_check_of_a_file_explains_that_it_compares_directories(command: Command, tree: Path) -> None:

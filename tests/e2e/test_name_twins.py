@@ -40,7 +40,7 @@ def assert_one_failed(done: Finished, source: OddPlace, there: OddPlace | S3Plac
     done.expect(4)
     (failure,) = done.failures
     assert failure["kind"] == "occupied"
-    assert "treats this name as the name of another object" in failure["message"]
+    assert "treats this name as that of another object" in failure["message"]
     (failed,) = (key for key in contents if failure["source"] == f"{source.url}/{key}")
     (written,) = set(contents) - {failed}
     (left,) = there.sizes()

@@ -129,7 +129,7 @@ def test_sync_deletes_no_name_that_the_listing_may_have_changed(command: Command
     before = bucket.sizes()
     refused = command.run("sync", "--delete", *between(source, bucket))
     assert refused.code == 4, refused.stderr
-    assert "the key holds U+FFFD" in refused.stderr
+    assert "the key has U+FFFD" in refused.stderr
     assert bucket.sizes() == before
 
 

@@ -68,7 +68,7 @@ def test_a_change_within_the_same_second_is_copied(command: Command, tmp_path: P
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
 def test_a_file_longer_than_its_stated_size_is_refused(command: Command, tmp_path: Path) -> None:
     refused = command.run("cp", "/proc/self/status", tmp_path / "status").expect(1)
-    assert "stated as 0" in refused.stderr
+    assert "states its length as 0" in refused.stderr
     assert not (tmp_path / "status").exists()
     (tmp_path / "empty").touch()
     command.run("cp", tmp_path / "empty", tmp_path / "copy").expect(0)

@@ -146,10 +146,10 @@ def test_the_error_for_a_gateway_of_another_contract_has_both_versions(tmp_path:
     arguments = ["--control", f"unix:{tmp_path}/s"]
     process = GatewayProcess(BINARY, "aged", arguments, str(tmp_path / "log"), enter=aged)
     with pytest.raises(
-        GatewayError, match=rf"^tradewind \S+ speaks contract {CONTRACT_VERSION}, tradewind-gateway \S+ contract 7$"
+        GatewayError, match=rf"^tradewind \S+ uses contract {CONTRACT_VERSION}, tradewind-gateway \S+ uses contract 7$"
     ) as caught:
         process.wait_ready()
-    assert "one version" in (caught.value.hint or "")
+    assert "same version" in (caught.value.hint or "")
     assert process.exit_code is not None
 
 
@@ -157,12 +157,12 @@ def test_the_error_for_a_task_of_another_contract_has_both_versions(monkeypatch:
     monkeypatch.setattr(binary, "CONTRACT_VERSION", 7)
     task = {"task": "one that this gateway does not know"}
     with pytest.raises(
-        GatewayError, match=rf"^tradewind \S+ speaks contract 7, tradewind-gateway \S+ contract {CONTRACT_VERSION}$"
+        GatewayError, match=rf"^tradewind \S+ uses contract 7, tradewind-gateway \S+ uses contract {CONTRACT_VERSION}$"
     ) as caught:
         try_task(BINARY, task)
-    assert "one version" in (caught.value.hint or "")
+    assert "same version" in (caught.value.hint or "")
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="not understood"):
+    with pytest.raises(UsageError, match="cannot parse the task"):
         try_task(BINARY, task)
 
 

@@ -91,9 +91,9 @@ async fn state(
 }
 
 async fn clock(http: &Http, origin: &str, time_max: Duration) -> Result<i64> {
-    let fail = |kind, why: String| Error::new(kind, "ask the time of", origin, why);
+    let fail = |kind, why: String| Error::new(kind, "read the clock of", origin, why);
     let call = Call {
-        operation: "ask the time of",
+        operation: "read the clock of",
         url: origin.to_owned(),
         method: Method::HEAD,
         origin: origin.to_owned(),

@@ -111,12 +111,12 @@ impl Error {
             }
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
             Overwritten => {
-                "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; where \
-                 the store's ETags are not stable, with --verify read"
+                "run the transfer again, with --verify read if the store's ETags are not stable: another writer or a late \
+                 attempt wrote this key"
             }
             Lost => "the store lost data that it had acknowledged: report this to its operator, or use another store",
             Occupied => "delete it there, or choose another destination name",
-            Unfinished => "resume the job when the store is done; --store-work allows more time",
+            Unfinished => "resume the job when the store has finished, or allow more time with --store-work",
             Archived => "restore the archived objects first, or leave them out with --exclude",
             HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",

@@ -36,7 +36,7 @@ pub(crate) fn open_remote(config: &StoreConfig) -> Result<Remote> {
     let wrong = |why: String| Error::new(ErrorKind::Configuration, PARSE, config.url.clone(), why);
     let (scheme, rest) = config.url.split_once("://").ok_or_else(|| wrong("the URL has no scheme".to_owned()))?;
     let name = rest.strip_suffix('/').unwrap_or(rest);
-    let pair = || name.split_once('/').ok_or_else(|| wrong(format!("a root here is {scheme}://account/bucket")));
+    let pair = || name.split_once('/').ok_or_else(|| wrong(format!("the URL must be {scheme}://account/bucket")));
     Ok(match scheme {
         "s3" => Remote::Bucket(Arc::new(open_s3(config, name)?)),
         "gs" => Remote::Bucket(Arc::new(open_gcs(config, name)?)),

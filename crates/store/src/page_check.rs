@@ -85,7 +85,8 @@ fn refuse_replaced<S: Store + ?Sized>(store: &S, page: &mut ListPage) {
     }
     let root = store.url();
     let refused = |key: &str| {
-        let why = "the key holds U+FFFD, which this server may have put for a character that a listing cannot carry";
+        let why =
+            "the key has U+FFFD, which this server may have put in place of a character that listings cannot show";
         Error::new(ErrorKind::InvalidKey, "list", format!("{root}/{key}"), why)
     };
     let is_replaced = |key: &str| key.contains(char::REPLACEMENT_CHARACTER);
@@ -110,7 +111,9 @@ impl Position {
         if page.objects.is_empty() && page.prefixes.is_empty() {
             self.empty_pages += 1;
             if self.empty_pages > EMPTY_PAGES_MAX {
-                return Err(format!("{EMPTY_PAGES_MAX} pages in a row are empty, and the server promises more"));
+                return Err(format!(
+                    "{EMPTY_PAGES_MAX} pages in a row are empty, but the server says that more follow"
+                ));
             }
             return Ok(());
         }
@@ -144,7 +147,7 @@ fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
         let early = keys.clone().find(|key| *key <= after).or_else(|| folded.find(|folded| *folded <= after));
         if let Some(key) = early {
             return Err(format!(
-                "the server ignores where to start: it lists {key:?}, which does not come after {after:?}"
+                "the server ignores the start key: it lists {key:?}, which does not come after {after:?}"
             ));
         }
     }
@@ -153,7 +156,7 @@ fn check_asked(page: &ListPage, request: &ListRequest) -> Result<(), String> {
         return Err(format!("the server ignores the delimiter: it lists {key:?}"));
     }
     if !*delimited && let Some(folded) = page.prefixes.first() {
-        return Err(format!("the server hides the keys below {folded:?}, which no delimiter asked for"));
+        return Err(format!("the server hides the keys below {folded:?}, although no delimiter was sent"));
     }
     Ok(())
 }
@@ -252,7 +255,10 @@ mod tests {
         let behind = request("", Some("b"), None, false);
         assert_eq!(fault(&behind, &[page(&["b0", "c"], &[], None)]), None);
         for early in ["a", "b"] {
-            assert!(fault(&behind, &[page(&[early, "c"], &[], None)]).unwrap().contains("where to start"), "{early}");
+            assert!(
+                fault(&behind, &[page(&[early, "c"], &[], None)]).unwrap().contains("ignores the start key"),
+                "{early}"
+            );
         }
         let folded = request("", Some("b/5"), None, true);
         assert_eq!(fault(&folded, &[page(&["c"], &["b/", "d/"], None)]), None);

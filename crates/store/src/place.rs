@@ -19,7 +19,12 @@ pub async fn kinship(first: (&dyn Store, &str), second: (&dyn Store, &str)) -> R
         (Identity::Files(one), Identity::Files(other)) => {
             let (one, other) = (one.join(first.1), other.join(second.1));
             file::directory_kinship(one, other).await.map_err(|error| {
-                crate::Error::new(ErrorKind::Server, "compare places", second.0.url(), format!("mounts: {error}"))
+                crate::Error::new(
+                    ErrorKind::Server,
+                    "compare places",
+                    second.0.url(),
+                    format!("cannot read the list of mounts: {error}"),
+                )
             })
         }
         (Identity::Bucket(one), Identity::Bucket(other)) => {

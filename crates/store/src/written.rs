@@ -16,14 +16,14 @@ pub async fn look_at_written(store: &dyn Store, key: &str, written: &Written, se
     let fail = |kind, why: &str| {
         let root = store.url();
         let separator = if root.ends_with('/') { "" } else { "/" };
-        Error::new(kind, "look at the written object", format!("{root}{separator}{key}"), why)
+        Error::new(kind, "check the written object", format!("{root}{separator}{key}"), why)
     };
     match store.head(key).await {
         Ok(now) => match Precondition::written(written).difference(&now) {
             None => Ok(completed(written, now)),
             Some(_) if sent.agrees_with(&now.checksums) == Some(true) => Ok(completed(&Written::default(), now)),
             Some(difference) => {
-                let why = format!("it has been replaced by another writer, so it is not proven: {difference}");
+                let why = format!("another writer has replaced it, so it is not proven: {difference}");
                 Err(fail(ErrorKind::Overwritten, &why))
             }
         },

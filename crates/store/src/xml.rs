@@ -109,7 +109,7 @@ pub(crate) fn walk(
             Event::CData(part) => text.push_str(as_text(&part)?),
             Event::GeneralRef(reference) => push_reference(&mut text, &reference)?,
             Event::Eof if root_seen && names.starts.is_empty() => return Ok(()),
-            Event::Eof => return Err(XmlError(format!("it ends before <{root}> does"))),
+            Event::Eof => return Err(XmlError(format!("it ends before </{root}>"))),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
         }
     }
@@ -123,7 +123,7 @@ fn says_encoded(start: &BytesStart<'_>) -> bool {
 fn expect_root(names: &Names, root: &str, seen: &mut bool) -> Result<(), XmlError> {
     if names.starts.len() == 1 {
         if names.get(0) != root || *seen {
-            return Err(XmlError(format!("<{}> where <{root}> was due", names.get(0).escape_debug())));
+            return Err(XmlError(format!("<{}> where <{root}> was expected", names.get(0).escape_debug())));
         }
         *seen = true;
     }

@@ -129,4 +129,4 @@ def confirm(question: str) -> None:
     """Ask on the terminal. Raises UsageError unless the answer is yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was done", hint="-y skips the question")
+        raise UsageError("nothing was done", hint="pass -y to skip the question")

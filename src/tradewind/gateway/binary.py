@@ -29,12 +29,12 @@ IMPLIED_CONTRACT = 1
 
 
 def require_contract(gateway: str, contract: int) -> None:
-    """Raise GatewayError if this client does not speak the contract of a gateway. `gateway` is its version."""
+    """Raise GatewayError if this client does not use the contract of a gateway. `gateway` is its version."""
     if contract != CONTRACT_VERSION:
         raise GatewayError(
-            f"tradewind {__version__} speaks contract {CONTRACT_VERSION}, "
-            f"tradewind-gateway {gateway} contract {contract}",
-            hint="install both of one version; TRADEWIND_GATEWAY names the gateway program that is used",
+            f"tradewind {__version__} uses contract {CONTRACT_VERSION}, "
+            f"tradewind-gateway {gateway} uses contract {contract}",
+            hint="install the same version of both; TRADEWIND_GATEWAY sets the gateway program to use",
         )
 
 

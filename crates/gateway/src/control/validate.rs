@@ -65,8 +65,11 @@ pub fn roles(node: &str, routes: &[RouteSpec]) -> Roles {
 pub fn check_program(program: &Program, setting: Setting<'_>) -> Checked {
     if program.contract != CONTRACT_VERSION {
         return refuse(
-            format!("this gateway speaks contract {CONTRACT_VERSION}, the program uses contract {}", program.contract),
-            "use client and gateways of one version",
+            format!(
+                "this gateway uses contract {CONTRACT_VERSION}, but the program uses contract {}",
+                program.contract
+            ),
+            "use the same version of the client and the gateways",
         );
     }
     check_names(program, setting)?;

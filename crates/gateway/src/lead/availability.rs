@@ -53,7 +53,7 @@ impl Availability {
                 }
                 None if *told => {
                     *told = false;
-                    news.push(format!("{} answers again", store.url()));
+                    news.push(format!("{} is answering again", store.url()));
                 }
                 _ => {}
             }
@@ -89,7 +89,7 @@ pub async fn until_lost(
     say: impl Fn(String),
 ) -> Lost {
     let mut sides = [Availability::of([source]), Availability::of(targets)];
-    let retrying = format!("retrying for {} s at most (--stall)", patience.as_secs());
+    let retrying = format!("retrying for up to {} s (--stall)", patience.as_secs());
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
@@ -110,6 +110,6 @@ pub async fn tell(opened: impl Fn() -> Vec<Arc<dyn Store>>, say: impl Fn(String)
         ticks.tick().await;
         let known = availability.stores.len();
         availability.stores.extend(opened().into_iter().skip(known).map(|store| (store, false)));
-        availability.news("trying again").into_iter().for_each(&say);
+        availability.news("retrying").into_iter().for_each(&say);
     }
 }

@@ -82,7 +82,7 @@ fn of_another_etag(url: &str) -> Failure {
 }
 
 fn lost(url: &str, why: &str) -> Failure {
-    let message = format!("its copy {url} {why}, so the source stays");
+    let message = format!("its copy {url} {why}, so the source was kept");
     let hint = "resume the job to copy it again";
     let failure = Failure::new(tradewind_wire::Fault::Permanent, "overwritten", message);
     Failure { hint: Some(hint.to_owned()), ..failure }

@@ -234,11 +234,12 @@ impl Refusal {
 /// Advice for an empty source.
 pub const EMPTY_SOURCE_HINT: &str =
     "--delete never empties a destination: check the name of the source, or delete with `tradewind rm -r`";
-const CONSENT: &str = "-y or a higher --max-delete allows it";
-const CONSENT_HINT: &str = "list them with --dry-run; -y or a higher --max-delete allows it";
-const HIGHER_LIMIT: &str = "a higher --max-delete allows it";
-const MAX_DELETE_HINT: &str = "list them with --dry-run; a higher --max-delete allows it";
-const ALL_COPIED_HINT: &str = "--delete deletes only after every object was listed and copied; fix that and sync again";
+const CONSENT: &str = "pass -y or a higher --max-delete to allow it";
+const CONSENT_HINT: &str = "list them with --dry-run; pass -y or a higher --max-delete to allow it";
+const HIGHER_LIMIT: &str = "pass a higher --max-delete to allow it";
+const MAX_DELETE_HINT: &str = "list them with --dry-run; pass a higher --max-delete to allow it";
+const ALL_COPIED_HINT: &str =
+    "fix the failures and sync again: --delete needs every object to be listed and copied first";
 
 /// Returns why nothing is deleted at the destinations although `--delete` is set, or `None` if deleting is safe.
 /// `failed` counts the object copies that failed, over all destinations; `url` names a destination by its index.
@@ -248,7 +249,7 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
         return None;
     }
     if !end.listed_to_the_end {
-        return Some(Refusal::new("the source was not listed to its end", ALL_COPIED_HINT));
+        return Some(Refusal::new("the source was not listed completely", ALL_COPIED_HINT));
     }
     if end.source_objects == 0 {
         return Some(Refusal::new("the source is empty", EMPTY_SOURCE_HINT));
@@ -262,7 +263,7 @@ pub fn refusal(rules: &Deletion, end: &SurveyEnd, failed: u64, url: impl Fn(usiz
     match rules.keys_max {
         Some(keys_max) if keys > keys_max => {
             let why =
-                format!("{} would be deleted, --max-delete allows {keys_max}", counted(keys, "object", "objects"));
+                format!("{} would be deleted, but --max-delete allows {keys_max}", counted(keys, "object", "objects"));
             Some(Refusal::until_agreed(why, MAX_DELETE_HINT, HIGHER_LIMIT))
         }
         _ => over_half(rules, end, url),
@@ -399,10 +400,10 @@ impl DeletionRun {
     async fn list_again(&self, store: &dyn Store, entry: &Entry) -> Result<()> {
         let Some(modified_unix_ms) = self.listed_unix_ms(store, &entry.key).await? else { return Ok(()) };
         let why = match entry.not_after_unix_ms {
-            Some(listed) if listed != modified_unix_ms => "its time of modification differs",
+            Some(listed) if listed != modified_unix_ms => "its modification time differs",
             Some(listed) if listed % 1000 != 0 => return Ok(()),
             _ => {
-                "it was written in the second in which this job began, so this job may have written it under another name"
+                "it was written in the second in which this job started, so this job may have written it under another name"
             }
         };
         Err(stays(object_url(store, &entry.key), why))
@@ -472,7 +473,7 @@ fn kept(url: String, why: NotThere) -> FailedObject {
     let (kind, message, hint) = match why {
         NotThere::Lost(failure) => (failure.kind, failure.message, failure.hint),
         NotThere::Unknown(error) => {
-            let message = format!("its copy cannot be checked, so the source stays: {error}");
+            let message = format!("cannot check its copy, so the source was kept: {error}");
             let hint = "`mv` needs permission to read the attributes of its copies: grant it and resume the job";
             (kind_name(error.kind).to_owned(), message, Some(hint.to_owned()))
         }

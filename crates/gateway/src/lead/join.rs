@@ -170,7 +170,7 @@ impl Cursor {
         for object in objects {
             if object.key <= *last && !last.is_empty() {
                 let message = format!(
-                    "cannot be compared: it is not listed in the order of its keys, {:?} comes after {last:?}",
+                    "cannot be compared: its keys are not listed in order: {:?} comes after {last:?}",
                     object.key
                 );
                 return Err(Error::new(ErrorKind::Unsupported, "list", self.url.clone(), message));

@@ -161,7 +161,7 @@ impl Report {
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("report {}: {error}", path.display()))
+    io::Error::new(error.kind(), format!("cannot write the report {}: {error}", path.display()))
 }
 
 fn write_all(mut lines: Lines, mut receiver: mpsc::Receiver<Command>) -> io::Result<()> {

@@ -17,7 +17,7 @@ pub struct Selector {
 
 /// A rule that is not a valid glob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rule {position} is not a glob: {message}")]
+#[error("rule {position} is not a valid glob: {message}")]
 pub struct BadRule {
     /// Position of the rule, from 1.
     pub position: usize,
@@ -298,7 +298,7 @@ impl fmt::Display for Because {
             Self::TooSmall => f.write_str("it is smaller than --min-size"),
             Self::TooLarge => f.write_str("it is larger than --max-size"),
             Self::TooOld => f.write_str("it was last modified before --newer"),
-            Self::TooNew => f.write_str("it was modified at or after --older"),
+            Self::TooNew => f.write_str("it was last modified at or after --older"),
         }
     }
 }

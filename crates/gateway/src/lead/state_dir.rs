@@ -26,13 +26,13 @@ pub struct StateDir {
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
     /// Another lead holds the lock.
-    #[error("another process works on this job (it holds the lock in {})", .0.display())]
+    #[error("another process is working on this job (it holds the lock in {})", .0.display())]
     Busy(PathBuf),
     /// The folder does not exist.
-    #[error("there is no job in {}", .0.display())]
+    #[error("no job in {}", .0.display())]
     Missing(PathBuf),
     /// The system refuses access.
-    #[error("the job's folder {} cannot be used: {error}", .path.display())]
+    #[error("cannot use the job's folder {}: {error}", .path.display())]
     Io {
         /// The folder.
         path: PathBuf,
@@ -47,7 +47,7 @@ impl StateDirError {
         match self {
             Self::Busy(_) => "wait for it, or stop it with Ctrl-C or `tradewind jobs cancel`",
             Self::Missing(_) => "list the jobs with `tradewind jobs list`",
-            Self::Io { .. } => "check the folder's owner and mode, and the space left on its disk",
+            Self::Io { .. } => "check the folder's owner and mode, and the free space on its disk",
         }
     }
 }

@@ -149,7 +149,7 @@ async fn abort(
 fn target_of<'a>(intent: &Intent, targets: &'a [Arc<dyn Store>]) -> Result<&'a dyn Store, Error> {
     let store = targets.get(usize::from(intent.target)).map(Arc::as_ref);
     store.ok_or_else(|| {
-        let message = format!("the journal names destination {}, the job has {}", intent.target, targets.len());
+        let message = format!("the journal names destination {}, but the job has {}", intent.target, targets.len());
         Error::new(ErrorKind::Configuration, "abort upload", intent.target_key.clone(), message)
     })
 }

@@ -411,9 +411,9 @@ impl Failure {
 
     /// A failure because the object at the destination is not the one that was written there.
     pub fn overwritten(url: &str) -> Self {
-        let message = format!("{url}: the object that was written has been replaced or removed, so it is not proven");
-        let hint = "another writer, or an earlier attempt that arrived late, wrote this key: run the transfer again; \
-                    where the store's ETags are not stable, with --verify read";
+        let message = format!("{url}: the written object was replaced or removed, so it is not proven");
+        let hint = "run the transfer again, with --verify read if the store's ETags are not stable: another writer or a late \
+                    attempt wrote this key";
         Self { hint: Some(hint.to_owned()), ..Self::new(Fault::Permanent, "overwritten", message) }
     }
 

@@ -25,7 +25,7 @@ pub(super) async fn cancel(
 ) -> TaskResult {
     let state = StateDir::open_existing(dir)?;
     let before = status::read(state.path()).unwrap_or_else(|error| {
-        streams.say(&format!("note: the job's status could not be read: {error}"));
+        streams.say(&format!("note: cannot read the job's status: {error}"));
         None
     });
     let has_begun = before.as_ref().is_some_and(|status| status.progress.objects_total > 0);
@@ -33,8 +33,8 @@ pub(super) async fn cancel(
         None => {
             return Err(TaskError::ended(
                 Outcome::Interrupted,
-                "interrupted; uploads may be left",
-                Some("cancel again"),
+                "interrupted: unfinished uploads may remain",
+                Some("run `tradewind jobs cancel` again"),
             ));
         }
         Some(Ok(swept)) => (swept, None),
@@ -52,14 +52,18 @@ pub(super) async fn cancel(
             Outcome::SomeFailed
         };
         let message = format!("{} could not be aborted", unfinished(swept.failed.len() as u64));
-        return Err(TaskError::ended(outcome, message, Some("cancel again when the store can be reached")));
+        return Err(TaskError::ended(
+            outcome,
+            message,
+            Some("run `tradewind jobs cancel` again when the store is reachable"),
+        ));
     }
     let before = before.unwrap_or_else(|| status::running(Progress::default()));
     let after = JobStatus { state: JobState::Cancelled, updated_unix_ms: now_unix_ms(), ..before };
     status::write(state.path(), &after)?;
     if let Some(error) = lost {
-        let message = format!("cancelled, but unfinished uploads may be left: {error}");
-        let hint = "look for them at the destination, or let a rule of the bucket remove them";
+        let message = format!("cancelled, but unfinished uploads may remain: {error}");
+        let hint = "abort them at the destination, or set a lifecycle rule that removes them";
         return Err(TaskError::ended(Outcome::SomeFailed, message, Some(hint)));
     }
     streams.say(&format!("cancelled; {} aborted", unfinished(swept.aborted)));

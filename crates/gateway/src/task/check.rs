@@ -312,8 +312,8 @@ impl Check {
             return Err(TaskError::ended(outcome, message, None));
         }
         if tally.unproven > 0 {
-            let message = format!("only the sizes are known to agree, for {} of the objects", tally.unproven);
-            let hint = Some("the stores state no checksum in common for them: use --read");
+            let message = format!("no checksum could be compared for {} of the objects of equal size", tally.unproven);
+            let hint = Some("the stores have no checksum in common for them: pass --read");
             return Err(TaskError::ended(Outcome::SomeFailed, message, hint));
         }
         tally.refused.end()

@@ -22,7 +22,7 @@ const CLOUD_TIMEOUT: Duration = Duration::from_secs(4);
 
 const REACH_HINT: &str = "check the endpoint, the network, and HTTPS_PROXY";
 const CREDENTIALS_HINT: &str = "log in with the cloud's own tool, name a profile with --src-profile or --dst-profile, \
-     or say --src-no-sign for a public bucket";
+     or pass --src-no-sign for a public bucket";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,7 +123,7 @@ fn facts<'a>(url: &'a str, description: StoreDescription, failure: Option<&Error
             // The line about the clock says why.
             true if is_off => line(Level::Warn, "credentials", format!("{source}: cannot be checked"), None),
             true => {
-                let message = format!("{source}: not there, or not accepted by the store");
+                let message = format!("{source}: missing, or rejected by the store");
                 line(Level::Fail, "credentials", message, Some(CREDENTIALS_HINT))
             }
             false => line(Level::Ok, "credentials", source, None),

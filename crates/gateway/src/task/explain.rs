@@ -58,13 +58,13 @@ impl Explain<'_> {
         }
         let source = self.opened.open(&job.source)?;
         let found = self.look(&source, &source_key, streams).await;
-        let taken = if is_alone {
+        let included = if is_alone {
             writeln!(streams.data, "included: {name}: it is the object that was named")?;
             true
         } else {
             self.by_rules(&selector, found.as_ref(), streams)?
         };
-        let (Some(ours), Some(rule), true) = (found, job.compare, taken) else { return Ok(()) };
+        let (Some(ours), Some(rule), true) = (found, job.compare, included) else { return Ok(()) };
         for target in &job.targets {
             let store = self.opened.open(&target.store)?;
             let key = if is_alone { target.key.clone() } else { format!("{}{}", target.key, self.name) };
@@ -163,7 +163,7 @@ fn differs(how: Difference, times: Times) -> &'static str {
         (Difference::Checksum, _) => "the checksum differs",
         (Difference::Time, Times::Kept { .. }) => "the time differs",
         (Difference::Time, Times::OfWriting { .. }) => "it is older than the source",
-        (Difference::Unproven, _) => "no checksum in common, so it is not known to be the same",
+        (Difference::Unproven, _) => "the stores have no checksum in common, so it may differ",
     }
 }
 

@@ -227,8 +227,8 @@ pub(super) async fn du(
 }
 
 fn too_large(store: &Arc<dyn Store>) -> TaskError {
-    let message = format!("{} claims more than 2^64 bytes in all: its lengths cannot be right", store.url());
-    TaskError::ended(Outcome::Failed, message, Some("`tradewind ls -l` shows the length of each object"))
+    let message = format!("the lengths of the objects in {} add up to more than 2^64 bytes", store.url());
+    TaskError::ended(Outcome::Failed, message, Some("list the length of each object with `tradewind ls -l`"))
 }
 
 /// `2026-11-21T08:56:45Z`. Proleptic Gregorian calendar; after Howard Hinnant's `civil_from_days`.

@@ -169,7 +169,7 @@ fn not_written(error: TaskError) -> TaskError {
 fn unread(error: TaskError) -> TaskError {
     match error {
         TaskError::Stream(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            let hint = "`tradewind cat` ends without an error when its reader has read enough";
+            let hint = "to write the start of an object only, use `tradewind cat`";
             TaskError::ended(Outcome::Failed, "standard output was closed before all bytes were written", Some(hint))
         }
         error => error,
@@ -256,7 +256,7 @@ fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
         Some(path) => std::fs::File::open(path).and_then(|file| file.take(TASK_BYTES_MAX + 1).read_to_end(&mut json)),
         None => io::stdin().lock().take(TASK_BYTES_MAX + 1).read_to_end(&mut json),
     };
-    let read = read.map_err(|error| TaskError::Usage(format!("the task cannot be read: {error}")))?;
+    let read = read.map_err(|error| TaskError::Usage(format!("cannot read the task: {error}")))?;
     if read as u64 > TASK_BYTES_MAX {
         return Err(TaskError::Usage(format!("the task is longer than {TASK_BYTES_MAX} bytes")));
     }
@@ -268,7 +268,7 @@ fn read_task(file: Option<&Path>) -> Result<Task, TaskError> {
 /// # Errors
 /// It is not a task of this contract.
 pub fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
-    let misunderstood = |error| TaskError::Usage(format!("the task is not understood: {error}"));
+    let misunderstood = |error| TaskError::Usage(format!("cannot parse the task: {error}"));
     let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(json).map_err(misunderstood)?;
     let (contract, client) = (fields.remove("contract"), fields.remove("client"));
     let contract = contract.unwrap_or_else(|| UNSAID_CONTRACT.into());
@@ -276,9 +276,9 @@ pub fn parse_task(json: &[u8]) -> Result<Task, TaskError> {
         let client = client.as_ref().and_then(serde_json::Value::as_str).unwrap_or("of an unknown version");
         let ours = env!("CARGO_PKG_VERSION");
         let message = format!(
-            "tradewind {client} speaks contract {contract}, tradewind-gateway {ours} contract {CONTRACT_VERSION}"
+            "tradewind {client} uses contract {contract}, tradewind-gateway {ours} uses contract {CONTRACT_VERSION}"
         );
-        let hint = "install both of one version; TRADEWIND_GATEWAY names the gateway program that is used";
+        let hint = "install the same version of both; TRADEWIND_GATEWAY sets the gateway program to use";
         return Err(TaskError::ended(Outcome::Failed, message, Some(hint)));
     }
     serde_json::from_value(fields.into()).map_err(misunderstood)

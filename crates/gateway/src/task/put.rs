@@ -62,7 +62,7 @@ struct Sent {
 
 impl Put {
     pub(super) async fn run(&self, streams: &mut Streams) -> TaskResult {
-        let input = streams.input.take().ok_or_else(|| io::Error::other("stdin has been taken already"))?;
+        let input = streams.input.take().ok_or_else(|| io::Error::other("stdin is already in use"))?;
         let mut input = Incoming::read(input)?;
         let sizes = PartSizes::new(self.chunk_bytes, &self.store.limits());
         let first = self.unless_cancelled(input.take(sizes.of(1))).await??;
@@ -131,7 +131,7 @@ impl Put {
         let abort = || self.store.abort_upload(&self.key, upload);
         match self.policy.run("abort upload", self.store.url(), abort).await {
             Err(error) if error.kind != ErrorKind::UploadNotFound => {
-                let message = format!("an unfinished upload is left: {error}");
+                let message = format!("an unfinished upload remains: {error}");
                 Err(TaskError::ended(Outcome::Failed, message, Some("abort it in the store's console")))
             }
             _ => Ok(()),
@@ -155,9 +155,8 @@ impl Put {
                 break;
             }
             if number > sizes.parts_max || offset >= sizes.object_bytes_max {
-                let message =
-                    format!("stdin is longer than {offset} bytes, which is all that fits with this chunk size");
-                return Err(TaskError::ended(Outcome::Failed, message, Some("give a larger --chunk-size")));
+                let message = format!("stdin is longer than {offset} bytes, the maximum with this chunk size");
+                return Err(TaskError::ended(Outcome::Failed, message, Some("pass a larger --chunk-size")));
             }
             payload = input.take(sizes.of(number)).await?;
         }
@@ -210,7 +209,7 @@ impl Put {
         let url = object_url(self.store.as_ref(), &self.key);
         if let Some(found) = sent.written.size_bytes.filter(|found| *found != sent.bytes) {
             let fate = self.take_back(Precondition::written(&sent.written)).await;
-            let message = format!("{url} has {found} bytes at the store, and {} were sent; {fate}", sent.bytes);
+            let message = format!("{url} has {found} bytes at the store, but {} were sent; {fate}", sent.bytes);
             return Err(TaskError::ended(Outcome::Mismatch, message, Some("write it again")));
         }
         let proof = match sent.written.checksums.agrees_with(&sent.ours) {
@@ -218,7 +217,7 @@ impl Put {
             None => "none",
             Some(false) => {
                 let fate = self.take_back(Precondition::written(&sent.written)).await;
-                let message = format!("{url} does not have the checksum of what was sent; {fate}");
+                let message = format!("{url} does not have the checksum of the bytes sent; {fate}");
                 return Err(TaskError::ended(Outcome::Mismatch, message, Some("write it again")));
             }
         };
@@ -236,7 +235,7 @@ impl Put {
     /// Deletes the written object unless another writer has replaced it; returns what happened, in words.
     async fn take_back(&self, wrong: Precondition) -> String {
         if wrong.is_any() {
-            return "it stays, because the store does not say which one it is".to_owned();
+            return "it was kept, because the store does not state its version".to_owned();
         }
         let deletion = vec![ObjectDeletion { key: self.key.clone(), condition: wrong }];
         let deleted = crate::lead::deletion::delete_objects(self.store.as_ref(), deletion, self.policy).await;

@@ -22,7 +22,7 @@ impl Refused {
                 ErrorKind::Link => self.links += 1,
                 // It existed when the listing began; now it holds nothing.
                 ErrorKind::NotFound => {}
-                ErrorKind::Unsupported => streams.say(&format!("note: left out: {error}")),
+                ErrorKind::Unsupported => streams.say(&format!("note: skipped: {error}")),
                 _ => {
                     self.unseen += 1;
                     streams.say_error(&error.to_string(), error.hint());

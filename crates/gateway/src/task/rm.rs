@@ -81,7 +81,7 @@ impl Rm {
             };
             return Err(TaskError::ended(
                 Outcome::SourceNotFound,
-                format!("no object of that name: {url}"),
+                format!("no object has this name: {url}"),
                 Some(hint),
             ));
         }

@@ -478,7 +478,7 @@ fn a_task_of_another_contract_names_both_versions() {
     };
     assert!(matches!(parse_task(task(CONTRACT_VERSION).as_bytes()), Ok(Task::Cat { .. })));
     let refused = parse_task(task(CONTRACT_VERSION + 1).replace("keys", "names").as_bytes()).unwrap_err();
-    let words = format!("tradewind 9.8.7 speaks contract {}, tradewind-gateway ", CONTRACT_VERSION + 1);
+    let words = format!("tradewind 9.8.7 uses contract {}, tradewind-gateway ", CONTRACT_VERSION + 1);
     assert!(refused.to_string().starts_with(&words), "{refused}");
     assert_eq!((refused.exit_code(), refused.hint().is_some()), (1, true));
     assert!(matches!(parse_task(b"[]"), Err(TaskError::Usage(_))));

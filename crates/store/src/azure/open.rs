@@ -27,7 +27,7 @@ impl AzureStore {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_$".contains(&byte))
         };
         if !plain(account) || !plain(container) {
-            return Err(wrong("a root here is az://account/container".to_owned()));
+            return Err(wrong("the URL must be az://account/container".to_owned()));
         }
         if config.profile.is_some() {
             return Err(wrong("Azure has no profiles: its credentials come from AZURE_* or `az login`".to_owned()));

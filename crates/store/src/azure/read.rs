@@ -109,7 +109,7 @@ impl AzureStore {
         let (_, body) = self.send_small(call.clone()).await?;
         let listing = parse_listing(&body).map_err(|error| call.error(ErrorKind::Server, error))?;
         let continuation = listing.next.ok_or_else(|| {
-            let fault = "bad listing: the server does not say whether more blobs follow: its answer has no NextMarker";
+            let fault = "bad listing: the answer has no NextMarker, so more blobs may follow";
             call.error(ErrorKind::Protocol, fault)
         })?;
         Ok(ListPage {

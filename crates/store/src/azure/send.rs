@@ -40,7 +40,7 @@ impl AzureStore {
             return wrong("an object needs a key that is not empty".to_owned());
         }
         if key.len() > LIMITS.key_bytes_max {
-            return wrong(format!("the key has {} bytes, {} at most", key.len(), LIMITS.key_bytes_max));
+            return wrong(format!("the key has {} bytes, but the store allows {}", key.len(), LIMITS.key_bytes_max));
         }
         if key.split('/').any(|segment| segment == "." || segment == "..") {
             return wrong("Azure resolves `.` and `..` segments, so this key would name another object".to_owned());

@@ -197,7 +197,9 @@ impl AzureStore {
             tokio::time::sleep(COPY_POLL).await;
             let response =
                 self.send(self.call("copy", Method::HEAD, key, &[])).await.map_err(|error| match error.kind {
-                    ErrorKind::NotFound => call.error(ErrorKind::Lost, "the store accepted the copy but lacks it"),
+                    ErrorKind::NotFound => {
+                        call.error(ErrorKind::Lost, "the store accepted the copy but does not have it")
+                    }
                     _ => error,
                 })?;
             if id.is_some() && header(response.headers(), "x-ms-copy-id") != id {
@@ -210,7 +212,7 @@ impl AzureStore {
                         (moved, copied) = (Instant::now(), now);
                     }
                     let ended = if moved.elapsed() >= limits.silence_max {
-                        format!("the copy makes no progress for {} s", limits.silence_max.as_secs())
+                        format!("the copy has made no progress for {} s", limits.silence_max.as_secs())
                     } else if began.elapsed() >= limits.total_max {
                         format!("the store is still working after {} s", limits.total_max.as_secs())
                     } else {
@@ -269,7 +271,8 @@ impl AzureStore {
 
     pub(super) async fn delete_blobs(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         if objects.len() > LIMITS.delete_keys_max {
-            let message = format!("{} keys, {} at most", objects.len(), LIMITS.delete_keys_max);
+            let message =
+                format!("the request has {} keys, but the store allows {}", objects.len(), LIMITS.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
         }
         let deletes: Vec<_> = objects.iter().map(|deletion| self.delete_blob(deletion)).collect();
@@ -298,11 +301,11 @@ impl AzureStore {
                 Err(call.error(ErrorKind::Protocol, "the answer does not come from the store: it is a web page"))
             }
             Err(error) if error.kind == ErrorKind::HasSnapshots => {
-                let message = "it has snapshots, which would be deleted with it, so it stays";
+                let message = "it was kept: deleting it would also delete its snapshots";
                 Err(Error::new(error.kind, error.operation, error.url, message))
             }
             Err(error) if error.kind == ErrorKind::PreconditionFailed => {
-                Err(stays(url(), "the store says that it is another version"))
+                Err(stays(url(), "the store reports a different version"))
             }
             Err(error) if error.kind != ErrorKind::NotFound => Err(error),
             _ => Ok(()),

@@ -42,11 +42,11 @@ impl Tree {
     /// Translates a failed system call of `operation` on `key`.
     pub(super) fn system_error(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
         let message = match errno {
-            Errno::ELOOP if self.follow_symlinks => "symbolic links that lead in a circle".to_owned(),
+            Errno::ELOOP if self.follow_symlinks => "the symbolic links form a loop".to_owned(),
             Errno::ELOOP => "the path contains a symbolic link, and --follow-symlinks is not given".to_owned(),
             Errno::ENOTDIR => "a directory is needed, but a file has this name".to_owned(),
             Errno::EFBIG => "the file would be larger than `ulimit -f` or the file system allows".to_owned(),
-            Errno::EISDIR | Errno::EEXIST => "a directory stands where the file should be".to_owned(),
+            Errno::EISDIR | Errno::EEXIST => "a directory has this name".to_owned(),
             other => other.desc().to_owned(),
         };
         self.error(meaning(errno), operation, key, message)

@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 /// again, which only costs time.
 const CLEARED_MAX: usize = 65_536;
 const NOT_MOVED: &str =
-    "a symbolic link to a directory: mv does not delete what lies behind it, so use cp and remove the link";
+    "a symbolic link to a directory: mv does not delete what it points to; use cp and remove the link";
 const CHANGED: &str = "a symbolic link that was changed while it was followed";
 
 /// Why a path below the root could not be followed to its end.

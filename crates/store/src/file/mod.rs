@@ -270,7 +270,8 @@ impl Store for FileStore {
 
     async fn delete(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         if objects.len() > LIMITS.delete_keys_max {
-            let message = format!("{} keys, {} at most", objects.len(), LIMITS.delete_keys_max);
+            let message =
+                format!("the request has {} keys, but the store allows {}", objects.len(), LIMITS.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.0.url.clone(), message));
         }
         let objects = objects.to_vec();

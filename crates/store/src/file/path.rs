@@ -42,14 +42,17 @@ pub(super) fn check_key(key: &str) -> Result<Split<'_>, String> {
             "." | ".." => return Err(format!("a file system cannot store the name `{segment}`")),
             _ if segment.contains('\0') => return Err("a file system cannot store a name with a NUL byte".to_owned()),
             _ if segment.len() > NAME_BYTES_MAX => {
-                return Err(format!("a name has {} bytes, {NAME_BYTES_MAX} at most", segment.len()));
+                return Err(format!(
+                    "a part of the path has {} bytes, but a file system allows {NAME_BYTES_MAX}",
+                    segment.len()
+                ));
             }
             _ => {}
         }
     }
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     if is_temporary(name) {
-        return Err("the name is that of an unfinished write".to_owned());
+        return Err("the name is reserved for unfinished writes".to_owned());
     }
     Ok(Split { parent, name, is_directory })
 }

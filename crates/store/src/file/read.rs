@@ -303,7 +303,7 @@ impl Tree {
         let size = if split.is_directory { 0 } else { metadata.len() };
         // Files of `/proc` and some FUSE file systems state length 0 but have content.
         if size == 0 && !split.is_directory && has_a_byte(&file) {
-            let message = "its length is stated as 0 but it has content";
+            let message = "the file system states its length as 0, but it has content";
             return Err(self.error(ErrorKind::Unsupported, "get", key, message));
         }
         let identity = identity_of(&metadata);

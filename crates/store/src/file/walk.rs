@@ -379,7 +379,7 @@ impl Tree {
     fn broken_link(&self, key: &str, errno: Errno) -> Error {
         let why = match errno {
             Errno::ENOENT => "a broken symbolic link".to_owned(),
-            Errno::ELOOP => "a symbolic link that leads in a circle".to_owned(),
+            Errno::ELOOP => "a symbolic link that is part of a loop".to_owned(),
             other => format!("a symbolic link that cannot be followed: {}", other.desc()),
         };
         self.error(ErrorKind::BrokenLink, "list", key, why)

@@ -178,7 +178,7 @@ impl Tree {
             self.disk.sync(file.as_fd()).map_err(lost)?;
         }
         let replaced = self.stat_replaceable(operation, key, temporary.directory, split.name)?;
-        let unmet = || self.error(ErrorKind::PreconditionFailed, operation, key, "another file has this name by now");
+        let unmet = || self.error(ErrorKind::PreconditionFailed, operation, key, "another file now has this name");
         let expect = options.expect.as_ref();
         let is_met = |expect: &Expect| {
             expect.is_met_by(replaced.as_ref().map(|stat| object_info(key.to_owned(), stat)).as_ref())
@@ -223,7 +223,7 @@ impl Tree {
             Err(errno) => return Err(self.system_error(operation, key, errno)),
         };
         let Some(what) = irreplaceable(stat.st_mode) else { return Ok(Some(stat)) };
-        let message = format!("{what} stands where the file should be");
+        let message = format!("{what} has this name");
         Err(self.error(ErrorKind::InvalidKey, operation, key, message))
     }
 

@@ -36,12 +36,12 @@ impl FileIdentity {
     /// deleting one of two hard-linked files must not make the other look changed.
     pub(crate) fn difference(&self, now: &Self) -> Option<&'static str> {
         if (self.device, self.inode) != (now.device, now.inode) {
-            Some("it is another file of that name")
+            Some("it is a different file with the same name")
         } else if self.modified_unix_ns != now.modified_unix_ns {
-            Some("its time of modification differs")
+            Some("its modification time differs")
         } else if (self.changed_unix_ns, self.links) != (now.changed_unix_ns, now.links) && !is_own_unlinking(self, now)
         {
-            Some("it was changed and its time of modification was set back, or its metadata was changed")
+            Some("its modification time was reset after a change, or its metadata changed")
         } else {
             None
         }

@@ -76,7 +76,7 @@ impl Precondition {
         } else if differs(&self.version, &now.version) {
             Some("its version differs")
         } else if other_time || rewritten {
-            Some("its time of modification differs")
+            Some("its modification time differs")
         } else {
             self.file.zip(now.file).and_then(|(wanted, found)| wanted.difference(&found))
         }
@@ -98,8 +98,8 @@ impl Precondition {
             return Err(stays(url, difference));
         }
         if self.is_undecided(now) {
-            let message = "the store does not state the ETag, version or time by which the object was known, so it stays: \
-                           nobody can tell whether it changed";
+            let message =
+                "the object was kept: the store no longer states its ETag, version or time, so it may have changed";
             return Err(Error::new(ErrorKind::PreconditionFailed, "delete", url, message));
         }
         Ok(())
@@ -113,7 +113,7 @@ pub(crate) fn another_state(difference: &str) -> String {
 
 /// The error for an object that is kept because it changed.
 pub fn stays(url: String, difference: &str) -> Error {
-    let message = format!("the object changed after it was last seen, so it stays: {difference}");
+    let message = format!("the object was kept, because it changed after it was last seen: {difference}");
     Error::new(ErrorKind::PreconditionFailed, "delete", url, message)
 }
 
@@ -187,7 +187,7 @@ mod tests {
     fn an_object_to_delete_may_not_be_newer_than_listed() {
         let unwanted = Precondition { not_after_unix_ms: Some(5_000), ..Precondition::listed(&object()) };
         let later = ObjectInfo { modified_unix_ms: 6_000, ..object() };
-        assert_eq!(unwanted.difference(&later), Some("its time of modification differs"));
+        assert_eq!(unwanted.difference(&later), Some("its modification time differs"));
         for as_listed in [
             object(),
             ObjectInfo { modified_unix_ms: 5_999, ..object() },

@@ -28,7 +28,8 @@ const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 impl Bucket {
     pub(super) async fn delete_objects(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
         if objects.len() > self.limits.delete_keys_max {
-            let message = format!("{} keys, {} at most", objects.len(), self.limits.delete_keys_max);
+            let message =
+                format!("the request has {} keys, but the store allows {}", objects.len(), self.limits.delete_keys_max);
             return Err(Error::new(ErrorKind::BadRequest, "delete", self.url.clone(), message));
         }
         let looks: Vec<_> = objects.iter().map(|deletion| self.look(deletion)).collect();
@@ -37,7 +38,7 @@ impl Bucket {
         let there: Vec<&ObjectDeletion> =
             objects.iter().zip(&looked).filter(|(_, looked)| matches!(looked, Ok(true))).map(|(one, _)| one).collect();
         let mut deleted = self.delete_seen(&there).await?.into_iter();
-        let missing = || Error::new(ErrorKind::Server, "delete", self.url.clone(), "no verdict");
+        let missing = || Error::new(ErrorKind::Server, "delete", self.url.clone(), "the server reported no result");
         let verdict = |looked: Result<bool>| match looked {
             Ok(true) => deleted.next().unwrap_or_else(|| Err(missing())),
             Ok(false) => Ok(()),
@@ -186,7 +187,7 @@ impl Bucket {
     }
 
     fn stays(&self, key: &str) -> Error {
-        stays(self.object_url(key), "the store says that it is another version")
+        stays(self.object_url(key), "the store reports a different version")
     }
 
     fn object_url(&self, key: &str) -> String {
@@ -208,7 +209,7 @@ fn stray_failure(url: String, stray: &ErrorAnswer) -> Error {
     let kind = if kind.is_transient() { kind } else { ErrorKind::Protocol };
     let named = if stray.key.is_empty() { "without a key".to_owned() } else { format!("of the key {:?}", stray.key) };
     let message = format!(
-        "the server reports a failure {named}, which was not asked for, so it may not be deleted: {} ({})",
+        "the server reports a failure {named}, which was not requested, so this object may remain: {} ({})",
         stray.message, stray.code
     );
     Error::new(kind, "delete", url, message)

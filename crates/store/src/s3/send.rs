@@ -57,7 +57,11 @@ impl Bucket {
             return wrong("an object needs a key that is not empty".to_owned());
         }
         if key.len() > self.limits.key_bytes_max {
-            return wrong(format!("the key has {} bytes, {} at most", key.len(), self.limits.key_bytes_max));
+            return wrong(format!(
+                "the key has {} bytes, but the store allows {}",
+                key.len(),
+                self.limits.key_bytes_max
+            ));
         }
         Ok(())
     }

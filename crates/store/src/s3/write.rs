@@ -332,7 +332,7 @@ fn refuse_other_version(call: &Call, source: &PartSource, headers: &HeaderMap) -
     let copied = header(headers, "x-amz-copy-source-version-id");
     match (&source.condition.version, copied) {
         (Some(wanted), Some(copied)) if wanted != copied => {
-            Err(call.error(ErrorKind::PreconditionFailed, "the store copied another version than was asked for"))
+            Err(call.error(ErrorKind::PreconditionFailed, "the store copied a different version than requested"))
         }
         _ => Ok(()),
     }

@@ -264,7 +264,7 @@ impl UploadListing {
         match (self.truncated, self.markers.0.is_empty()) {
             (false, _) => Ok(None),
             (true, false) => Ok(Some(self.markers.clone())),
-            (true, true) => Err("the server says that more uploads follow, and names no key marker".to_owned()),
+            (true, true) => Err("the server says that more uploads follow, but sent no key marker".to_owned()),
         }
     }
 }

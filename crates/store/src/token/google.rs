@@ -208,7 +208,7 @@ impl GoogleFile {
         let token = match source.format.r#type.as_deref() {
             Some("json") => {
                 let name = source.format.subject_token_field_name.as_deref().unwrap_or_default();
-                let answer: Value = serde_json::from_str(&text).map_err(|_| format!("{place}: no JSON"))?;
+                let answer: Value = serde_json::from_str(&text).map_err(|_| format!("{place}: not JSON"))?;
                 answer[name].as_str().map(str::to_owned).ok_or_else(|| format!("{place}: no field `{name}`"))?
             }
             _ => text.trim().to_owned(),

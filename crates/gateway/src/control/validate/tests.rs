@@ -115,7 +115,7 @@ fn faults_of_a_local_program_are_named() {
     let stations = |names: &[&str]| json!([{ "id": 0, "nodes": names, "share": 1.0 }]);
     let many = vec!["local"; STATIONS_MAX + 1];
     let cases = [
-        ("/contract", json!(1), "this gateway speaks contract 2, the program uses contract 1"),
+        ("/contract", json!(1), "this gateway uses contract 2, but the program uses contract 1"),
         ("/job_id", json!("Job 1"), "\"Job 1\" is not a job id"),
         ("/job_id", json!(""), "\"\" is not a job id"),
         (

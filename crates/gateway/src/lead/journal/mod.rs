@@ -47,10 +47,10 @@ struct Open {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// A new job finds another job's journal.
-    #[error("the journal {} belongs to a job that has begun already", .0.display())]
+    #[error("the journal {} belongs to a job that has already started", .0.display())]
     Exists(PathBuf),
     /// There is no journal to resume from.
-    #[error("there is no journal {}", .0.display())]
+    #[error("the journal {} does not exist", .0.display())]
     Missing(PathBuf),
     /// The file is not a journal, or is damaged.
     #[error("the journal {} is damaged: {message}", .path.display())]
@@ -61,7 +61,7 @@ pub enum JournalError {
         message: String,
     },
     /// Written by another version.
-    #[error("the journal {} has schema {found}, this version reads schema {expected}", .path.display())]
+    #[error("the journal {} has schema {found}, but this version reads schema {expected}", .path.display())]
     OtherSchema {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum JournalError {
         expected: i64,
     },
     /// The checksums of earlier runs cannot be read.
-    #[error("{} cannot be read, so it is not known what earlier runs have spent: {message}", .path.display())]
+    #[error("cannot read {}, so the cost of earlier runs is unknown: {message}", .path.display())]
     Spent {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum JournalError {
         message: String,
     },
     /// The journal cannot be read or written now.
-    #[error("the journal {} cannot be used: {message}", .path.display())]
+    #[error("cannot use the journal {}: {message}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -95,10 +95,10 @@ impl JournalError {
             Self::Exists(_) => "resume the job with `tradewind jobs resume`",
             Self::Missing(_) => "start the transfer again",
             Self::Corrupt { .. } | Self::Spent { .. } => {
-                "start the transfer again; `tradewind sync` skips what is there already"
+                "start the transfer again; `tradewind sync` skips what is already there"
             }
-            Self::OtherSchema { .. } => "finish the job with the version that began it, or start it again",
-            Self::Io { .. } => "check the folder's owner and mode, and the space left on its disk",
+            Self::OtherSchema { .. } => "finish the job with the version that started it, or start it again",
+            Self::Io { .. } => "check the folder's owner and mode, and the free space on its disk",
         }
     }
 

@@ -118,7 +118,7 @@ pub(super) fn check(path: &Path, connection: &mut Connection) -> Result<(), Jour
         return create(path, connection);
     }
     if number(connection, "application_id")? != APPLICATION_ID {
-        return Err(JournalError::Corrupt { path: path.to_owned(), message: "it is no journal".to_owned() });
+        return Err(JournalError::Corrupt { path: path.to_owned(), message: "it is not a journal".to_owned() });
     }
     let found = number(connection, "user_version")?;
     if !(SCHEMA_MIN..=SCHEMA).contains(&found) {

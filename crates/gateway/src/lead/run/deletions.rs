@@ -157,7 +157,7 @@ impl Finisher {
         let verdicts = deletion::delete_until_stopped(stop, store, deletion, self.context.policy).await;
         for (_, removed) in &verdicts {
             if let Err(error) = removed {
-                self.context.notice(format!("an emptied directory stays behind: {error}"));
+                self.context.notice(format!("cannot remove an emptied directory: {error}"));
             }
         }
         !verdicts.is_empty()

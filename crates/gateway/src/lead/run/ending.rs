@@ -74,7 +74,7 @@ impl Run {
             ending = ending.then(Ending::failed(error.to_string(), None));
         }
         if let Err(error) = self.dispatcher.finish_spending() {
-            self.context.notice(format!("the cost of the job could not be written to disk: {error}"));
+            self.context.notice(format!("cannot write the job's cost to disk: {error}"));
         }
         self.summarise(ending, state);
     }
@@ -139,9 +139,9 @@ impl Run {
             if dry_run && let Some(allowed_by) = allowed_by {
                 self.context.notice(format!("without --dry-run nothing would be deleted: {why}; {allowed_by}"));
             } else if copied.outcome == Outcome::Done {
-                return (Ending::failed(format!("nothing is deleted: {why}"), Some(hint.to_owned())), false);
+                return (Ending::failed(format!("nothing was deleted: {why}"), Some(hint.to_owned())), false);
             } else {
-                self.context.notice(format!("nothing is deleted: {why}"));
+                self.context.notice(format!("nothing was deleted: {why}"));
                 return (copied, false);
             }
         }
@@ -154,8 +154,8 @@ impl Run {
             return (unconfirmed, dry_run);
         }
         let objects = counted(totals.objects, "object", "objects");
-        let message = format!("nothing is deleted yet: a confirmation is needed for {objects}");
-        (unconfirmed.then(Ending::failed(message, Some("-y skips the question".to_owned()))), false)
+        let message = format!("nothing was deleted yet: deleting {objects} needs confirmation");
+        (unconfirmed.then(Ending::failed(message, Some("pass -y to skip the question".to_owned()))), false)
     }
 
     /// Deletes extraneous objects at the destinations, and the sources of a `mv`.
@@ -177,7 +177,7 @@ impl Run {
             Ok(deleted) if deleted.directories_left => return Ending::plain(Outcome::Interrupted),
             Ok(deleted) => left += deleted.untried,
             Err(error) => {
-                self.context.notice(format!("sources are not deleted: {error}"));
+                self.context.notice(format!("sources were not deleted: {error}"));
                 // The flush at the end reports the error again, as the outcome.
                 return copied;
             }
@@ -224,7 +224,7 @@ impl Run {
 /// as an unmounted disk.
 fn source_gone_hint(uploads: usize) -> String {
     let left = counted(uploads as u64, "unfinished upload", "unfinished uploads");
-    format!("bring the source back and run `tradewind jobs resume`, or abort its {left} with `tradewind jobs cancel`")
+    format!("restore the source and run `tradewind jobs resume`, or abort its {left} with `tradewind jobs cancel`")
 }
 
 /// Deletes the journal, which may be large. A job that is done is never resumed.

@@ -208,7 +208,7 @@ impl Finisher {
             Some(Ok(false)) => recorder.not_deleted(self.versions_differ(source)).await,
             Some(Err(error)) => {
                 self.source_deletions = None;
-                self.context.notice(format!("sources are not deleted: {error}"));
+                self.context.notice(format!("sources were not deleted: {error}"));
             }
         }
     }
@@ -216,8 +216,7 @@ impl Finisher {
     /// The failure of a source that changed between the copies to two destinations.
     fn versions_differ(&self, source: &ObjectInfo) -> FailedObject {
         let url = object_url(self.context.source.as_ref(), &source.key);
-        let message =
-            "the object was written again while it was copied; destinations have different versions, so it stays";
+        let message = "the object was kept: it changed during the copy, and the destinations have different versions";
         FailedObject {
             source: String::new(),
             destination: url.clone(),

@@ -85,7 +85,7 @@ use tradewind_wire::scheduler::Idle;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Number of progress ticks from one write of the status file to the next.
 const STATUS_TICKS: u64 = 4;
-const OUT_OF_BYTES_HINT: &str = "`tradewind sync` with a higher --max-bytes copies only what is missing";
+const OUT_OF_BYTES_HINT: &str = "run `tradewind sync` with a higher --max-bytes to copy only what is missing";
 /// Why a job under a cost ceiling ends.
 const ONLY_DEARER: &str = "the remaining routes cost more than the cost ceiling allows";
 
@@ -437,7 +437,7 @@ impl Run {
     /// Why a job under a ceiling of bytes ends.
     fn out_of_bytes(&self) -> String {
         let ceiling = self.context.job.ceiling_bytes.unwrap_or_default();
-        format!("--max-bytes allows {ceiling} bytes, which is not enough for the rest: bytes lost in transit count")
+        format!("--max-bytes allows {ceiling} bytes, which is not enough for the rest (bytes lost in transit count)")
     }
 
     fn wake_ms(&self, idle: Idle) -> u64 {
@@ -495,7 +495,7 @@ impl Run {
         if self.recorder.nothing_is_open() {
             return self.stop(Outcome::Unavailable, Some(message), Some(UNREACHABLE_HINT));
         }
-        self.context.notice(format!("{message}; it gets no further requests, resume the job later"));
+        self.context.notice(format!("{message}; it gets no more requests in this run: resume the job later"));
     }
 
     fn tick(&mut self, state: Option<&StateDir>) {

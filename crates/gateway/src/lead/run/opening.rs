@@ -36,8 +36,8 @@ pub async fn begin(setup: LeadSetup) -> Result<impl Future<Output = ()>, CannotB
     let state = open_state(&setup.job, setup.background)?;
     let journal = open_journal(&setup.job, state.as_ref())?;
     let report = setup.job.report_file.as_ref().map(|path| Report::open(Path::new(path), setup.job.resume)).transpose();
-    let report = report
-        .map_err(|error| CannotBegin { message: format!("the report cannot be written: {error}"), hint: None })?;
+    let report =
+        report.map_err(|error| CannotBegin { message: format!("cannot write the report: {error}"), hint: None })?;
     let unfinished = journal.unfinished().await.map_err(journal_failed)?;
     let (job, events) = (setup.job.clone(), setup.events.clone());
     let work = AssertUnwindSafe(work(setup, state, journal, report, unfinished)).catch_unwind();

@@ -70,7 +70,7 @@ impl OrderQueue {
     /// Answers the orders of all batches instead of sending them.
     pub(super) fn drop_batches(&mut self) {
         let reply = ReplyTo::memory(self.replies.clone());
-        let message = "the job ends before it was sent";
+        let message = "the job ended before it was sent";
         for order in self.batches.values_mut().flat_map(std::mem::take) {
             reply.fail_unsent(order.request, Failure::new(Fault::Lost, "unavailable", message));
         }

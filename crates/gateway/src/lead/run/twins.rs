@@ -104,8 +104,8 @@ async fn look(
 
 fn taken(url: &str) -> Failure {
     let message =
-        format!("{url}: the store treats this name as the name of another object of this job, so it is not written");
-    let hint = "the two names differ only in case, Unicode form, empty segments, `.` or `..`: rename one of the objects, \
+        format!("{url}: the store treats this name as that of another object of this job, so it was not written");
+    let hint = "the two names differ only in case, Unicode form, empty segments, `.` or `..`: rename one of the objects \
                 and copy it by itself";
     let failure = Failure::new(Fault::Permanent, "occupied", message);
     Failure { hint: Some(hint.to_owned()), side: Some(Side::Target), ..failure }

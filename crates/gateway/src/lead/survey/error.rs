@@ -57,9 +57,7 @@ pub enum SurveyError {
         relation: Relation,
     },
     /// Nothing tells the objects of source and destination apart.
-    #[error(
-        "{source_url} and {destination} seem to be one place under two names: objects of both cannot be told apart"
-    )]
+    #[error("{source_url} and {destination} may be one place under two names: their objects cannot be told apart")]
     NotApart {
         /// The source.
         source_url: String,
@@ -68,7 +66,7 @@ pub enum SurveyError {
     },
     /// No object of the source stayed as it was long enough to be compared with its counterpart.
     #[error(
-        "nothing proves that {source_url} and {destination} are two places: every object looked at was missing or changing"
+        "cannot prove that {source_url} and {destination} are two places: every object checked was missing or changing"
     )]
     Undecided {
         /// The source.
@@ -77,13 +75,13 @@ pub enum SurveyError {
         destination: String,
     },
     /// `delete` with a selection that is no prefix.
-    #[error("only a whole prefix can be compared for deletion")]
+    #[error("--delete needs a whole prefix, not selected objects")]
     DeletionNeedsPrefix,
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The work for the end of the job cannot be written to disk.
-    #[error("a temporary file of the job cannot be used: {0}")]
+    #[error("cannot use a temporary file of the job: {0}")]
     Backlog(io::Error),
     /// Stopped, or nobody listens any more.
     #[error("the listing was stopped")]
@@ -120,7 +118,7 @@ fn overlapping(one: &str, other: &str, relation: Relation) -> String {
 /// Message if nothing is there, or if the filter excludes all of this number of objects.
 pub fn nothing_selected(url: &str, source_objects: u64) -> String {
     match source_objects {
-        0 => format!("nothing is there: {url}"),
+        0 => format!("nothing exists at {url}"),
         1 => format!("the filter excludes the only object in {url}"),
         _ => format!("the filter excludes all {source_objects} objects in {url}"),
     }
@@ -154,12 +152,12 @@ impl SurveyError {
             }
             Self::NothingSelected { .. } => Some("--explain KEY shows which rule decides, or pass --allow-empty"),
             Self::BadRule(rule) => Some(rule.hint()),
-            Self::ListFile { .. } => Some("the file has one relative name per line, in UTF-8"),
+            Self::ListFile { .. } => Some("write one relative name per line, in UTF-8"),
             Self::TooManyNames => Some("split the list, or select by prefix with --include"),
             Self::Overlap { .. } => Some("choose places that do not contain each other"),
-            Self::NotApart { .. } => Some(
-                "name both by one endpoint and bucket; if they are two places, remove what is at the destination first",
-            ),
+            Self::NotApart { .. } => {
+                Some("name both by the same endpoint and bucket; if they are two places, empty the destination first")
+            }
             Self::Undecided { .. } => Some("try again when nothing writes to the source, or use `cp` and `rm`"),
             Self::DeletionNeedsPrefix => Some("leave out --delete, or sync a whole prefix"),
             Self::Journal(error) => Some(error.hint()),

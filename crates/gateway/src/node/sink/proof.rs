@@ -120,7 +120,7 @@ impl Sink {
     pub(super) async fn take_back(&self, target: &Target, key: &str, wrong: Precondition, why: &str) -> Failure {
         let url = format!("{}/{key}", target.store.url());
         if wrong.is_any() {
-            let message = format!("{url}: {why}; it stays, because the store does not say which one it is");
+            let message = format!("{url}: {why}; it was kept, because the store does not state its version");
             return Failure::mismatch(message).leaving(Leaves::Unknown);
         }
         let deletion = [ObjectDeletion { key: key.to_owned(), condition: wrong }];
@@ -132,7 +132,7 @@ impl Sink {
                 "it was removed".to_owned()
             }
             Ok(Some(Err(error))) if error.kind == ErrorKind::PreconditionFailed => {
-                "it has been replaced by another writer, whose object stays".to_owned()
+                "another writer has replaced it, and the new object was kept".to_owned()
             }
             Ok(Some(Err(error))) => format!("it could not be removed: {error}"),
             Ok(None) => "it could not be removed".to_owned(),

@@ -260,10 +260,10 @@ fn refusal_of_target(store: &dyn Store, target_key: &str, size_bytes: u64) -> Op
     if target_key.is_empty() {
         refused(ErrorKind::InvalidKey, "an object needs a name".to_owned())
     } else if target_key.len() > limits.key_bytes_max {
-        let message = format!("the key is {} bytes long, the store allows {}", target_key.len(), limits.key_bytes_max);
+        let message = format!("the key has {} bytes, but the store allows {}", target_key.len(), limits.key_bytes_max);
         refused(ErrorKind::InvalidKey, message)
     } else if size_bytes > limits.object_bytes_max {
-        let message = format!("the object is {size_bytes} bytes long, the store allows {}", limits.object_bytes_max);
+        let message = format!("the object has {size_bytes} bytes, but the store allows {}", limits.object_bytes_max);
         refused(ErrorKind::BadRequest, message)
     } else {
         None
