@@ -293,7 +293,7 @@ impl fmt::Display for Because {
             }
             Self::NoRuleMatches => f.write_str("no rule matches, so it is included by default"),
             Self::NotIncluded => {
-                f.write_str("no rule matches, and the first rule is an --include, so only objects that an --include matches are included")
+                f.write_str("no rule matches, and the first rule is an --include, so all else is excluded")
             }
             Self::TooSmall => f.write_str("it is smaller than --min-size"),
             Self::TooLarge => f.write_str("it is larger than --max-size"),
