@@ -178,4 +178,4 @@ def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     topology = write(with_limits(chain(), store_retry_s=2), tmp_path / "topology.json")
     words = ["cp", "-r", str(files), f"{place.url}/d", *place.flags("dst"), "--topology", str(topology)]
     done = command.run(*words, "--stall", f"{STALL_S}s", timeout_s=SOON_S).expect(5)
-    assert f"{place.url} has returned only errors" in done.stderr
+    assert f"{place.url} returns only errors" in done.stderr
