@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 /// Shortest period over which a rate is measured.
 const EPOCH_MIN: Duration = Duration::from_millis(100);
-/// In an epoch, at least this many times the level must be released.
+/// An epoch lasts until at least this multiple of the level has been released.
 const EPOCH_ROUNDS: f64 = 2.0;
 /// A doubling is kept if the rate grows by this factor.
 const GAIN_MIN: f64 = 1.1;
-/// Epochs until a doubling is tried again after one that did not pay.
+/// Epochs to wait before another doubling, after one that did not raise the rate.
 const REST_EPOCHS: u32 = 16;
 
 /// See the module's documentation.
@@ -37,7 +37,7 @@ pub(super) enum Change {
     Keep,
     /// Double the level.
     Double,
-    /// Revert the last doubling, which did not pay.
+    /// Revert the last doubling, which did not raise the rate.
     Revert,
 }
 

@@ -61,7 +61,7 @@ impl Attempts {
     }
 
     /// Runs `request` until it succeeds, fails permanently, or its time is over. Each attempt holds one slot of the
-    /// throttle. An attempt is dropped if `progress` (bytes, or signs of life) stands still for as long as `patience`
+    /// throttle. An attempt is dropped if `progress` (bytes, or signs of life) does not grow for as long as `patience`
     /// allows.
     pub async fn run<T, F>(
         &self,

@@ -93,7 +93,7 @@ impl Drop for Claim {
     }
 }
 
-/// The state of an adaptive budget, which uses only as much memory as pays.
+/// The state of an adaptive budget, which grows only while more memory raises the rate.
 #[derive(Debug)]
 struct Level {
     limit: AdaptiveLimit,

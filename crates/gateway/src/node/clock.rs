@@ -26,7 +26,7 @@ impl Clock {
 /// Interval at which the detector reads the clock.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Detects whether this process has stood still (SIGSTOP, a paused machine) for longer than its peers wait for it.
+/// Detects whether this process was frozen (SIGSTOP, a paused machine) for longer than its peers wait for it.
 #[derive(Debug)]
 pub struct FreezeDetector {
     clock: Clock,

@@ -5,7 +5,6 @@
 //! program has written or removed it, or the lead had guessed wrong: then the lead learns what is there and orders the
 //! write again. The sink never decides what to replace: the object it sees may come from a later attempt, which an
 //! earlier one must not undo.
-//! to replace: what it sees may be the work of a later attempt, which an earlier one must not undo.
 
 use super::sink::{Sink, Target, hold_same, parts_md5_tag, written_as};
 use super::work::{Failure, Leaves, WholePlace};

@@ -184,7 +184,7 @@ pub struct Answers {
 }
 
 impl AnswerQueue {
-    /// A queue for a connection that `closed` ends. A peer that sends and never reads is disconnected too.
+    /// A queue for a connection that ends when `closed` is cancelled. A peer that sends but never reads is dropped.
     pub fn new(closed: CancellationToken) -> (Self, Answers) {
         let (out, incoming) = mpsc::unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();

@@ -54,7 +54,7 @@ impl Sink {
         self.seal.as_ref().map(|seal| seal.opening(head)).ok_or_else(Failure::without_seal)
     }
 
-    /// Accepts a body that arrived over a hop, all of it.
+    /// Accepts a body that has arrived completely over a hop.
     pub fn accept_sealed(self: &Arc<Self>, opening: Opening, held: Held, reply: ReplyTo) {
         let owed = Owed::new(reply, opening.request());
         self.tasks.spawn(self.clone().accepting_sealed(opening, held, owed));

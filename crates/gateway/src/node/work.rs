@@ -95,8 +95,8 @@ pub struct WholePlace {
     pub options: PutOptions,
     /// The required proof.
     pub verify: VerifyMode,
-    /// The state that the write may replace, according to the lead's knowledge of the destination when it gave the order. Only
-    /// the lead decides this: if a sink checked by itself, it might see the object of a later attempt, and replace it.
+    /// The state that the write may replace, as the lead knew the destination when it gave the order. Only the lead
+    /// decides this: a sink that checked for itself might see the object of a later attempt, and replace it.
     pub expect: Option<Expect>,
     /// Whether an earlier attempt of this run may have written it.
     pub again: bool,
