@@ -1,7 +1,7 @@
 //! Limits handshakes, so that strangers with silent connections cannot keep the fleet out.
 //!
 //! A new connection is always admitted. If there are then too many, the gate ends the oldest handshake of the address
-//! that has most of them. So a crowd from one address only takes places of that address. Addresses with a recent
+//! that has most of them. So many connections from one address only displace each other. Addresses with a recent
 //! successful handshake are known; their handshakes are ended last.
 
 use std::cmp::Reverse;

@@ -36,7 +36,7 @@ pub enum ConnectionError {
     /// The peer broke the protocol.
     #[error(transparent)]
     Protocol(#[from] FrameError),
-    /// The other side is not the wanted peer.
+    /// The other side is not the expected peer.
     #[error("{0}")]
     Peer(String),
     /// The socket failed.

@@ -1,10 +1,10 @@
 //! The TLS 1.3 record layer on the hot path (RFC 8446 §5.2), with keys that rustls negotiated.
 //!
-//! rustls does handshake, certificates and key schedule. Only application data is sealed and opened here: control
-//! frames. The bodies between them are sealed end to end and are in no record, so the records must be taken from the
-//! stream one by one (see `docs/decisions/0007-record-layer.md`). After the handshake only application data is accepted: tickets are
-//! off, a key update ends the connection, and a connection is retired long before its keys reach their limit
-//! ([`RECORDS_MAX`]).
+//! rustls does the handshake, certificates and key schedule. This module seals and opens only application data, that
+//! is, control frames. The bodies between them are already sealed end to end and are not in records, so records must
+//! be read from the stream one by one (see `docs/decisions/0007-record-layer.md`). After the handshake only
+//! application data is accepted: tickets are off, a key update ends the connection, and a connection is retired long
+//! before its keys reach their limit ([`RECORDS_MAX`]).
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,

@@ -1,8 +1,7 @@
 //! The two halves of a connection, secured by TLS or plain.
 //!
-//! Over TLS, only control frames are in records. The payload of a `Data` frame is sealed already, so it follows the
-//! record that ends with the frame's header as it is. The header says how long it is, and nobody on the way can change
-//! that.
+//! Over TLS, only control frames are in records. The payload of a `Data` frame is already sealed, so it is sent as it
+//! is, after the record that ends with the frame's header. The header has its length, and is protected by the record.
 
 use super::link::{LinkReader, LinkWriter};
 use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, RECORD_WIRE_BYTES_MAX, Sealer};
@@ -25,7 +24,7 @@ pub(super) struct ReadSide {
     records: Option<Records>,
 }
 
-/// Records that have arrived and are not open.
+/// Records that have arrived but are not decrypted yet.
 struct Records {
     opener: Opener,
     bytes: Vec<u8>,
@@ -104,7 +103,7 @@ impl Records {
         Ok(plain.len() > before)
     }
 
-    /// Returns up to `body_bytes` that arrived behind the last record, and passes over them.
+    /// Removes and returns up to `body_bytes` that arrived after the last record.
     fn take(&mut self, body_bytes: usize) -> &[u8] {
         let start = self.start;
         self.start = self.end.min(start + body_bytes);
