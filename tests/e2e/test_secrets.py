@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -83,3 +88,60 @@ def test_machines_inherit_no_credentials(command: Command, tmp_path: Path) -> No
     holding = {name: SECRET.encode() in environment for name, environment in environments.items()}
     running.finish().expect(0)
     assert holding == {"lead": True, "source": False, "relay": False, "sink": False}
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Lists one object, and refuses to send it with a message that repeats the request, as debugging proxies do."""
+
+    protocol_version = "HTTP/1.1"
+    listings: ClassVar[dict[str, str]] = {
+        "list-type": "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>key</Key>"
+        "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>5</Size></Contents>"
+        "</ListBucketResult>",
+        "comp=list": "<EnumerationResults><Blobs><Blob><Name>key</Name><Properties>"
+        "<Last-Modified>Thu, 01 Jan 2026 00:00:00 GMT</Last-Modified><Etag>e</Etag>"
+        "<Content-Length>5</Content-Length><BlobType>BlockBlob</BlobType></Properties></Blob></Blobs><NextMarker/>"
+        "</EnumerationResults>",
+    }
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        listing = next((answer for mark, answer in self.listings.items() if mark in self.path), None)
+        said = escape(f"you sent {self.path} {dict(self.headers)}")
+        refusal = f"<Error><Code>AccessDenied</Code><Message>{said}</Message></Error>"
+        body = (listing or refusal).encode()
+        self.send_response(200 if listing else 403)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("x-amz-request-id", self.headers.get("Authorization", "") * 2)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("kind", ["s3", "az-token", "az-sas"])
+def test_a_server_that_repeats_the_request_makes_no_secret_public(command: Command, echo: str, kind: str) -> None:
+    where = {
+        "s3": (
+            "s3://bucket",
+            {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "x" * 20, "AWS_SESSION_TOKEN": SECRET},
+        ),
+        "az-token": ("az://account/container", {"AZURE_STORAGE_TOKEN": SECRET}),
+        "az-sas": ("az://account/container", {"AZURE_STORAGE_SAS_KEY": f"sv=2024-11-04&sig={SECRET}"}),
+    }
+    url, environment = where[kind]
+    command.environment.update(environment)
+    options = ["--src-endpoint", echo, *(["--src-region", "us-east-1", "--src-path-style"] if kind == "s3" else [])]
+    failed = command.run("cp", "-r", f"{url}/", "copy", *options, "--report", "report", "--keep-logs").expect(7)
+    assert "you sent" in failed.stderr and "[redacted]" in failed.stderr
+    assert SECRET not in failed.stdout + failed.stderr + stored(command)
+    assert "Signature=" not in failed.stderr + stored(command)

@@ -80,3 +80,8 @@ def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:
     file.write_text(json.dumps(document(speed=1)))
     with pytest.raises(TopologyError, match=r"t\.json: .*speed"):
         read_topology(str(file))
+
+
+def test_an_endless_topology_is_refused_without_filling_the_memory() -> None:
+    with pytest.raises(TopologyError, match="/dev/zero: not JSON: longer than 4 MiB"):
+        read_topology("/dev/zero")

@@ -14,7 +14,7 @@ from typing import Any
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_GB_MAX, read_rows
 from tradewind.errors import ConfigError
 from tradewind.model.catalog import Catalog, Grid, Link
-from tradewind.model.document import parse_json
+from tradewind.model.document import read_json
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
@@ -79,7 +79,7 @@ def read_problem(path: Path) -> Problem:
 
 def _read_problem(path: Path) -> Problem:
     try:
-        document = parse_json(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file", hint=FORMAT) from None
     except ValueError as error:

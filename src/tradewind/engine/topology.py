@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tradewind.errors import TopologyError
-from tradewind.model.document import parse_json
+from tradewind.model.document import read_json
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.program import GatewayLimits
 
@@ -38,8 +38,7 @@ class Topology:
 def read_topology(path: str) -> Topology:
     """Read and check a topology file. Raises TopologyError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            document = parse_json(file.read())
+        document = read_json(path)
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from error
     except ValueError as error:

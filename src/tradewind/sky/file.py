@@ -11,7 +11,7 @@ from typing import Any
 
 from tradewind.catalog.tables import GBPS_MAX, RTT_MS_MAX, read_rows
 from tradewind.errors import SkyFileError, TradewindError
-from tradewind.model.document import parse_json
+from tradewind.model.document import read_json
 from tradewind.model.region import Region
 from tradewind.model.units import parse_rate
 from tradewind.sky.network import EmulatedNetwork, MachineSpec, Path, Pipe
@@ -52,7 +52,7 @@ def read_sky_file(path: str | os.PathLike[str]) -> EmulatedNetwork:
     """Read and check a sky file; paths in it are relative to it. Raises SkyFileError."""
     file = FilePath(path)
     try:
-        document = parse_json(file.read_text(encoding="utf-8"), object_pairs_hook=_once)
+        document = read_json(file, object_pairs_hook=_once)
     except OSError as error:
         raise SkyFileError(f"{path}: {error.strerror}") from error
     except ValueError as error:

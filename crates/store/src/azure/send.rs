@@ -3,7 +3,7 @@
 use super::errors::{in_the_way, meaning, says_gone};
 use super::{AzureStore, LIMITS};
 use crate::error::innermost;
-use crate::rest::{Call, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all};
+use crate::rest::{Call, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all};
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -65,6 +65,7 @@ impl AzureStore {
         }
         let (head, body) = response.into_parts();
         let body = if asked.method == Method::HEAD { Bytes::new() } else { read_all(&asked, body).await? };
+        let body = Secrets::hide(&head, body);
         let answer = parse_error(&body);
         let code = header(&head.headers, "x-ms-error-code").map(str::to_owned);
         let code = code.or_else(|| answer.as_ref().map(|answer| answer.code.clone())).unwrap_or_default();
@@ -83,7 +84,9 @@ impl AzureStore {
         let (head, body) = self.send(call).await?.into_parts();
         let body = read_all(&asked, body).await?;
         // The status says success, but the body holds an error.
-        if let Some(answer) = parse_error(&body) {
+        if parse_error(&body).is_some()
+            && let Some(answer) = parse_error(&Secrets::hide(&head, body.clone()))
+        {
             let message = describe(head.status, Some(&answer), header(&head.headers, "x-ms-request-id"));
             return Err(asked.error(meaning(StatusCode::INTERNAL_SERVER_ERROR, &answer.code), message));
         }

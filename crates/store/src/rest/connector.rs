@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -41,12 +42,14 @@ pub(crate) struct TlsRoots {
     pub(crate) ca_pem: Option<String>,
     /// True if any connection will be HTTPS; reading the system's certificates costs some milliseconds.
     pub(crate) needed: bool,
+    /// True if plain HTTP goes through no proxy, because the answers are credentials.
+    pub(crate) plain_is_direct: bool,
 }
 
 impl TlsRoots {
     /// The certificates to trust for a store; `needed` sets the field of that name.
     pub(crate) fn of(config: &StoreConfig, needed: bool) -> Self {
-        Self { ca_file: config.ca_file.clone(), ca_pem: config.ca_pem.clone(), needed }
+        Self { ca_file: config.ca_file.clone(), ca_pem: config.ca_pem.clone(), needed, plain_is_direct: false }
     }
 }
 
@@ -60,6 +63,7 @@ pub(super) struct Connector {
     tcp: HttpConnector,
     tls: Arc<rustls::ClientConfig>,
     proxies: Arc<Matcher>,
+    plain_is_direct: bool,
     timeout: Duration,
 }
 
@@ -85,7 +89,8 @@ pub(super) fn connector(roots: &TlsRoots, timeout: Duration) -> Result<Connector
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp.clone());
-    Ok(Connector { direct, tcp, tls: Arc::new(tls), proxies: Arc::new(Matcher::from_env()), timeout })
+    let proxies = Arc::new(Matcher::from_env());
+    Ok(Connector { direct, tcp, tls: Arc::new(tls), proxies, plain_is_direct: roots.plain_is_direct, timeout })
 }
 
 fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
@@ -122,10 +127,29 @@ fn ca_file_error(origin: &str, message: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Configuration, "open", origin, format!("CA file: {message}"))
 }
 
+/// Returns whether a server answers for this machine alone, such as instance metadata or the credentials of a container.
+/// A proxy would get, or invent, the credentials of this machine, or give those of its own.
+fn is_of_this_machine(target: &Uri) -> bool {
+    let host = target.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => address.is_link_local(),
+        Ok(IpAddr::V6(address)) => address.is_unicast_link_local() || METADATA_V6.contains(&address),
+        Err(_) => host.trim_end_matches('.').eq_ignore_ascii_case("metadata.google.internal"),
+    }
+}
+
+/// Addresses of instance metadata: of EC2, of containers in EKS, of Google.
+const METADATA_V6: [Ipv6Addr; 3] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
 impl Connector {
     async fn connect(mut self, target: Uri) -> Result<Link, BoxError> {
         use tower_service::Service;
-        let Some(proxy) = self.proxies.intercept(&target) else {
+        let is_direct = is_of_this_machine(&target) || self.plain_is_direct && target.scheme_str() == Some("http");
+        let Some(proxy) = self.proxies.intercept(&target).filter(|_| !is_direct) else {
             return Ok(Link { stream: self.direct.call(target).await?, forwarding: false });
         };
         if target.scheme_str() != Some("https") {
@@ -211,5 +235,33 @@ impl hyper::rt::Write for Link {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_this_machine_alone_are_reached_without_a_proxy() {
+        for url in [
+            "http://169.254.169.254/latest/api/token",
+            "http://169.254.170.2/v2/credentials",
+            "http://[fd00:ec2::254]/latest",
+            "http://[fd00:ec2::23]/v1/credentials",
+            "http://[fd20:ce::254]/computeMetadata",
+            "http://metadata.google.internal/computeMetadata",
+            "http://Metadata.Google.Internal./computeMetadata",
+        ] {
+            assert!(is_of_this_machine(&url.parse().unwrap()), "{url}");
+        }
+        for url in [
+            "http://10.0.0.1/",
+            "https://s3.us-east-1.amazonaws.com/",
+            "http://[2001:db8::1]/",
+            "http://metadata.example/",
+        ] {
+            assert!(!is_of_this_machine(&url.parse().unwrap()), "{url}");
+        }
     }
 }

@@ -4,6 +4,9 @@ use crate::ErrorKind;
 use crate::xml::walk;
 use http::StatusCode;
 
+/// Longest request id that an error repeats.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
 /// An `Error` element, as a whole answer or within `DeleteResult`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ErrorAnswer {
@@ -47,7 +50,7 @@ pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request
         None => status.canonical_reason().unwrap_or("error").to_owned(),
     };
     text.push_str(&format!(", HTTP {}", status.as_u16()));
-    if let Some(id) = request_id.filter(|id| !id.is_empty()) {
+    if let Some(id) = request_id.filter(|id| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())) {
         text.push_str(&format!(", request {id}"));
     }
     text

@@ -13,6 +13,7 @@ mod endpoint;
 mod error_answer;
 mod length;
 mod progress;
+mod secrets;
 mod time;
 
 pub use availability::Unreachable;
@@ -24,6 +25,7 @@ pub(crate) use error_answer::{ErrorAnswer, describe, no_longer_gone, parse_error
 pub(crate) use length::{content_length, expected_bytes};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub(crate) use progress::{still_at_work, work_limits};
+pub(crate) use secrets::Secrets;
 pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
 use crate::model::another_state;
@@ -165,6 +167,7 @@ impl Http {
             headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         headers.entry(http::header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
+        let secrets = Secrets::of(&headers, &query, body.segments());
         let body_bytes = body.len();
         let life = (body_bytes > SHORT_BODY_BYTES_MAX).then(|| self.availability.clone());
         let mut request = Request::new(SendBody::new(body, life));
@@ -184,7 +187,7 @@ impl Http {
             })?
         };
         unanswered.waits = false;
-        let answer = answer.map_err(|error| {
+        let mut answer = answer.map_err(|error| {
             let (kind, what, mut cause) = transport_meaning(&error);
             if cause == NO_TLS {
                 cause.push_str(&format!(": try {}", origin.replacen("https", "http", 1)));
@@ -203,6 +206,7 @@ impl Http {
             _ => self.availability.answered(),
         }
         self.clock.observe(sent_unix_ms, unix_now_ms(), answer.headers());
+        answer.extensions_mut().insert(secrets);
         Ok(answer)
     }
 }

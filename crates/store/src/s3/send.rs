@@ -5,10 +5,12 @@ use super::address::BucketAddress;
 use super::credentials::Authority;
 use super::errors::{meaning, says_gone};
 use crate::rest::{
-    Call, ErrorAnswer, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all, unix_now_ms,
+    Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all,
+    unix_now_ms,
 };
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
+use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use hyper::body::Incoming;
 use std::sync::{Arc, PoisonError};
@@ -90,8 +92,11 @@ impl Bucket {
     pub(super) async fn send_small(&self, call: Call) -> Result<(HeaderMap, Bytes), Refusal> {
         let response = self.send(call.clone()).await?;
         let (head, body) = response.into_parts();
-        let body = read_all(&call, body).await?;
-        self.refuse_late(&call, &body)?;
+        let mut body = read_all(&call, body).await?;
+        if call.operation == "delete" {
+            body = Secrets::hide(&head, body);
+        }
+        self.refuse_late(&call, &head, &body)?;
         Ok((head.headers, body))
     }
 
@@ -114,6 +119,7 @@ impl Bucket {
         }
         let (head, body) = response.into_parts();
         let body = if asked.method == Method::HEAD { Bytes::new() } else { read_all(&asked, body).await? };
+        let body = Secrets::hide(&head, body);
         let answer = parse_error(&body);
         let region = header(&head.headers, "x-amz-bucket-region").map(str::to_owned);
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
@@ -135,9 +141,9 @@ impl Bucket {
     }
 
     /// Fails if the answer's status says success but its body holds an error.
-    pub(super) fn refuse_late(&self, call: &Call, body: &[u8]) -> Result<()> {
+    pub(super) fn refuse_late(&self, call: &Call, answer: &Parts, body: &Bytes) -> Result<()> {
         match parse_error(body) {
-            Some(_) => Err(self.late_refusal(call, body, "refused")),
+            Some(_) => Err(self.late_refusal(call, &Secrets::hide(answer, body.clone()), "refused")),
             None => Ok(()),
         }
     }

@@ -117,7 +117,7 @@ impl Bucket {
         let response = self.send_with_checksum(call, condition, decorate).await?;
         let (head, body) = response.into_parts();
         let body = crate::rest::read_all(&asked, body).await?;
-        self.refuse_late(&asked, &body)?;
+        self.refuse_late(&asked, &head, &body)?;
         crate::rest::refuse_foreign_answer(&asked, header(&head.headers, "etag"), &body)?;
         Ok(head.headers)
     }
@@ -278,9 +278,9 @@ impl Bucket {
         let condition = self.condition(options.expect.as_ref());
         let response = self.send_on(condition.as_ref(), || Ok(call.clone())).await?;
         let (head, body) = response.into_parts();
-        let headers = head.headers;
         let body = crate::rest::read_all(&call, body).await?;
-        self.refuse_late(&call, &body)?;
+        self.refuse_late(&call, &head, &body)?;
+        let headers = head.headers;
         let answer = parse_write(&body, "CopyObjectResult").map_err(|error| self.late_refusal(&call, &body, error))?;
         refuse_other_version(&call, source, &headers)?;
         let mut stated = header_checksums(self.dialect, &headers);

@@ -4,7 +4,7 @@
 //! Each request has its own connection: credentials are requested about once an hour.
 
 use super::request::{is_here, shown};
-use crate::rest::{Call, Http, TlsRoots, read_all, split_endpoint};
+use crate::rest::{Call, Http, Secrets, TlsRoots, read_all, split_endpoint};
 use crate::{Error, ErrorKind, Payload};
 use async_trait::async_trait;
 use aws_smithy_runtime_api::client::http::{HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector};
@@ -106,12 +106,15 @@ async fn exchange(bounds: &Bounds, request: Request<Bytes>) -> crate::Result<Res
     let call = call(bounds, head, body)?;
     let is_plain = call.origin.starts_with("http:");
     let usual = if is_plain { METADATA_CONNECT_TIME_MAX } else { CONNECT_TIME_MAX };
-    let roots = TlsRoots { needed: !is_plain, ..TlsRoots::default() };
+    let roots = TlsRoots { needed: !is_plain, plain_is_direct: true, ..TlsRoots::default() };
     let http = Http::with_connect_timeout(&roots, bounds.connect_time_max.unwrap_or(usual))?;
     let asked = Call { body: Payload::default(), headers: Default::default(), ..call.clone() };
     let answer = async {
         let (head, body) = http.send(call).await?.into_parts();
-        Ok(Response::from_parts(head, read_all(&asked, body).await?))
+        let body = read_all(&asked, body).await?;
+        // The library repeats the text of a refusal.
+        let body = if head.status.is_success() { body } else { Secrets::hide(&head, body) };
+        Ok(Response::from_parts(head, body))
     };
     let seconds = bounds.answer_time_max.as_secs_f64();
     let late = |_| asked.error(ErrorKind::Timeout, format!("no answer within {seconds} s"));

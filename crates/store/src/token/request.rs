@@ -1,6 +1,6 @@
 //! Requests to token servers, through the stores' HTTP client.
 
-use crate::rest::{Call, Http, TlsRoots, encode_query, read_all, split_endpoint};
+use crate::rest::{Call, Http, Secrets, TlsRoots, encode_query, read_all, split_endpoint};
 use crate::{Error, ErrorKind, Payload};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;
@@ -43,7 +43,7 @@ pub(crate) fn form(fields: &[(&str, &str)]) -> Option<(&'static str, String)> {
 
 impl TokenClient {
     pub(crate) fn new(roots: TlsRoots) -> Self {
-        Self { roots: TlsRoots { needed: true, ..roots }, http: OnceLock::new() }
+        Self { roots: TlsRoots { needed: true, plain_is_direct: true, ..roots }, http: OnceLock::new() }
     }
 
     /// Returns the answer as JSON.
@@ -121,6 +121,7 @@ async fn once(http: &Http, call: Call) -> Result<(StatusCode, String), Error> {
     let asked = Call { body: Payload::default(), headers: HeaderMap::new(), ..call.clone() };
     let (head, body) = http.send(call).await?.into_parts();
     let body = read_all(&asked, body).await?;
+    let body = if head.status.is_success() { body } else { Secrets::hide(&head, body) };
     let text =
         String::from_utf8(body.to_vec()).map_err(|_| asked.error(ErrorKind::Protocol, "the answer is not text"))?;
     Ok((head.status, text))
