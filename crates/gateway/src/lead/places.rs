@@ -15,8 +15,8 @@ use tradewind_store::{
     object_kinship, respelled,
 };
 
-/// Source objects that are looked up at once at a destination of which it is not known whether it is the source. If none
-/// is absent or different there, the places are taken for one.
+/// Number of source objects that are looked up at a destination that may be the source. If all of them are there and
+/// equal, the two are treated as one place.
 const SAMPLE_OBJECTS_MAX: usize = 8;
 /// So many are listed or read from the list of names; those that are not at the source, or change, make way for others.
 const SAMPLE_CANDIDATES_MAX: usize = 64;
@@ -147,8 +147,9 @@ impl Places<'_> {
         is_list && !self.job.delete_source && self.job.delete.is_none() && relation == Relation::SecondWithin
     }
 
-    /// A copy of an object onto itself does no harm, nor does a tree that is copied onto itself. Sources that are deleted
-    /// must be proven to be others; and what is copied from within a tree into it overwrites or deletes its own source.
+    /// Returns whether source and destination must be proven to be different. Copying an object or a tree onto itself
+    /// does no harm. But a job that deletes its sources might delete its copies, and a copy between nested trees may
+    /// overwrite or delete its own source.
     fn needs_proof(&self, relation: Relation) -> bool {
         let nested = matches!(relation, Relation::FirstWithin | Relation::SecondWithin);
         !self.job.dry_run && (self.job.delete_source || nested)

@@ -23,9 +23,9 @@ pub struct SweepEnd {
     pub failed: Vec<Error>,
 }
 
-/// Aborts the uploads that no run can resume: those that were superseded, and those that may have been opened without our
-/// learning their ids. The latter are the uploads in the store of exactly the intended keys, opened since the intent, that
-/// the journal does not know by name. Call it before a resumed job opens its own uploads.
+/// Aborts the uploads that no run can resume: superseded uploads, and uploads that may have been opened although their
+/// ids never reached us. The latter are the store's uploads of exactly the intended keys, opened since the intent, whose
+/// ids are not in the journal. Call it before a resumed job opens its own uploads.
 ///
 /// # Errors
 /// The journal cannot be read or written.

@@ -34,15 +34,15 @@ const DONE: &str = "
     ) WITHOUT ROWID;
 ";
 /// `boot` holds the boots of the machines that earlier runs may have written on, and when the first run in each began.
-/// The empty one stands for boots that nobody wrote down.
+/// The empty string stands for boots that were not recorded.
 const BOOT: &str = "
     CREATE TABLE boot (
         boot TEXT PRIMARY KEY,
         began_unix_ms INTEGER NOT NULL
     ) WITHOUT ROWID;
 ";
-/// `deletion` has a row when a run was about to delete the sources of a move, all of which are in `done`: a source that is
-/// missing since then was moved.
+/// `deletion` has a row once a run was about to delete the sources of a move, when all of them were in `done`. A source
+/// that is missing after that was moved.
 const DELETION: &str = "
     CREATE TABLE deletion (
         began_unix_ms INTEGER NOT NULL
@@ -138,7 +138,8 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
-/// From the schema `found`, in one transaction. Foreign keys are not enforced yet, so dropping `upload` leaves `part` alone.
+/// Migrates from the schema `found`, in one transaction. Foreign keys are not enforced yet, so dropping `upload` keeps
+/// `part`.
 fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "foreign_keys", "off")?;
     let transaction = connection.transaction()?;

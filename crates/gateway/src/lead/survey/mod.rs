@@ -40,7 +40,8 @@ pub struct WorkItem {
     pub source_key: String,
     /// Key at the destination.
     pub target_key: String,
-    /// The source object as listed or asked for. Its [fingerprint](crate::lead::journal::fingerprint) is what the journal records.
+    /// The source object, from a listing or its own request. The journal records its
+    /// [fingerprint](crate::lead::journal::fingerprint).
     pub info: ObjectInfo,
     /// Whether the destination can copy it inside the store.
     pub server_side: bool,
@@ -56,8 +57,8 @@ pub struct WorkItem {
     pub twin: Option<Twin>,
 }
 
-/// An object with a name that the destination may take for another one, see [`names`](crate::lead::names). It waits until the
-/// others are written.
+/// An object whose name the destination may treat as that of another object, see [`names`](crate::lead::names). It
+/// waits until the others are written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Twin {
     /// It is to be transferred.

@@ -159,7 +159,8 @@ impl Walk {
         Ok(end)
     }
 
-    /// Objects that an earlier run moved and deleted at the source, by destination: all that it had done, less what the source still has.
+    /// Objects that an earlier run moved and deleted at the source, by destination: all that it had done, except those
+    /// that the source still has.
     fn moved_before(&self) -> Vec<Tally> {
         let still_there = self.still_there.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(done) = &self.survey.done_before_deletion else { return Vec::new() };

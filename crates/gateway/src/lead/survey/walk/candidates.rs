@@ -192,8 +192,8 @@ impl Walk {
         if is_safe { Done::Yes(None) } else { done }
     }
 
-    /// Returns whether the destination has the object. If the stores do not report enough about an object, it is not known to be
-    /// the same; what keeps them from saying it will show when it is moved.
+    /// Returns whether the destination is known to have the same object. If a store does not report enough to tell, it
+    /// is not; the cause is reported when the object is moved.
     async fn is_same(&self, candidate: &Candidate) -> bool {
         if candidate.check.is_some() {
             return false;
