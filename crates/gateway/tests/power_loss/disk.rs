@@ -1,12 +1,12 @@
-//! A file system that loses power: it does everything for real, writes down each change, and can make any tree that the
-//! syncs allow.
+//! A file system that can lose power: it carries out every operation, records each change, and can produce any tree
+//! that may be left after a power loss.
 //!
-//! The states that the syncs allow, by POSIX alone (most file systems promise more):
-//! - The entries of a directory (files and directories made in it, renames, removals) that were changed before the
-//!   directory was last synced are there. Of the later changes any subset is; each is there wholly or not at all.
-//! - The bytes of a file that were written before the file was last synced are there. Later writes may be lost in any of
-//!   their blocks (512 or 4096 bytes), in an order of their own: a lost block has its old bytes, or zeros where the file
-//!   was shorter; the file may also have its old length. So may changes of length and time.
+//! POSIX alone allows these states (most file systems promise more):
+//! - Changes to a directory's entries (new files and directories, renames, removals) made before its last sync
+//!   survive. Any subset of the later changes survives; each survives completely or not at all.
+//! - Bytes of a file written before its last sync survive. Later writes may be lost in any of their blocks (512 or 4096
+//!   bytes), in any order: a lost block has its old bytes, or zeros where the file was shorter. The file may also have
+//!   its old length. Changes of length and time may be lost too.
 //! - A sync of a file does not cover its name, and a sync of a directory does not cover its files' bytes.
 
 use nix::errno::Errno;

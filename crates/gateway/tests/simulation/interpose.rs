@@ -1,8 +1,8 @@
 //! Makes random bytes and the wall clock deterministic in a child process.
 //!
-//! The standard library seeds its hash maps, `rand` its generators and tokio its `select!` from `getrandom`; a symbol of
-//! that name in the program takes the place of the C library's. So the code under test needs no seam for it. Only a child
-//! that runs one seed arms this; every other process gets the kernel's answers.
+//! The standard library seeds its hash maps, `rand` its generators and tokio its `select!` from `getrandom`. A symbol
+//! of that name in the program replaces that of the C library, so the code under test need not be changed. Only a child
+//! process that runs one seed turns this on; every other process gets the kernel's answers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 

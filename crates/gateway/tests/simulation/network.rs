@@ -1,8 +1,8 @@
 //! Links in memory: delay, rate, a window, and every way in which a TCP connection can fail.
 //!
-//! A link is two pipes. Bytes arrive in order and once, as TCP promises; everything else may happen: a pipe is cut at any
-//! byte, a direction is black-holed and healed (bytes wait, as they do in retransmission), a host dies with or without a
-//! reset.
+//! A link is two pipes. Bytes arrive in order and once, as TCP promises. Everything else may happen: a pipe is cut at
+//! any byte, one direction is blocked for a time (bytes wait, as they do in retransmission), or a host dies, with or
+//! without a reset.
 
 use crate::state::{HostId, Shared, State};
 use async_trait::async_trait;

@@ -1,8 +1,8 @@
-//! Stores in memory that keep every byte, behind requests that may fail, be slow, be applied twice, or land after whoever
-//! asked has died.
+//! Stores in memory that keep every byte. Requests to them may fail, be slow, be applied twice, or be applied after
+//! their caller has died.
 //!
-//! A request is applied at its time, whatever became of the caller: that is what a server does with one that it has
-//! received. The oracle sits where bytes become visible or vanish, so a wrong byte is found at the moment it can be read.
+//! A request is applied at its time even if its caller no longer exists, as a server does with a request that it has
+//! received. The oracle checks each change of the visible bytes, so a wrong byte is found as soon as it can be read.
 
 use crate::state::{Shared, State};
 use async_trait::async_trait;

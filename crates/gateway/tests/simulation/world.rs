@@ -1,8 +1,8 @@
 //! Runs a scenario: one runtime for each gateway, all on one thread, their clocks in step.
 //!
-//! A gateway is a current-thread runtime with a paused clock that holds the real [`NodeRunner`]'s node. It is killed by
-//! dropping its runtime, and with it every task at whatever await it stands; it is frozen by not running it, and thawed by
-//! advancing its clock at once.
+//! A gateway is a current-thread runtime with a paused clock that runs a node of the real [`NodeRunner`]. To kill it,
+//! its runtime is dropped, with every task at its current await. To freeze it, it is not run; to end the freeze, its
+//! clock is advanced in one step.
 
 use crate::interpose;
 use crate::network::{HostNetwork, HostPort, Network};
