@@ -388,7 +388,6 @@ impl Opening {
 /// A process of the run that tests in this crate imitate.
 #[cfg(test)]
 pub(crate) fn of_tests() -> Arc<Seal> {
-    #[expect(clippy::unwrap_used, reason = "the key is well formed")]
     Arc::new(Seal::from_hex(&"0a".repeat(32)).unwrap())
 }
 
@@ -397,7 +396,6 @@ impl Coded {
     /// Returns the whole sealed body.
     pub(crate) fn sealed(&self) -> Vec<u8> {
         let mut wire = vec![0; self.head.wire_bytes as usize];
-        #[expect(clippy::unwrap_used, reason = "the cipher takes every segment")]
         let filled = of_tests().sealing(self).fill(&mut wire).unwrap();
         assert_eq!(filled, wire.len());
         wire

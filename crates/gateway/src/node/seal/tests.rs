@@ -45,7 +45,7 @@ fn opened(seal: &Arc<Seal>, head: &Head, wire: &[u8], piece_bytes: usize) -> Res
 }
 
 fn content(length: usize) -> Vec<u8> {
-    (0..length).map(|index| (index * 31 >> 3) as u8).collect()
+    (0..length).map(|index| ((index * 31) >> 3) as u8).collect()
 }
 
 proptest! {
