@@ -14,12 +14,12 @@ const SCHEMA_MIN: i64 = 1;
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
 /// `done` holds objects × destinations that are closed and proven. `boot` is the boot of the machine that may still hold
-/// the bytes in memory only; NULL when they were on disk (or at a store that keeps its word) before the row was written,
-/// empty when an older version wrote the row and did not say. `upload` holds multipart uploads from the intent to the end;
-/// `upload_id` is empty until the store has named it. A row that is `superseded` belongs to an earlier state of its object
-/// and stays until the upload is aborted. Checksums are stored as the signed integers of the same bits. `written` is what
-/// the destination store said of the object (JSON of [`Written`](tradewind_store::Written)); NULL unless the job deletes its
-/// sources, or when an older version wrote the row.
+/// the bytes in memory only. It is NULL if they were durable before the row was written, and empty if an older version
+/// wrote the row without it. `upload` holds multipart uploads from the intent to the end; `upload_id` is empty until
+/// the store has returned it. A `superseded` row belongs to an earlier state of its object and stays until the upload
+/// is aborted. Checksums are stored as the signed integers of the same bits. `written` is the destination store's
+/// description of the object (JSON of [`Written`](tradewind_store::Written)); NULL unless the job deletes its sources,
+/// or if an older version wrote the row.
 const DONE: &str = "
     CREATE TABLE done (
         target INTEGER NOT NULL,
