@@ -252,7 +252,7 @@ def test_a_report_on_a_full_disk_is_complete_after_the_job_is_resumed(
     disk = os.statvfs(small_disk)
     filler.write_bytes(bytes(disk.f_bavail * disk.f_frsize - 100_000))
     message = command.run("cp", "-r", source, copy, "--report", report, "--json").expect(1).summary["message"]
-    assert message == f"report {report}: No space left on device (os error 28)"
+    assert message == f"cannot write the report {report}: No space left on device (os error 28)"
     assert 0 < len(reported(report)) < 2000, "whole lines only"
 
     filler.unlink()

@@ -112,7 +112,8 @@ class Echo(BaseHTTPRequestHandler):
         body = (listing or refusal).encode()
         self.send_response(200 if listing else 403)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("x-amz-request-id", self.headers.get("Authorization", "") * 2)
+        for name in ("x-amz-request-id", "x-ms-request-id"):
+            self.send_header(name, self.headers.get("x-amz-security-token") or self.headers.get("Authorization", ""))
         self.end_headers()
         self.wfile.write(body)
 

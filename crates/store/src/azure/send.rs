@@ -70,6 +70,7 @@ impl AzureStore {
         let code = header(&head.headers, "x-ms-error-code").map(str::to_owned);
         let code = code.or_else(|| answer.as_ref().map(|answer| answer.code.clone())).unwrap_or_default();
         let message = describe(head.status, answer.as_ref(), header(&head.headers, "x-ms-request-id"));
+        let message = Secrets::hide_in(&head, &message);
         let message = in_the_way(&code).map_or(message.clone(), |what| format!("{what}: {message}"));
         let mut kind = meaning(head.status, &code);
         if asked.method == Method::DELETE && !says_gone(&code, &body) {
@@ -88,6 +89,7 @@ impl AzureStore {
             && let Some(answer) = parse_error(&Secrets::hide(&head, body.clone()))
         {
             let message = describe(head.status, Some(&answer), header(&head.headers, "x-ms-request-id"));
+            let message = Secrets::hide_in(&head, &message);
             return Err(asked.error(meaning(StatusCode::INTERNAL_SERVER_ERROR, &answer.code), message));
         }
         Ok((head.headers, body))

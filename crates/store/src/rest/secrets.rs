@@ -65,18 +65,25 @@ impl Secrets {
 
     /// Returns an error answer without the secrets of the request that it answers.
     pub(crate) fn hide(answer: &Parts, body: Bytes) -> Bytes {
-        let Some(secrets) = answer.extensions.get::<Self>() else { return body };
         let text = String::from_utf8_lossy(&body);
-        let mut hidden = text.clone().into_owned();
-        for secret in secrets.values() {
+        let hidden = Self::hide_in(answer, &text);
+        if hidden == *text { body } else { hidden.into() }
+    }
+
+    /// Returns a message about an answer without the secrets of the request. This finds those that [`Secrets::hide`]
+    /// cannot see: in a header, or in a spelling that the parser of the answer has decoded.
+    pub(crate) fn hide_in(answer: &Parts, text: &str) -> String {
+        let mut hidden = text.to_owned();
+        for secret in answer.extensions.get::<Self>().map(Self::values).unwrap_or_default() {
             let escaped = secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
             let quoted = escaped.replace('"', "&quot;").replace('\'', "&apos;");
             let encoded = encode_query(&[("", &secret)]);
-            for form in [&*secret, &escaped, &quoted, encoded.trim_start_matches('='), &secret.replace('"', "\\\"")] {
+            let encoded = encoded.trim_start_matches('=');
+            for form in [&*secret, &escaped, &quoted, encoded, &lower_escapes(encoded), &secret.replace('"', "\\\"")] {
                 hidden = hidden.replace(form, HIDDEN);
             }
         }
-        if hidden == *text { body } else { hidden.into() }
+        hidden
     }
 
     /// Returns the secret values, the longest first, so that no part of one is replaced before the whole.
@@ -104,6 +111,19 @@ impl Secrets {
     }
 }
 
+/// Writes the escapes of percent-encoded text in lower case: `%2B` as `%2b`.
+fn lower_escapes(encoded: &str) -> String {
+    let mut parts = encoded.split('%');
+    let mut lower = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).unwrap_or((part, ""));
+        lower.push('%');
+        lower.push_str(&digits.to_ascii_lowercase());
+        lower.push_str(rest);
+    }
+    lower
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,7 +146,9 @@ mod tests {
             &[("authorization", aws), ("x-amz-security-token", "TOKEN/with+signs==")],
             "",
             "",
-            &format!("headers: {aws} TOKEN/with+signs== TOKEN%2Fwith%2Bsigns%3D%3D 0123456789abcdef"),
+            &format!(
+                "headers: {aws} TOKEN/with+signs== TOKEN%2Fwith%2Bsigns%3D%3D TOKEN%2fwith%2bsigns%3d%3d 0123456789abcdef"
+            ),
         );
         assert!(
             !said.contains("TOKEN") && !said.contains("0123456789abcdef") && said.starts_with("headers: "),

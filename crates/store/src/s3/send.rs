@@ -124,6 +124,7 @@ impl Bucket {
         let region = header(&head.headers, "x-amz-bucket-region").map(str::to_owned);
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
         let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);
+        refusal.error.message = Secrets::hide_in(&head, &refusal.error.message);
         if asked.method == Method::DELETE && !says_gone(&refusal.code, &body) {
             refusal.error.kind = no_longer_gone(refusal.error.kind);
         }
@@ -143,7 +144,11 @@ impl Bucket {
     /// Fails if the answer's status says success but its body holds an error.
     pub(super) fn refuse_late(&self, call: &Call, answer: &Parts, body: &Bytes) -> Result<()> {
         match parse_error(body) {
-            Some(_) => Err(self.late_refusal(call, &Secrets::hide(answer, body.clone()), "refused")),
+            Some(_) => {
+                let error = self.late_refusal(call, &Secrets::hide(answer, body.clone()), "refused");
+                let message = Secrets::hide_in(answer, &error.message);
+                Err(Error { message, ..error })
+            }
             None => Ok(()),
         }
     }
