@@ -26,7 +26,7 @@ pub fn records(data: &[u8]) {
     opens_what_was_sealed_up_to_the_first_damage(data);
 }
 
-fn secrets(chacha: bool) -> ConnectionTrafficSecrets {
+pub(super) fn secrets(chacha: bool) -> ConnectionTrafficSecrets {
     let (key, iv) = (AeadKey::from([7; 32]), Iv::from([9; 12]));
     if chacha {
         ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }
@@ -165,10 +165,10 @@ fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
 }
 
 /// Returns its data in pieces, and nothing at every other poll.
-struct Fragments {
-    data: Bytes,
-    fragment: usize,
-    ready: bool,
+pub(super) struct Fragments {
+    pub(super) data: Bytes,
+    pub(super) fragment: usize,
+    pub(super) ready: bool,
 }
 
 impl AsyncRead for Fragments {

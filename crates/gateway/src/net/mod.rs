@@ -15,3 +15,6 @@ mod stream;
 pub use frames::{FrameReader, FrameWriter, Incoming};
 pub use handshake::{Connection, ConnectionError, Security};
 pub use link::{DataPort, Link, Network, Tcp};
+
+#[cfg(test)]
+mod tests;

@@ -128,20 +128,7 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
         }
         Entry::Intent(intent) => write_intent(transaction, intent),
         Entry::Opened { target, target_key, upload, has_unnamed } => {
-            if *has_unnamed {
-                let sql = "INSERT INTO upload (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
-                                               options, intent_unix_ms, superseded)
-                           SELECT target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
-                                  options, intent_unix_ms, 1
-                           FROM upload AS this
-                           WHERE target = ?1 AND target_key = ?2 AND superseded = 0
-                                 AND NOT EXISTS (SELECT 1 FROM upload WHERE target = ?1 AND target_key = ?2
-                                     AND superseded = 1 AND upload_id IS NULL
-                                     AND intent_unix_ms = this.intent_unix_ms)";
-                transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
-            }
-            let sql = "UPDATE upload SET upload_id = ?3 WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
-            transaction.prepare_cached(sql)?.execute(params![target, target_key, upload.0]).map(drop)
+            write_opened(transaction, *target, target_key, upload, *has_unnamed)
         }
         Entry::Part { target, target_key, part } => {
             let sql = "INSERT OR REPLACE INTO part (upload, part, size_bytes, tag, crc64nvme, crc32c, md5)
@@ -192,6 +179,30 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
             transaction.prepare_cached(sql)?.execute(params![target, target_key, upload]).map(drop)
         }
     }
+}
+
+/// Writes the name of an upload. `has_unnamed`: the same intent may have opened others, which keep an entry without a name.
+fn write_opened(
+    transaction: &Transaction<'_>,
+    target: u16,
+    target_key: &str,
+    upload: &UploadId,
+    has_unnamed: bool,
+) -> rusqlite::Result<()> {
+    if has_unnamed {
+        let sql = "INSERT INTO upload (target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
+                                       options, intent_unix_ms, superseded)
+                   SELECT target, target_key, source_key, size_bytes, fingerprint, chunk_bytes,
+                          options, intent_unix_ms, 1
+                   FROM upload AS this
+                   WHERE target = ?1 AND target_key = ?2 AND superseded = 0
+                         AND NOT EXISTS (SELECT 1 FROM upload WHERE target = ?1 AND target_key = ?2
+                             AND superseded = 1 AND upload_id IS NULL
+                             AND intent_unix_ms = this.intent_unix_ms)";
+        transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
+    }
+    let sql = "UPDATE upload SET upload_id = ?3 WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
+    transaction.prepare_cached(sql)?.execute(params![target, target_key, upload.0]).map(drop)
 }
 
 fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
