@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +12,7 @@ from tradewind.catalog.load import load_catalog
 from tradewind.model.catalog import Catalog
 from tradewind.model.document import Codec
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region
 
 A, B = Region("aws", "us-east-1"), Region("gcp", "europe-west4")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tradewind.model.catalog import Link, LinkPart
 from tradewind.model.origin import Origin, OriginKind
+from tradewind.model.records import dataclass
 
 __all__ = ["HALF_LIFE_DAYS", "LAYERS", "WEIGHT_MIN", "Figure", "age_weight", "layered"]
 

@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure, age_weight
@@ -22,6 +21,7 @@ from tradewind.errors import ConfigError
 from tradewind.model.files import private_folder
 from tradewind.model.origin import Origin
 from tradewind.model.program import CONNECTIONS_MAX
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.units import format_bytes, format_duration
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from tradewind.catalog.ageing import Figure, layered
@@ -30,6 +29,7 @@ from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.files import state_home
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.price import EgressPrice, EgressRule, PriceBook
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 
 __all__ = ["LINKS_FILE", "MACHINES_FILE", "PRICES_FILE", "catalog_folder", "load_catalog", "read_prices"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from tradewind.model.catalog import Link
 from tradewind.model.origin import Origin
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region, RegionInfo
 
 __all__ = ["LinkModel", "distance_km", "modelled_links"]

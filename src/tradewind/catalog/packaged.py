@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, StoreFigures, r
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressRule
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region, RegionInfo
 
 __all__ = ["Packaged", "read_packaged"]

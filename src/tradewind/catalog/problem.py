@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, Min
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 
 __all__ = ["Problem", "read_problem"]

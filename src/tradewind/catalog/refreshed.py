@@ -6,13 +6,13 @@ A file holds egress and machine prices together, so that one rename replaces all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.catalog.locked import one_writer
 from tradewind.catalog.tables import USD_PER_HOUR_MAX, Row, format_tiers, read_rows, write_table
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressRule
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 
 __all__ = ["ListedMachinePrice", "read_machine_price", "read_refreshed", "refreshed_files", "store_refreshed"]

@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Protocol, cast, get_args
@@ -19,6 +18,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.machine import StoreLimits
 from tradewind.model.origin import Origin, OriginKind
 from tradewind.model.price import CountedBy, EgressPrice, ListedUnit
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.units import parse_number
 

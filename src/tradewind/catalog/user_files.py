@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -43,6 +42,7 @@ from tradewind.catalog.tables import (
 from tradewind.errors import ConfigError
 from tradewind.model.origin import OriginKind
 from tradewind.model.price import EgressPrice
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.units import format_count, format_gbps
 

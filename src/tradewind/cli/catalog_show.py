@@ -7,7 +7,6 @@ import math
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind.cli.terminal import printable
@@ -16,6 +15,7 @@ from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, LinkPart
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_count, format_gbps
 

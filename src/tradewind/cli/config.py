@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.files import config_folder
 from tradewind.model.job import MIN_CHUNK_BYTES
+from tradewind.model.records import dataclass
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
 USAGE = "[OPTION]… show"

@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from tradewind.model.records import dataclass
 
 __all__ = ["OUTPUT_FILE", "DetachedProcess", "detach"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from tradewind.model.event import ObjectFailed
+from tradewind.model.records import dataclass, field
 from tradewind.model.units import format_count
 
 #: Maximum number of objects that are named for one failure. The report names all.

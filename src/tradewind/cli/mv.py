@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
+from tradewind.model.records import replace
 
 USAGE = "[OPTION]… SRC… DST | SRC… --to DST [--to DST]…"
 HELP = """\

@@ -8,12 +8,12 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.options import GOAL_OPTIONS, goal_options
 from tradewind.engine.preview import NoPlan, Preview
 from tradewind.model.event import Summary
+from tradewind.model.records import dataclass
 
 if TYPE_CHECKING:
     from tradewind.render.plans import TransferPlan

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 
 from tradewind.cli.terminal import can_ask
 from tradewind.cli.transferring import add_transfer_arguments, options_from, transfer
+from tradewind.model.records import replace
 
 USAGE = "[OPTION]… SRC DST | SRC --to DST [--to DST]…"
 HELP = """\

@@ -15,7 +15,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -42,6 +41,7 @@ from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.units import format_count, format_gbps
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tradewind.model.records import dataclass
 
 #: Maximum size of a configuration file; a larger one is not AWS's.
 CONFIG_BYTES_MAX = 1 << 20

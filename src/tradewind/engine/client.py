@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from tradewind.engine.engine import Engine
@@ -20,6 +19,7 @@ from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.model.job import Deletion, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

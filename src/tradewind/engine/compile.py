@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from os.path import commonprefix
 
 from tradewind.model.job import JobSpec, ObjectSelection, SeveralSelection
@@ -19,6 +18,7 @@ from tradewind.model.program import (
     Program,
     RouteSpec,
 )
+from tradewind.model.records import dataclass, replace
 
 #: Connections from the lead to each source: orders and acks are small, and a second connection survives a loss.
 LEAD_CONNECTIONS = 2

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from tradewind.model.event import Progress
 from tradewind.model.job import MIN_FILE_CHUNK_BYTES
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky

@@ -8,7 +8,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind._version import __version__
@@ -16,6 +15,7 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.tasks import clouds_findings, find_gateway
 from tradewind.errors import ConfigError, TradewindError
 from tradewind.model.files import private_folder, state_folder
+from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
 

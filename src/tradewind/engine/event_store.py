@@ -12,12 +12,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind._version import __version__
 from tradewind.errors import ConfigError, StateError
 from tradewind.model.document import parse_json
+from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
 __all__ = ["EVENTS_BYTES_MAX", "EventStore", "LatestRun", "folder_id", "latest_run", "read_events", "read_progress"]

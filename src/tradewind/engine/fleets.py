@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
@@ -15,6 +14,7 @@ from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, Unreadab
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
+from tradewind.model.records import dataclass
 
 __all__ = ["FleetEnd", "FleetState", "Fleets"]
 

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
@@ -42,6 +41,7 @@ from tradewind.model.job import Deletion, JobSpec, ListSelection, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
+from tradewind.model.records import replace
 from tradewind.model.units import format_count, format_usd
 from tradewind.model.url import parse_url
 

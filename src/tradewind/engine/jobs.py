@@ -17,7 +17,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from tradewind.engine.sources import LIST_FILE
@@ -27,6 +26,7 @@ from tradewind.model.event import JobState, JobStatus, Progress, Summary
 from tradewind.model.files import FOLDER_MODE, open_regular, private_folder, read_regular, state_folder, state_home
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
+from tradewind.model.records import dataclass
 from tradewind.state.database import open_database
 from tradewind.state.schema import JOB_TABLES
 

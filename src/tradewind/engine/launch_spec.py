@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.topology import Topology, read_topology, topology_document, topology_from_document
@@ -12,6 +11,7 @@ from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
+from tradewind.model.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from tradewind.engine.replan import PlanRequest

@@ -8,7 +8,6 @@ rates of the others, and of a transfer that was limited on purpose, are lower bo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from tradewind.errors import GatewayError
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Deployment, Plan, PlannedHop, PlannedRoute
 from tradewind.model.program import CONNECTIONS_MAX
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tradewind.model.event import JobStatus, Progress
 from tradewind.model.files import read_regular
 from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
 from tradewind.model.plan import Plan
+from tradewind.model.records import replace
 from tradewind.model.units import format_count, format_usd
 from tradewind.state.database import BUSY_S, Database
 from tradewind.state.ledger_rows import read_ledger, write_ledger

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tradewind.errors import UsageError
 from tradewind.model.files import STATE_ENTRIES, config_folder
 from tradewind.model.job import JobSpec, ListSelection, ObjectSelection, PrefixSelection
+from tradewind.model.records import dataclass
 from tradewind.model.store import StoreSpec
 
 __all__ = ["refuse_deletion_of_state", "refuse_own_files"]

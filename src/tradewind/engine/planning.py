@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +14,7 @@ from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, GoalName, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.planner.baseline import direct, gridftp
 from tradewind.planner.gateways import assign_gateways

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ from tradewind.gateway.task import ask_task
 from tradewind.model.document import to_document
 from tradewind.model.event import Summary
 from tradewind.model.goal import Goal, MaxCost
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region, parse_region
 from tradewind.model.store import Access
 from tradewind.model.url import Location, parse_url

@@ -9,7 +9,6 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tradewind.engine.job_control import JobControl
@@ -22,6 +21,7 @@ from tradewind.errors import SkyUnavailable, UsageError
 from tradewind.model.goal import Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
 from tradewind.model.plan import Plan
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.model.store import Access
 from tradewind.model.units import format_usd

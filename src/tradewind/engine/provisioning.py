@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
@@ -11,6 +10,7 @@ from tradewind.model.goal import Goal, MaxCost
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.model.plan import Plan
 from tradewind.model.program import GatewayLimits
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.planner.baseline import direct
 from tradewind.planner.gateways import assign_gateways

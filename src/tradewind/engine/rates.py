@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind.model.plan import Plan, PlannedRoute
+from tradewind.model.records import dataclass
 
 __all__ = ["GRACE_S", "REMAINING_S_MIN", "SPAN_S", "TOTAL_PART", "UNDER_PART", "UNDER_S", "RateMonitor", "SlowRoutes"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
 from tradewind.engine.rates import SlowRoutes
@@ -14,6 +13,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, Goal, MaxCost
 from tradewind.model.plan import Plan
 from tradewind.model.program import CONNECTIONS_MAX
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.planner.network import PlanningLimits
 

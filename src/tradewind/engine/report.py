@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind.model.document import to_document
 from tradewind.model.event import Progress, Summary
 from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_rate, format_usd
 
 #: Meanings of proof names (docs/concepts/integrity.md). A proof in a summary is `SOURCE → DESTINATION`.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tradewind.engine.aws_profile import s3_endpoint
@@ -32,6 +31,7 @@ from tradewind.model.job import (
     VerifyMode,
 )
 from tradewind.model.plan import Plan
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Location, parse_url
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +62,7 @@ from tradewind.model.latch import Latch
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
+from tradewind.model.records import dataclass, replace
 from tradewind.model.units import format_count
 
 if TYPE_CHECKING:

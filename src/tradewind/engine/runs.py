@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from tradewind.gateway.process import STOP_S
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation

@@ -7,10 +7,10 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.errors import UsageError
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_bytes
 
 __all__ = ["SampleFiles", "affordable_bytes", "choose_sample", "compare", "trees_of"]

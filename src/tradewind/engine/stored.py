@@ -10,7 +10,6 @@ import json
 import time
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
 from tradewind.model.plan import Plan
+from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
 if TYPE_CHECKING:

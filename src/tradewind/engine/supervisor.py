@@ -11,9 +11,9 @@ are ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from tradewind.model.records import dataclass
 from tradewind.model.units import BYTES_PER_GB
 
 __all__ = [

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from tradewind.errors import TopologyError
 from tradewind.model.document import read_json
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.program import GatewayLimits
+from tradewind.model.records import dataclass, field, fields
 
 #: Default connections of a hop.
 DEFAULT_CONNECTIONS = 8
@@ -103,8 +103,9 @@ def topology_document(plan: Plan) -> dict[str, Any]:
 
 def _limits_document(limits: GatewayLimits) -> dict[str, Any]:
     """Return the limits that differ from the defaults."""
-    usual = asdict(GatewayLimits())
-    changed = {key: value for key, value in asdict(limits).items() if value != usual[key]}
+    usual = GatewayLimits()
+    values = {each.name: getattr(limits, each.name) for each in fields(GatewayLimits)}
+    changed = {key: value for key, value in values.items() if value != getattr(usual, key)}
     return {"limits": changed} if changed else {}
 
 

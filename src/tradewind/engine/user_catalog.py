@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tradewind.catalog.user_files import Imported, import_table
 from tradewind.errors import PriceApiRefused, PriceApiUnavailable, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.origin import Origin
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region, parse_region
 
 if TYPE_CHECKING:

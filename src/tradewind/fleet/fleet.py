@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,6 +44,7 @@ from tradewind.model.latch import Latch
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
 from tradewind.model.program import Program
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.units import format_count
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]

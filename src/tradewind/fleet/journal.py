@@ -16,7 +16,6 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, require_own, state_folder
 from tradewind.model.locks import is_locked, try_lock
+from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
 
 __all__ = ["Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
@@ -174,7 +174,7 @@ class FleetJournal:
         self._note(
             "INSERT INTO attempts SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
             " FROM attempts WHERE fleet = ?1",
-            (fleet_id, *astuple(attempt)),
+            (fleet_id, *(getattr(attempt, each.name) for each in fields(attempt))),
         )
 
     def attempts(self, fleet_id: str) -> list[Attempt]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from tradewind.errors import ProviderRefused, TradewindError
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight
@@ -33,6 +32,7 @@ from tradewind.fleet.provider import (
     Refusal,
 )
 from tradewind.model.latch import Latch
+from tradewind.model.records import dataclass, field, replace
 
 __all__ = ["BACKOFF_S_MAX", "CHOICES_MAX", "PRICE_RATIO_MAX", "WAITS_MAX", "Launcher", "choices_of", "offer_for"]
 

@@ -12,12 +12,12 @@ import functools
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from tradewind.fleet.running import RunningProcess, find_process
+from tradewind.model.records import dataclass
 
 __all__ = ["HEARTBEAT_S", "HEARTBEAT_STALE_S", "Owner", "Ownership", "here", "ownership", "pid_namespace"]
 

@@ -16,7 +16,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ from tradewind.fleet.sockets import ControlFolder, answers, socket_names
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, GatewayProcess, log_tail
 from tradewind.model.files import private_folder
+from tradewind.model.records import dataclass, replace
 
 __all__ = ["Placement", "ProcessProvider", "machine_mark"]
 

@@ -8,11 +8,11 @@ everything again by the tags of its machines.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.owner import Join
+from tradewind.model.records import dataclass, field
 
 __all__ = [
     "ANY_TYPE",

@@ -8,9 +8,10 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tradewind.model.records import dataclass
 
 __all__ = ["RunningProcess", "find_process"]
 

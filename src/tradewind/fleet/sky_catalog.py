@@ -8,12 +8,12 @@ emulates, and its cost is the real cost, scaled.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 
 from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.sky.network import EmulatedNetwork, MachineSpec
 

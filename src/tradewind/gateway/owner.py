@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tradewind.gateway.client import request
 from tradewind.gateway.process import READY_S, BinaryProcess
 from tradewind.model.document import to_document
 from tradewind.model.program import CONTRACT_VERSION
+from tradewind.model.records import dataclass, field
 from tradewind.model.store import StoreSpec
 
 __all__ = ["OWNER_NAME", "FleetOwner", "Join", "JoinToken"]

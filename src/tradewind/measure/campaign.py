@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from tradewind.catalog.ageing import Figure
 from tradewind.errors import UsageError
@@ -20,6 +19,7 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
 from tradewind.model.origin import Origin
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 
 __all__ = ["REGIONS_MAX", "Campaign", "MeasuredLink", "Quote", "figure_of"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.plan import Deployment
+from tradewind.model.records import dataclass
 
 __all__ = ["ProbeResult", "ProbeSettings", "run_probe"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from tradewind.errors import UsageError
 from tradewind.model.machine import MachineOffer, StoreLimits
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region, RegionInfo, parse_region
 
 __all__ = ["Catalog", "Grid", "Link", "LinkPart"]

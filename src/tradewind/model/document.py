@@ -18,13 +18,13 @@ is missing or null has its default. Any other difference is a ValueError with th
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from tradewind.model.records import MISSING, fields, is_dataclass
 from tradewind.model.region import Region
 
 __all__ = ["Codec", "Document", "parse_json", "read_json", "to_document"]
@@ -56,7 +56,7 @@ def read_json(
 
 def to_document(value: Any) -> Any:
     """Return the JSON document of a dataclass, or of a container of them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not isinstance(value, type):
         return _CODEC.encode(type(value), value)
     if isinstance(value, Mapping):
         return {key: to_document(content) for key, content in value.items()}
@@ -121,7 +121,7 @@ class Codec:
         if origin in (Mapping, dict):
             key, content = self._format(arguments[0]), self._format(arguments[1])
             return (_keyed if arguments[0] in (str, Region) else _paired)(key, content)
-        if dataclasses.is_dataclass(kind):
+        if is_dataclass(kind):
             return self._dataclass(kind)
         raise TypeError(f"{kind} has no document")
 
@@ -158,7 +158,7 @@ class Codec:
         return _Format(encode, decode)
 
     def _dataclass(self, kind: Any) -> _Format:
-        hints, missing = get_type_hints(kind, localns=self._names), dataclasses.MISSING
+        hints, missing = get_type_hints(kind, localns=self._names), MISSING
         tag = getattr(kind, "TAG", None)
         members = [
             _Member(
@@ -168,7 +168,7 @@ class Codec:
                 is_optional=hints[field.name] in (Any, NoneType) or NoneType in get_args(hints[field.name]),
                 is_none_by_default=field.default in (None, missing) and field.default_factory is missing,
             )
-            for field in dataclasses.fields(kind)
+            for field in fields(kind)
         ]
 
         def encode(value: Any) -> Any:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tradewind.model.document import Document
+from tradewind.model.records import dataclass, field
 
 Outcome = Literal[
     "done",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_duration, format_gbps, format_usd
 
 __all__ = ["ASKED_DIGITS", "Cheapest", "Deadline", "Fastest", "Goal", "MaxCost", "MinThroughput", "Soonest"]

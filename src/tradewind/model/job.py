@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tradewind.errors import UsageError
 from tradewind.model.document import Document
+from tradewind.model.records import dataclass, field
 from tradewind.model.store import StoreSpec
 
 Comparison = Literal["auto", "checksum", "size", "time"]

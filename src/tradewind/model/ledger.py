@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tradewind.model.document import Document
 from tradewind.model.event import Progress
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
 from tradewind.model.tier import PriceTier, tier_volumes_gb
 from tradewind.model.units import BYTES_PER_GB

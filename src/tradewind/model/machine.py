@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
+from tradewind.model.records import dataclass
 from tradewind.model.requests import RequestPrices
 from tradewind.model.units import SECONDS_PER_HOUR
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from tradewind.model.records import dataclass
 
 __all__ = ["UNKNOWN_ORIGIN", "Origin", "OriginKind"]
 

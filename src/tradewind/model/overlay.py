@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.machine import MachineOffer
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, Requests
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, format_volume, transfer_time_s

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tradewind.errors import GatewayError, TopologyError
 from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
+from tradewind.model.records import dataclass, field
 
 if TYPE_CHECKING:
     from tradewind.model.overlay import UnicastOverlay

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from tradewind.model.origin import Origin
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.tier import PriceTier, tier_volumes_gb
 from tradewind.model.units import GB_PER_GIB

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tradewind.model.document import Document
 from tradewind.model.job import JobSpec
+from tradewind.model.records import dataclass, field
 from tradewind.model.store import StoreSpec
 
 #: Version of the contract; a gateway of another major version is refused.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from tradewind.errors import UsageError
 from tradewind.model.origin import UNKNOWN_ORIGIN, Origin
+from tradewind.model.records import dataclass, field
 
 __all__ = ["Region", "RegionInfo", "parse_region"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
+from tradewind.model.records import dataclass
 
 __all__ = ["KEYS_PER_LIST", "ObjectSet", "RequestPrices", "Requests", "request_usd"]
 

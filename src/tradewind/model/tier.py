@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from tradewind.model.records import dataclass
 
 __all__ = ["PriceTier", "tier_volumes_gb"]
 

@@ -9,10 +9,10 @@ A URL never holds a credential: user names, passwords and signatures are refused
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Literal
 
 from tradewind.errors import UrlError
+from tradewind.model.records import dataclass, field
 
 Kind = Literal["s3", "gs", "az", "r2", "file", "mem", "pipe"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_gbps, format_usd
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.goals import Point

@@ -14,10 +14,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 
 from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.records import dataclass, field, replace
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.formulation import Subproblem
 from tradewind.planner.goals import BOOT_GAP, PROVEN_GAP, SOONEST_TIE, SOONEST_TIE_S, Point, fastest

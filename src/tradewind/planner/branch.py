@@ -10,12 +10,12 @@ answer reports a gap.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
 from typing import Any
 
 import highspy
 import numpy as np
 
+from tradewind.model.records import dataclass, field
 from tradewind.planner.allocation import MachineAllocator
 from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.linear import SolverSettings, new_highs, objective_of, pass_model, scaled

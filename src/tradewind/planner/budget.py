@@ -6,7 +6,7 @@ The answer is then the best that was found, with the remaining gap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tradewind.model.records import dataclass
 
 __all__ = ["WORK_MAX", "WORK_PER_CPU_S", "WorkBudget", "checks_work", "search_work"]
 

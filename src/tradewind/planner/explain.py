@@ -7,11 +7,11 @@ plan's machines. Machines are whole, so the gain from one more machine or more m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_duration, format_gbps, format_usd
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.goals import Demand, Point

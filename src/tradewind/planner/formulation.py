@@ -8,11 +8,11 @@ The cost of machine time has a factor (``machine_factor``), which accounts for m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
+from tradewind.model.records import dataclass, replace
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.network import FloatArray, FlowNetwork, IntArray

@@ -18,10 +18,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tradewind.model.records import dataclass, field, replace
 from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Demand, Point, cheapest, fastest
 from tradewind.planner.linear import WORK_MAX

@@ -22,10 +22,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from tradewind.errors import SolverLimitReached
 from tradewind.model.overlay import RegionMachines
+from tradewind.model.records import dataclass, replace
 from tradewind.model.requests import ObjectSet
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.allocation import MachineAllocator

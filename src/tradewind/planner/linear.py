@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from tradewind.model.records import dataclass, field, replace
 from tradewind.planner.budget import WORK_MAX, WorkBudget
 from tradewind.planner.formulation import BootWindow, Formulation, Rows, Subproblem
 from tradewind.planner.network import FloatArray, IntArray

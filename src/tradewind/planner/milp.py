@@ -21,13 +21,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 import highspy
 import numpy as np
 
+from tradewind.model.records import dataclass
 from tradewind.planner.budget import WORK_PER_CPU_S, checks_work, search_work
 from tradewind.planner.linear import MilpModel, load, quiet_highs
 from tradewind.planner.network import FloatArray

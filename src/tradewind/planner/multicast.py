@@ -6,7 +6,6 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from tradewind.errors import InfeasibleGoal, InvalidPlan, SolverLimitReached, Us
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.overlay import DistributionTree, MulticastOverlay
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.planner.budget import WORK_MAX
 from tradewind.planner.check import multicast_violations

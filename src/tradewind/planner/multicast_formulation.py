@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 
+from tradewind.model.records import replace
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.formulation import (

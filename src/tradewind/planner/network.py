@@ -7,7 +7,6 @@ COST^egress, and per machine option LIMIT^egress, LIMIT^ingress and COST^VM.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
 from tradewind.model.price import EgressPrice, PriceTier
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.planner.tiers import TierCount
 

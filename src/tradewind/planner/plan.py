@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from tradewind.errors import InfeasibleGoal, InvalidPlan, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import ASKED_DIGITS, Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
 from tradewind.model.units import BYTES_PER_GB, format_duration, format_gbps, format_usd

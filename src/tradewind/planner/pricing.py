@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
+from tradewind.model.records import replace
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.formulation import Formulation, Rows
 from tradewind.planner.goals import Demand

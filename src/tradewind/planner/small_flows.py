@@ -9,12 +9,12 @@ like routes.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.records import dataclass, replace
 from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Demand, Point, cost_rate
 from tradewind.planner.multicast_formulation import shared_links

@@ -8,12 +8,11 @@ reaches a plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import highspy
 import numpy as np
 
 from tradewind.errors import SolverLimitReached
+from tradewind.model.records import dataclass, replace
 from tradewind.planner.branch import search_machines
 from tradewind.planner.formulation import Formulation, RelaxedTrees, SharedFlows, Subproblem
 from tradewind.planner.linear import (

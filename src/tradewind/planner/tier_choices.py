@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tradewind.model.goal import Cheapest, Fastest
 from tradewind.model.overlay import Overlay
+from tradewind.model.records import dataclass
 from tradewind.planner.best import solve_over_boot_times
 from tradewind.planner.frontier import FrontierFormulations
 from tradewind.planner.goals import fastest

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.price import EgressPrice
+from tradewind.model.records import dataclass
 
 __all__ = ["Line", "Span", "TierCount"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.records import dataclass, replace
 from tradewind.planner.formulation import Formulation, build_formulation
 from tradewind.planner.goals import (
     Demand,

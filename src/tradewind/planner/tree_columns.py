@@ -12,7 +12,6 @@ relaxation are worth a closer look. With machines fixed the answer is exact.
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import highspy
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import SolverLimitReached
+from tradewind.model.records import dataclass
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.formulation import RelaxedTrees, RowWriter, Subproblem, write_machine_rows

@@ -6,12 +6,12 @@ Machines are whole, so duals would mislead; each question is one more exact solv
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.units import format_gbps, format_usd
 from tradewind.planner.multicast import prepare_multicast, solve_multicast

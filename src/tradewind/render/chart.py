@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tradewind.model.overlay import Overlay
+from tradewind.model.records import dataclass
 from tradewind.model.units import format_gbps, format_usd
 from tradewind.render import style
 from tradewind.render.labels import Box, Labels, text_width

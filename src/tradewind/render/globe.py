@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
+from tradewind.model.records import dataclass
 from tradewind.model.region import RegionInfo
 
 __all__ = ["Window", "coastlines", "great_circle", "window_on"]

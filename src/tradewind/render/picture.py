@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
 from tradewind.model.overlay import MulticastOverlay, UnicastOverlay
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume
 from tradewind.render import chart, style, world_map

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Generic, TypeVar
@@ -23,6 +22,7 @@ from tradewind.model.overlay import (
     UnicastOverlay,
     plan_document,
 )
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_duration, format_gbps, format_usd
 from tradewind.planner.baseline import Alternative, compare, direct, ron

@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 from tradewind.model.overlay import DistributionTree, MulticastOverlay, OverlayRoute, UnicastOverlay
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import format_gbps
 from tradewind.render import style

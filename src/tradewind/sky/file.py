@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Any
 
 from tradewind.catalog.tables import GBPS_MAX, RTT_MS_MAX, read_rows
 from tradewind.errors import SkyFileError, TradewindError
 from tradewind.model.document import read_json
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.units import parse_rate
 from tradewind.sky.network import EmulatedNetwork, MachineSpec, Path, Pipe

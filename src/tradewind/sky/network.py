@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 
 __all__ = ["EmulatedNetwork", "MachineSpec", "Path", "Pipe"]

@@ -12,13 +12,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tradewind.errors import SkyError, SkyUnavailable
 from tradewind.model.files import private_folder
+from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.programs import find_program
 from tradewind.sky.control import SkyControl

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from tradewind.errors import SkyInvalid
+from tradewind.model.records import dataclass
 
 __all__ = ["LATENESS_MS_MAX", "PathStats", "SkyStats"]
 

@@ -8,7 +8,6 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Any, TypeVar
 from urllib.error import HTTPError, URLError
@@ -17,6 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from tradewind._version import __version__
 from tradewind.errors import PriceApiError, PriceApiRefused, PriceApiUnavailable
+from tradewind.model.records import dataclass, field
 
 __all__ = ["Fetcher", "same_host"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from tradewind.catalog.refreshed import ListedMachinePrice
 from tradewind.catalog.tables import LISTED_USD_PER_GB_MAX, USD_PER_HOUR_MAX
@@ -12,6 +11,7 @@ from tradewind.errors import PriceApiError
 from tradewind.model.machine import MachineType
 from tradewind.model.origin import Origin
 from tradewind.model.price import CountedBy, EgressPrice, EgressRule, ListedUnit
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region, RegionInfo
 
 __all__ = ["UNITS", "Prices", "Tier", "Wanted", "paid_tiers"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.catalog.refresh import aws, azure, gcp
@@ -13,6 +12,7 @@ from tradewind.catalog.refresh.figures import Prices, Wanted
 from tradewind.catalog.refreshed import store_refreshed
 from tradewind.errors import PriceApiError, UsageError
 from tradewind.model.catalog import Catalog
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region
 
 __all__ = ["ENDPOINTS", "PROVIDERS", "Endpoints", "Refresh", "RefreshOutcome", "refresh"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.provider import Provider
+from tradewind.model.records import dataclass
 
 if TYPE_CHECKING:
     from tradewind.fleet.journal import FleetJournal
