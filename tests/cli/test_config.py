@@ -36,8 +36,9 @@ def test_environment_wins_over_profile_over_file_over_default(monkeypatch: pytes
 
 
 def test_values_may_be_toml_types() -> None:
-    write("compress = true\nconcurrency = 8\n")
-    assert Configuration().value("compress") is True
+    write("compress = true\nconcurrency = 8\nsrc_no_sign = true\n")
+    assert Configuration().value("compress") == "auto", "a switch of earlier versions"
+    assert Configuration().value("src_no_sign") is True
     assert Configuration().value("concurrency") == 8
 
 

@@ -37,6 +37,32 @@ def test_a_switch_whose_name_begins_with_no_is_not_a_negation(words: list[str], 
     assert access(parse("ls", import_module("tradewind.cli.ls"), ["s3://b", *words]), "src").anonymous is unsigned
 
 
+@pytest.mark.parametrize(
+    ("text", "compress", "codec"),
+    [
+        ("off", False, "auto"),
+        ("no", False, "auto"),
+        ("auto", True, "auto"),
+        ("yes", True, "auto"),
+        ("lz4", True, "lz4"),
+        ("zstd", True, "zstd"),
+        ("ZSTD:9", True, "zstd:9"),
+    ],
+)
+def test_compression_is_off_or_a_codec(text: str, compress: bool, codec: str) -> None:
+    made = options("--compress", text)
+    assert (made.compress, made.codec) == (compress, codec)
+    assert resolve("a", ("b",), made, local_launch().plan).codec == codec
+
+
+@pytest.mark.parametrize("text", ["gzip", "zstd:", "zstd:0", "zstd:10", "zstd:-1", "zstd:1.5", "lz4:3", "a"])
+def test_an_unknown_codec_is_refused_with_those_that_exist(text: str) -> None:
+    with pytest.raises(UsageError, match=r"off, auto, lz4, zstd or zstd:LEVEL \(1 to 9\)"):
+        options("--compress", text)
+    with pytest.raises(UsageError, match="zstd:LEVEL"):
+        resolve("a", ("b",), Options(compress=True, codec=text), local_launch().plan)
+
+
 def test_rules_keep_their_order(tmp_path: Path) -> None:
     file = tmp_path / "rules"
     file.write_text("# first\n- *.tmp\n\n+ keep.tmp\n")

@@ -100,6 +100,27 @@ def test_the_last_line_of_cp_and_jobs_show_agree(command: Command, tmp_path: Pat
     assert f"{format_usd(cost['predicted_usd'])} predicted, {format_usd(cost['metered_usd'])} metered" in words
 
 
+def test_compressed_bytes_cost_what_was_sent(command: Command, tmp_path: Path) -> None:
+    words = [f"{number * 0x9E3779B97F4A7C15 >> 40 & 0xFFF:x}" for number in range(300_000)]
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "text").write_text(" ".join(words))
+    raw_bytes = (tmp_path / "source" / "text").stat().st_size
+    (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
+    options = "--topology", str(tmp_path / "topology.json"), "--chunk-size", "5MiB", "--json"
+    sent_bytes = {}
+    for codec in ("off", "lz4", "zstd:1", "zstd:9"):
+        paths = tmp_path / "source", tmp_path / codec
+        done = command.run("cp", "-ry", *map(str, paths), *options, "--compress", codec).expect(0).summary
+        assert (tmp_path / codec / "text").read_text() == (tmp_path / "source" / "text").read_text()
+        (hop,) = done["progress"]["hops"]
+        assert hop["bytes"] == raw_bytes
+        sent_bytes[codec] = raw_bytes - hop["saved_bytes"]
+        assert done["cost"]["metered_usd"] == pytest.approx(USD_PER_GB * sent_bytes[codec] / 1e9)
+        shown = json.loads(command.run("jobs", "show", done["job_id"], "--cost", "--json").expect(0).stdout)["cost"]
+        assert [line["what"] for line in shown["lines"]] == ["a → b"], "nothing was sent again"
+    assert raw_bytes == sent_bytes["off"] > sent_bytes["lz4"] > sent_bytes["zstd:1"] > sent_bytes["zstd:9"]
+
+
 def test_machines_that_do_not_become_ready_end_at_the_ceiling(command: Command, tmp_path: Path) -> None:
     write_large(tmp_path / "source" / "large", MIB)
     (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))

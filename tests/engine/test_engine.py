@@ -105,6 +105,18 @@ def test_a_proposal_that_spends_without_a_ceiling_needs_a_confirmation(
     [
         ({"via": "local", "sky": "world.json"}, "--sky needs --via sky"),
         ({"replan": True}, "--replan needs --via sky"),
+        ({"compression_ratio": 0.5}, "--compression-ratio needs --via sky"),
+        ({"compression_ratio": 0.5, "sky": "world.json"}, "--compression-ratio needs --compress"),
+        ({"compression_ratio": 1.5, "sky": "world.json"}, "at most 1"),
+        (
+            {
+                "compression_ratio": 0.5,
+                "sky": "world.json",
+                "options": tradewind.Options(compress=True),
+                "ceiling_usd": 1.0,
+            },
+            "--compression-ratio and --max-cost cannot be combined",
+        ),
         ({"topology": "t.json", "goal": MinThroughput(1.0)}, "--min-throughput and --topology cannot be combined"),
         ({"topology": "t.json", "goal": Fastest()}, "a goal and --topology cannot be combined"),
         ({"topology": "t.json", "machines_per_region": 2}, "--max-vms and --topology cannot be combined"),

@@ -246,6 +246,21 @@ def test_egress_is_shown_by_edge_with_what_arrived(tmp_path: Path) -> None:
     assert line.usd == pytest.approx(0.3)
 
 
+def test_compressed_bytes_in_flight_are_refunded_when_they_arrive(tmp_path: Path) -> None:
+    edge = EdgePrice("aws:a → gcp:b", 0.1, "list")
+    ledger = JobLedger(Ledger(JobPrices(routes={"a → b": (edge,)})), None, clock=Clock(), unix_s=0.0)
+    ledger.begin_run()
+    # 4 GB are in flight, booked at their full price; of 2 GB that arrived half was saved.
+    early = progress(cost_usd=0.5, hops=[HopActivity("a → b", 2 * 10**9, saved_bytes=10**9)])
+    ledger.see(early)
+    assert ledger.spent_usd() == pytest.approx(0.5)
+    ledger.see(progress(cost_usd=0.3, hops=[HopActivity("a → b", 6 * 10**9, saved_bytes=3 * 10**9)]))
+    ledger.see(early)  # A late report.
+    (line,) = ledger.ledger.lines(0.0)
+    assert (line.what, line.quantity) == ("aws:a → gcp:b", 3.0)
+    assert line.usd == pytest.approx(0.3)
+
+
 def test_a_dead_lead_is_charged_for_what_it_had_recorded_in_advance(tmp_path: Path) -> None:
     job = Job(tmp_path, 0)
     first = job.begin()

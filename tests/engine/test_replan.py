@@ -122,6 +122,8 @@ def test_a_link_of_a_route_at_its_planned_rate_is_not_called_slow() -> None:
     links = observed_links(catalog(), of, SlowRoutes(carried, promised, (DIRECT,), frozenset()))
     assert links == {(HERE, THERE): pytest.approx(0.005 * 64 / 32)}
     swapped = SlowRoutes({DIRECT: 0.02, RELAYED: 0.005}, promised, (RELAYED,), frozenset())
+    halved = observed_links(catalog(), of, SlowRoutes(carried, promised, (DIRECT,), frozenset()), 0.5)
+    assert halved == pytest.approx({pair: gbps / 2 for pair, gbps in links.items()}), "compressed bytes"
     assert set(observed_links(catalog(), of, swapped)) == {(HERE, VIA), (VIA, THERE)}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.planner.worlds import MADE, offer
 from tradewind.cli.main import main
+from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.topology import read_topology
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog, Grid, Link
@@ -17,6 +18,7 @@ from tradewind.model.goal import Cheapest, Fastest, MinThroughput
 from tradewind.model.machine import StoreLimits
 from tradewind.model.price import EgressPrice, PriceBook, PriceTier
 from tradewind.model.region import Region
+from tradewind.planner.gateways import assign_gateways
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import prepare, solve_overlay
 
@@ -77,6 +79,10 @@ def test_egress_is_billed_on_sent_bytes() -> None:
     assert packed.throughput_gbps == pytest.approx(2 * plain.throughput_gbps), (
         "links carry sent bytes, rates count data"
     )
+    prices = [plan_prices(assign_gateways(plan), None).routes for plan in (plain, packed)]
+    assert prices[0] == prices[1], "a transfer pays for each GB sent, whatever the plan expects"
+    dearest = [max(route.usd_per_gb for route in assign_gateways(plan).routes) for plan in (plain, packed)]
+    assert dearest[0] == pytest.approx(dearest[1])
 
 
 @pytest.mark.parametrize(("used_gb", "usd"), [(0.0, 9.0), (9_950.0, 50 * 0.09 + 50 * 0.05), (20_000.0, 5.0)])

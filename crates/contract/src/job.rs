@@ -1,6 +1,6 @@
 //! A job: the objects to move, after the command line has been resolved.
 
-use crate::{CopyScope, KeyScope, StoreSpec};
+use crate::{CodecChoice, CopyScope, KeyScope, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,9 +42,12 @@ pub struct JobSpec {
     /// Tags to write.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// Compress chunks between gateways if a sample shows that it saves time.
+    /// Compress chunks between gateways, as `codec` says.
     #[serde(default)]
     pub compress: bool,
+    /// How chunks are compressed, if they are.
+    #[serde(default)]
+    pub codec: CodecChoice,
     /// Ceiling on the average egress price of the bytes sent, USD per GB; more expensive routes are used only below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_usd_per_gb: Option<f64>,

@@ -20,7 +20,7 @@ mod seeds;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
-use tradewind_contract::VerifyMode;
+use tradewind_contract::{CodecChoice, VerifyMode};
 use tradewind_gateway::enrol::NewKey;
 use tradewind_gateway::enrol::messages::{Claim, Grant, Opening};
 use tradewind_gateway::node::work::{
@@ -103,7 +103,7 @@ fn orders() -> Vec<Order> {
     let condition = Precondition::default();
     let part = SourceTask::Part { source_key: "s".to_owned(), condition, range: 0..5, place: part_place() };
     let tasks = [SourceTask::Bundle(vec![fetch; 3]), part, SourceTask::Pass(manifests().remove(0))];
-    let order = |(id, task)| Order { request: RequestId(id), route: RouteId(2), compress: true, task };
+    let order = |(id, task)| Order { request: RequestId(id), route: RouteId(2), codec: Some(CodecChoice::Auto), task };
     (0u64..).zip(tasks).map(order).collect()
 }
 

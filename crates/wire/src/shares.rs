@@ -60,6 +60,8 @@ struct Route {
     flight_requests: usize,
     /// Bytes that are paid for: all bytes sent, except those that were certainly never sent.
     paid_bytes: u64,
+    /// Of these, the bytes that compression saved: they cost nothing.
+    saved_bytes: u64,
 }
 
 /// Why nothing can be sent now. If several reasons apply, the last one in this list is returned: it passes soonest.
@@ -108,6 +110,8 @@ pub struct Activity {
     pub route: RouteId,
     /// Bytes that arrived.
     pub done_bytes: u64,
+    /// Of these, the bytes that compression saved.
+    pub saved_bytes: u64,
     /// Requests in flight.
     pub flight_requests: usize,
     /// True if the route works now.
@@ -226,6 +230,15 @@ impl Shares {
         }
     }
 
+    /// Records that `bytes` of those sent on `route` were not needed, because the body was compressed: they cost nothing.
+    /// The caller reports the body as [done](Shares::done) too. Ceilings in bytes and shares count the uncompressed
+    /// bytes.
+    pub fn saved(&mut self, route: RouteId, bytes: u64) {
+        if let Some(route) = self.route_mut(route) {
+            route.saved_bytes += bytes;
+        }
+    }
+
     /// Records that `bytes` sent on `route` at `sent_ms` arrived, for the window. Call it before [`Shares::done`].
     pub fn acked(&mut self, route: RouteId, bytes: u64, sent_ms: u64, now_ms: u64) {
         if let Some(route) = self.route_mut(route) {
@@ -315,6 +328,7 @@ impl Shares {
         self.routes.iter().map(|route| Activity {
             route: route.plan.id,
             done_bytes: route.done_bytes,
+            saved_bytes: route.saved_bytes,
             flight_requests: route.flight_requests,
             up: route.health == Health::Up,
             retired: route.retired,
@@ -343,9 +357,9 @@ impl Shares {
     }
 
     /// Returns the cost of the bytes sent, at the plan's prices, including lost ones and those that may or may not have
-    /// been sent.
+    /// been sent. Until a compressed body is [saved](Shares::saved), it costs as much as an uncompressed one.
     pub fn spent_usd(&self) -> f64 {
-        let cost = |route: &Route| cost_usd(route.paid_bytes, route.plan.usd_per_gb);
+        let cost = |route: &Route| cost_usd(route.paid_bytes - route.saved_bytes, route.plan.usd_per_gb);
         self.spent_before_usd + self.routes.iter().map(cost).sum::<f64>()
     }
 
@@ -399,6 +413,7 @@ impl Route {
             flight_bytes: 0,
             flight_requests: 0,
             paid_bytes: 0,
+            saved_bytes: 0,
         }
     }
 
@@ -560,7 +575,7 @@ mod tests {
         }
 
         /// Whatever is lost, and however routes come and go, the job never costs more than ceiling × listed bytes, and
-        /// bytes that were certainly not sent cost nothing. Without losses, a ceiling that the cheapest route respects
+        /// bytes that were certainly not sent, or that compression saved, cost nothing. Without losses, a ceiling that the cheapest route respects
         /// never ends the job, however often bytes turn out not to have been sent.
         #[test]
         fn the_job_never_costs_more_than_its_ceiling(
@@ -568,7 +583,7 @@ mod tests {
             ceiling in 0.0..0.2f64,
             total_usd in prop::option::of(0.0..2e-6f64),
             most_bytes in prop::option::of(0u64..30_000),
-            steps in prop::collection::vec((0u8..5, 1u64..1_000, any::<prop::sample::Index>()), 1..300),
+            steps in prop::collection::vec((0u8..6, 1u64..1_000, any::<prop::sample::Index>()), 1..300),
             losses in any::<bool>(),
         ) {
             let plans: Vec<RoutePlan> = prices.iter().enumerate().map(|(id, price)| plan(id as u16, 1.0, *price)).collect();
@@ -599,6 +614,15 @@ mod tests {
                         left_bytes += bytes;
                         shares.done(route, bytes);
                         shares.settled(bytes);
+                    }
+                    5 if !flying.is_empty() => {
+                        let (route, sent_bytes) = flying.swap_remove(which.index(flying.len()));
+                        let saved_bytes = bytes.min(sent_bytes);
+                        really_usd += cost_usd(sent_bytes - saved_bytes, prices[usize::from(route.0)]);
+                        left_bytes += sent_bytes;
+                        shares.saved(route, saved_bytes);
+                        shares.done(route, sent_bytes);
+                        shares.settled(sent_bytes);
                     }
                     3 if !flying.is_empty() => {
                         let (route, bytes) = flying.swap_remove(which.index(flying.len()));

@@ -190,7 +190,7 @@ class Switch(argparse.BooleanOptionalAction):
 def add_setting(
     parser: Any, name: str, *flags: str, metavar: str | None = None, repeated: bool = False, words: str | None = None
 ) -> None:
-    """Add the flag of a setting: `--limit-rate VALUE`, or `--compress/--no-compress` for a switch.
+    """Add the flag of a setting: `--limit-rate VALUE`, or `--NAME/--no-NAME` for a switch.
 
     With `repeated` a flag with a value can be repeated, and its values form a list. `words` replace the setting's help.
     """

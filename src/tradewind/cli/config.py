@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.model.codec import COMPRESSIONS, parse_compression
 from tradewind.model.files import config_folder
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.records import dataclass
@@ -153,7 +154,12 @@ SETTINGS: dict[str, Setting] = {
             "verify", _one_of("auto", "read"), "read: read back objects without a checksum from their store", "auto"
         ),
         Setting("storage_class", str, "storage class to write", unset="the bucket's own"),
-        Setting("compress", parse_switch, "compress between gateways if a sample shows a gain", "no"),
+        Setting(
+            "compress",
+            parse_compression,
+            f"compression between gateways: {COMPRESSIONS}; auto decides for each chunk by a sample",
+            "off",
+        ),
         Setting(
             "stall",
             parse_duration_s,

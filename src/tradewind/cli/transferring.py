@@ -19,12 +19,14 @@ from tradewind.cli.options import (
     object_filter,
     parse_cost,
     parse_machines,
+    parse_ratio,
 )
 from tradewind.cli.streams import require_input
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.engine.request import Options
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.errors import UsageError
+from tradewind.model.codec import AUTO, OFF
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
 if TYPE_CHECKING:
@@ -153,7 +155,14 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="with --via sky: replan and change the routes when a route is much slower than planned",
     )
-    add_setting(gateways, "compress")
+    add_setting(gateways, "compress", metavar="CODEC")
+    gateways.add_argument(
+        "--compression-ratio",
+        metavar="R",
+        type=typed(parse_ratio),
+        help="with --via sky and --compress: expected bytes sent per byte of data, above 0 and at most 1; the plan "
+        "predicts rate and cost with it (default 1)",
+    )
     gateways.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
 
 
@@ -185,7 +194,8 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         concurrency=args.concurrency,
         storage_class=args.storage_class,
         tags=dict(_tag(text) for text in args.tag),
-        compress=args.compress,
+        compress=args.compress != OFF,
+        codec=AUTO if args.compress == OFF else args.compress,
         max_cost_usd=usd if kind == "usd" else None,
         max_usd_per_gb=usd if kind == "usd_per_gb" else None,
         max_bytes=args.max_bytes,
@@ -283,6 +293,7 @@ def request_of(args: Namespace, options: Options) -> Request:
         ceiling_usd_per_gb=usd if kind == "usd_per_gb" else None,
         machines_per_region=args.max_vms,
         replan=args.replan,
+        compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
     )
 
 

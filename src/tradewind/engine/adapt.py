@@ -262,7 +262,9 @@ class Adaptation:
         self._dead |= {name: places[name] for name in dead}
         # A route whose gateway ended says nothing about its links.
         with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
-        self._links |= observed_links(self._plan_request.catalog, self.plan, with_links)
+        self._links |= observed_links(
+            self._plan_request.catalog, self.plan, with_links, self._plan_request.limits.compression_ratio
+        )
         elapsed_s, ledger, now_s = self._earlier_s + self._seen_s, self._ledger.ledger, self._ledger.unix_s
         state = TransferState(
             left_bytes=progress["bytes_total"] - progress["bytes_done"],

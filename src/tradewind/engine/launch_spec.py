@@ -116,7 +116,7 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
 
 def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
     """Return the edges that have a cost, or would have one at a larger volume, by route."""
-    edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, catalog) for edge in overlay.edges}
+    edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, overlay, catalog) for edge in overlay.edges}
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     routes = {}
     for route in plan.routes:
@@ -125,14 +125,16 @@ def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) 
     return routes
 
 
-def _edge_price(edge: OverlayEdge, catalog: Catalog | None) -> EdgePrice:
+def _edge_price(edge: OverlayEdge, overlay: UnicastOverlay, catalog: Catalog | None) -> EdgePrice:
+    """Return the price per GB sent."""
+    usd_per_gb = edge.usd_per_gb / overlay.compression_ratio
     what, price = f"{edge.src} → {edge.dst}", None if catalog is None else catalog.egress(edge.src, edge.dst)
     if catalog is None or price is None:
-        return EdgePrice(what, edge.usd_per_gb)
+        return EdgePrice(what, usd_per_gb)
     if len(price.tiers) == 1:
-        return EdgePrice(what, edge.usd_per_gb, str(price.origin))
+        return EdgePrice(what, usd_per_gb, str(price.origin))
     account = catalog.egress_account(edge.src, edge.dst, price)
-    return EdgePrice(what, edge.usd_per_gb, str(price.origin), price.tiers, account)
+    return EdgePrice(what, usd_per_gb, str(price.origin), price.tiers, account)
 
 
 def _name(route: PlannedRoute) -> str:

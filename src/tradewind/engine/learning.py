@@ -121,7 +121,7 @@ def record_samples(
         OSError: it cannot be written.
     """
     if not hops or spec.compress or spec.dry_run:
-        # The lead does not report the wire size of compressed bytes.
+        # Rates of routes count uncompressed bytes, more than the links carried.
         return 0
     from tradewind.catalog.learned import store_samples
     from tradewind.catalog.load import load_catalog

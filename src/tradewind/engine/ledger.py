@@ -74,6 +74,8 @@ class JobLedger:
         self._lock = threading.Lock()
         #: The lead's sum over all runs at the start of the present run, as far as the ledger has it.
         self._base_usd = 0.0
+        #: Bytes that compression saved in the present run, by its latest line.
+        self._saved_bytes = 0
         self._saved_s = float("-inf")
         #: True if the ledger is recorded or must be: from then on it is kept up to date.
         self._kept = ledger.total_usd(self.unix_s) > 0
@@ -176,6 +178,7 @@ class JobLedger:
             # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
+            self._saved_bytes = 0
             # If the client is killed before its first order, the job must have prices.
             self._kept = self._kept or counted.prices.cost_anything
             if self._usd_max is None:
@@ -262,7 +265,7 @@ class JobLedger:
             )
             count = replace(
                 count,
-                egress_usd=max(count.egress_usd, progress.cost_usd - self._base_usd),
+                egress_usd=self._egress_of(count, progress),
                 read=_most(count.read, read),
                 write=_most(count.write, write),
                 route_bytes=_route_bytes(progress, count.route_bytes),
@@ -270,6 +273,17 @@ class JobLedger:
             self._ledger = replace(self._ledger, runs=(*others, count))
             if self._clock() - self._saved_s >= SAVE_S:
                 self._save()
+
+    def _egress_of(self, count: RunCount, progress: Progress) -> float:
+        """Return the egress of the present run [USD]: the larger figure, unless a line knows of more saved bytes.
+
+        A lead books bytes at their full price, and refunds what compression saved when they arrive.
+        """
+        usd, saved_bytes = progress.cost_usd - self._base_usd, sum(hop.saved_bytes for hop in progress.hops)
+        if saved_bytes < self._saved_bytes:
+            return count.egress_usd
+        is_newer, self._saved_bytes = saved_bytes > self._saved_bytes, saved_bytes
+        return usd if is_newer else max(count.egress_usd, usd)
 
     def beat(self) -> None:
         """Write the ledger if a write is due."""
@@ -382,10 +396,10 @@ def _ledger_of_old(job: Mapping[str, Any], progress: Progress, carried_usd: floa
 
 
 def _route_bytes(progress: Progress, counted: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes that arrived over each route, including those before it was removed and added again."""
+    """Return the bytes sent over each route that arrived, including those before it was removed and added again."""
     found: Counter[str] = Counter()
     for hop in progress.hops:
-        found[hop.name] += hop.bytes
+        found[hop.name] += hop.bytes - hop.saved_bytes
     return dict(found | Counter(counted))
 
 

@@ -52,6 +52,8 @@ class Request:
     - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
     - `machines_per_region`: the most machines in each region; None: as many as the sky has
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
+    - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs
+      `options.compress` and machines. A ceiling cannot depend on it
 
     Raises UsageError for settings that exclude each other.
     """
@@ -68,9 +70,11 @@ class Request:
     ceiling_usd_per_gb: float | None = None
     machines_per_region: int | None = None
     replan: bool = False
+    compression_ratio: float = 1.0
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
+        _check_ratio(self)
         if self.moved_by != "local":
             return
         if self.sky is not None or self.replan:
@@ -223,7 +227,10 @@ def _planned(control: JobControl, request: Request, sky: Sky, regions: tuple[Reg
         return made
     network = read_sky_file(request.sky)
     catalog = _catalog_of_sky(control, request.sky)
-    limits = PlanningLimits(machines_per_region=request.machines_per_region or len(sky.machines))
+    limits = PlanningLimits(
+        machines_per_region=request.machines_per_region or len(sky.machines),
+        compression_ratio=request.compression_ratio,
+    )
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
     plan = plan_gateways(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
@@ -300,6 +307,24 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             kept.objects,
             kept.notes,
             held=stack.pop_all(),
+        )
+
+
+def _check_ratio(request: Request) -> None:
+    """Raise UsageError for a compression ratio that is none, or that nothing may rely on."""
+    ratio = request.compression_ratio
+    if ratio == 1:
+        return
+    if not 0 < ratio < 1:
+        raise UsageError(f"a compression ratio is above 0 and at most 1, not {ratio:g}", hint="for example 0.6")
+    if request.moved_by == "local":
+        raise UsageError("--compression-ratio needs --via sky", hint="`tradewind plan` predicts with a ratio, too")
+    if not request.options.compress:
+        raise UsageError("--compression-ratio needs --compress", hint="for example --compress zstd")
+    if request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None:
+        raise UsageError(
+            "--compression-ratio and --max-cost cannot be combined",
+            hint="a ceiling must hold even if the bytes do not compress; leave one of them out",
         )
 
 

@@ -93,8 +93,10 @@ class RevisedPlan:
     limit_bytes_per_s: int | None
 
 
-def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes) -> dict[RegionPair, float]:
+def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes, ratio: float = 1.0) -> dict[RegionPair, float]:
     """Return the rate of each link that causes a delay, for one machine pair at full connections [Gbit/s].
+
+    Routes carry data, and links `ratio` times as many bytes: the plan's compression ratio.
 
     These are the hops of a route below its planned rate, except those that it shares with a route that reaches its
     rate.
@@ -115,7 +117,7 @@ def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes) -> dict[Regio
             pair = regions[a], regions[b]
             link = catalog.grid.link(*pair)
             if pair[0] != pair[1] and pair not in unaffected and link is not None:
-                gbps = carried[pair] * CONNECTIONS_MAX / max(1, connections[pair])
+                gbps = carried[pair] * ratio * CONNECTIONS_MAX / max(1, connections[pair])
                 found[pair] = max(DEAD_GBPS, min(link.gbps, gbps))
     return found
 

@@ -14,6 +14,7 @@ from typing import Literal
 from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.sources import several_sources
 from tradewind.errors import UsageError
+from tradewind.model.codec import AUTO, check_codec
 from tradewind.model.job import (
     DEFAULT_CHUNK_BYTES,
     MIN_CHUNK_BYTES,
@@ -58,7 +59,8 @@ class Options:
     - `verify`: `read` reads back objects without a checksum from their store
     - `chunk_bytes`: chunk and part size; `concurrency`: maximum requests in flight to one store
     - `storage_class`, `tags`: written with each object
-    - `compress`: between gateways; without gateways there is nothing to compress
+    - `compress`: between gateways; without gateways there is nothing to compress. `codec` is `lz4`, `zstd`,
+      `zstd:LEVEL` (1 to 9), or `auto`: a sample of each chunk decides. A chunk that would not get shorter is sent raw
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
       `max_bytes`: ceiling on bytes sent. They hold over all runs of the job, and bytes that were lost and sent again
       count each time; requests that a gateway repeats to its destination store do not
@@ -87,6 +89,7 @@ class Options:
     storage_class: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     compress: bool = False
+    codec: str = AUTO
     max_cost_usd: float | None = None
     max_usd_per_gb: float | None = None
     max_bytes: int | None = None
@@ -140,6 +143,7 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
         storage_class=options.storage_class,
         tags=options.tags,
         compress=options.compress,
+        codec=options.codec,
         ceiling_usd_per_gb=price,
         ceiling_usd=options.max_cost_usd,
         ceiling_bytes=options.max_bytes,
@@ -410,6 +414,7 @@ def _check_options(options: Options) -> None:
         raise UsageError("--max-delete needs --delete")
     if options.concurrency is not None and not 1 <= options.concurrency <= 1024:
         raise UsageError(f"concurrency {options.concurrency}: must be 1 to 1024")
+    check_codec(options.codec)
     if options.store_work_s is not None and not 1 <= options.store_work_s <= 86_400:
         raise UsageError(f"store_work_s {options.store_work_s}: must be 1 s to 1 day")
 

@@ -55,6 +55,7 @@ class KeptRequest:
     ceiling_usd_per_gb: float | None
     machines_per_region: int | None
     replan: bool
+    compression_ratio: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class HopActivity:
 
     name: str
     bytes: int = 0
+    saved_bytes: int = 0
     up: bool = True
     id: int = 0
     retired: bool = False

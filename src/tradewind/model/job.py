@@ -141,6 +141,8 @@ class JobSpec(Document):
     storage_class: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     compress: bool = False
+    codec: str = "auto"
+    """With `compress`: `auto`, `lz4`, `zstd` or `zstd:LEVEL`."""
     ceiling_usd_per_gb: float | None = None
     ceiling_usd: float | None = None
     ceiling_bytes: int | None = None

@@ -169,7 +169,7 @@ class RunCount:
     read: Requests = field(default_factory=Requests)
     write: Requests = field(default_factory=Requests)
     route_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that arrived over each route."""
+    """Bytes sent over each route that arrived; compressed bodies count as they were sent."""
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,8 @@ class UnicastOverlay(Overlay):
 
     destination: Region
     routes: tuple[OverlayRoute, ...]
+    compression_ratio: float = 1.0
+    """Bytes sent per byte of data that the plan assumes. Its rates, and prices of edges, are per byte of data."""
 
     @property
     def destinations(self) -> tuple[Region, ...]:

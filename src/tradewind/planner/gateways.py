@@ -24,7 +24,7 @@ CUT_SLACK = 1e-9
 
 
 def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local") -> Plan:
-    """Return gateways, hops and routes with shares for an overlay.
+    """Return gateways, hops and routes with shares for an overlay. Prices of routes are per GB sent.
 
     Args:
         overlay: the planner's answer.
@@ -33,7 +33,7 @@ def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local")
     counts = overlay.machine_counts
     gateways = [PlannedGateway("lead", lead_region)]
     gateways += [PlannedGateway(_name(r, i), str(r)) for r in counts for i in range(counts[r])]
-    price = {(e.src, e.dst): e.usd_per_gb for e in overlay.edges}
+    price = {(e.src, e.dst): e.usd_per_gb / overlay.compression_ratio for e in overlay.edges}
     flow = {(e.src, e.dst): e.gbps for e in overlay.edges}
     connections = {(e.src, e.dst): e.connections for e in overlay.edges}
     routes: list[PlannedRoute] = []

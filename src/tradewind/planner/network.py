@@ -88,6 +88,8 @@ class FlowNetwork:
     """Billing counts of the links whose price has tiers."""
     held_by_quota: frozenset[int] = frozenset()
     """Regions whose `machines_max` is the account's quota, not the user's limit."""
+    compression_ratio: float = 1.0
+    """Bytes on the wire per byte of data. Rates and prices are per byte of data already."""
 
     @property
     def region_of_option(self) -> IntArray:
@@ -161,6 +163,7 @@ def build_network(
         usd_per_gb=np.array(price, dtype=np.float64),
         options=options,
         machines_max=np.array([_machines_max(catalog, r, limits) for r in names], dtype=np.int64),
+        compression_ratio=ratio,
         connections_per_machine=limits.connections_per_machine,
         boot_s=max((o.offer.machine.boot_s for o in options), default=0.0),
         counts=tuple(

@@ -59,6 +59,7 @@ def build_overlay(
         edges=edges,
         routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
         connections_per_machine=formulation.network.connections_per_machine,
+        compression_ratio=formulation.network.compression_ratio,
         optimal=point.proven and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
         gap=point.gap,
         solve_s=solve_s,

@@ -12,7 +12,8 @@ use super::sink::{Sink, Target};
 use super::source::{Downstream, Source};
 use super::table::RouteTable;
 use super::work::{
-    Close, Entry, Fetch, Manifest, Order, PartPlace, Proof, SinkReply, SourceTask, Unsynced, WholePlace, parse_exactly,
+    Close, Entry, Fetch, Manifest, Order, PartPlace, Proof, SinkAnswer, SinkReply, SourceTask, Unsynced, WholePlace,
+    parse_exactly,
 };
 use crate::directory_tree::DirectoryTree;
 use crate::drop_after::DropAfter;
@@ -235,7 +236,7 @@ fn only_answer(answers: &mut mpsc::UnboundedReceiver<Reply>, when: &str) -> Verd
 
 pub(super) fn assert_done(verdict: &Verdict, when: &str) {
     let Verdict::Sink(words) = verdict else { panic!("{when}: {verdict:?}") };
-    let done = match parse_exactly::<SinkReply>(words).unwrap() {
+    let done = match parse_exactly::<SinkAnswer>(words).unwrap().reply {
         SinkReply::Bundle(verdicts) => verdicts.iter().all(Result::is_ok),
         SinkReply::Failed(_) => false,
         _ => true,
@@ -253,7 +254,7 @@ async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when
     let held = ends.budget.hold(parcel.route, parcel.data.len().max(1)).await;
     let sink = ends.sink.clone();
     let ended = if over_hop {
-        let coded = parcel.encode(false, seal::of_tests().next_id()).unwrap();
+        let coded = parcel.encode(None, seal::of_tests().next_id()).unwrap();
         let mut opening = sink.opening(&coded.head).unwrap();
         opening.push(BytesMut::from(&coded.sealed()[..]));
         DropAfter::new(polls, sink.accepting_sealed(opening, held, owed)).await
@@ -273,7 +274,7 @@ async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when
 /// states no checksum by which the sink could recognize the object, so the lead restarts it.
 fn is_completed_before(request: Request, verdict: &Verdict) -> bool {
     let Verdict::Sink(words) = verdict else { return false };
-    let answer = parse_exactly::<SinkReply>(words);
+    let answer = parse_exactly::<SinkAnswer>(words).map(|answer| answer.reply);
     request == Request::Close
         && matches!(answer, Some(SinkReply::Failed(failure)) if failure.fault == Fault::UploadGone)
 }
@@ -351,7 +352,7 @@ impl Task {
             },
             Self::Pass => SourceTask::Pass(Manifest::Abort { target: 0, key: KEY.to_owned(), upload: upload.clone() }),
         };
-        Order { request: RequestId(request), route: RouteId(0), compress: false, task }
+        Order { request: RequestId(request), route: RouteId(0), codec: None, task }
     }
 }
 

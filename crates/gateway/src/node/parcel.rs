@@ -1,12 +1,13 @@
 //! A parcel: a manifest with the object bytes it describes, and its encoding for a hop.
 //!
 //! Between source and sink of one process a parcel is passed on unencoded. For a hop its body (manifest, then bytes) is
-//! compressed if a sample shows that it pays, and then sealed ([`super::seal`]). A sink opens and decompresses it.
+//! compressed if the job wants that and it gets shorter, and then sealed ([`super::seal`]). A sink opens and decompresses it.
 
 use super::budget::Held;
 use super::seal::sealed_bytes;
 use super::work::{Failure, Manifest, parse_exactly};
 use bytes::{Bytes, BytesMut};
+use tradewind_contract::{CodecChoice, ZSTD_LEVEL};
 use tradewind_store::Payload;
 use tradewind_wire::frame::{BODY_BYTES_MAX, Codec, Head, Purpose, SealId};
 use tradewind_wire::{Fault, RequestId, RouteId};
@@ -17,8 +18,6 @@ const SAMPLE_BYTES: usize = 64 << 10;
 const RATIO_MAX: f64 = 0.9;
 /// Below this sample ratio, zstd is used instead of lz4.
 const RATIO_ZSTD: f64 = 0.6;
-/// The lowest level: a hop is rarely slower than that.
-const ZSTD_LEVEL: i32 = 1;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -45,11 +44,11 @@ pub struct Coded {
 }
 
 impl Parcel {
-    /// Encodes the parcel, to be sealed as `seal`. The memory it holds stays with the caller.
+    /// Encodes the parcel, compressed as `choice` says, to be sealed as `seal`. The memory it holds stays with the caller.
     ///
     /// # Errors
     /// The body is larger than [`BODY_BYTES_MAX`].
-    pub fn encode(&self, compress: bool, seal: SealId) -> Result<Coded, Failure> {
+    pub fn encode(&self, choice: Option<CodecChoice>, seal: SealId) -> Result<Coded, Failure> {
         let impossible = |message: String| Failure::new(Fault::Permanent, "too_large", message);
         let manifest: Bytes =
             postcard::to_stdvec(&self.manifest).map_err(|error| impossible(error.to_string()))?.into();
@@ -59,14 +58,17 @@ impl Parcel {
         }
         let manifest_bytes = manifest.len() as u32;
         let raw: Vec<Bytes> = std::iter::once(manifest).chain(self.data.segments().iter().cloned()).collect();
-        let (codec, body) = if compress { compressed(raw) } else { (Codec::Raw, raw) };
+        let (codec, body) = match choice {
+            Some(choice) => compressed(raw, choice),
+            None => (Codec::Raw, raw),
+        };
         let head = Head {
             request: self.request,
             route: self.route,
             purpose: purpose_of(&self.data),
             manifest_bytes,
             raw_bytes,
-            wire_bytes: sealed_bytes(body.iter().map(|piece| piece.len() as u64).sum()),
+            wire_bytes: sealed_bytes(length(&body)),
             codec,
             seal,
         };
@@ -79,6 +81,14 @@ fn purpose_of(data: &Payload) -> Purpose {
 }
 
 impl Coded {
+    /// Returns the bytes that compression saved.
+    pub fn saved_bytes(&self) -> u64 {
+        match self.head.codec {
+            Codec::Raw => 0,
+            Codec::Lz4 | Codec::Zstd => self.head.raw_bytes.saturating_sub(length(&self.body)),
+        }
+    }
+
     /// Reverses [`Parcel::encode`].
     ///
     /// # Errors
@@ -87,7 +97,7 @@ impl Coded {
         let Head { request, route, purpose, manifest_bytes, raw_bytes, codec, .. } = self.head;
         let corrupt = |why: &str| Failure::mismatch(format!("a chunk was damaged in transit: {why}"));
         let raw = decompressed(codec, self.body, raw_bytes).map_err(|why| corrupt(&why))?;
-        if raw.iter().map(|piece| piece.len() as u64).sum::<u64>() != raw_bytes {
+        if length(&raw) != raw_bytes {
             return Err(corrupt("its length differs"));
         }
         let (manifest, data) = split(raw, manifest_bytes as usize);
@@ -105,16 +115,23 @@ pub fn parse_manifest(bytes: &[u8]) -> Option<Manifest> {
     parse_exactly(bytes)
 }
 
-fn compressed(raw: Vec<Bytes>) -> (Codec, Vec<Bytes>) {
-    let codec = choose_codec(&raw);
-    if codec == Codec::Raw {
-        return (Codec::Raw, raw);
-    }
-    let whole = contiguous(&raw);
-    let coded = match codec {
-        Codec::Raw => None,
-        Codec::Lz4 => Some(lz4_flex::block::compress(&whole)),
-        Codec::Zstd => zstd::bulk::compress(&whole, ZSTD_LEVEL).ok(),
+fn length(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
+/// Returns the body and its codec: the chosen one, or none if that does not make the body shorter.
+fn compressed(raw: Vec<Bytes>, choice: CodecChoice) -> (Codec, Vec<Bytes>) {
+    let choice = match choice {
+        CodecChoice::Auto => by_sample(&raw),
+        CodecChoice::Lz4 | CodecChoice::Zstd(_) => Some(choice),
+    };
+    let whole = match choice {
+        Some(_) => contiguous(&raw),
+        None => return (Codec::Raw, raw),
+    };
+    let (codec, coded) = match choice {
+        Some(CodecChoice::Zstd(level)) => (Codec::Zstd, zstd::bulk::compress(&whole, i32::from(level)).ok()),
+        _ => (Codec::Lz4, Some(lz4_flex::block::compress(&whole))),
     };
     match coded {
         Some(coded) if coded.len() < whole.len() => (codec, vec![coded.into()]),
@@ -124,17 +141,15 @@ fn compressed(raw: Vec<Bytes>) -> (Codec, Vec<Bytes>) {
 
 /// Chooses the codec by a sample from the middle of the largest segment: the ends of files are often headers and
 /// padding.
-fn choose_codec(raw: &[Bytes]) -> Codec {
-    let Some(largest) = raw.iter().max_by_key(|segment| segment.len()) else { return Codec::Raw };
+fn by_sample(raw: &[Bytes]) -> Option<CodecChoice> {
+    let largest = raw.iter().max_by_key(|segment| segment.len())?;
     let start = largest.len().saturating_sub(SAMPLE_BYTES) / 2;
     let sample = &largest[start..(start + SAMPLE_BYTES).min(largest.len())];
     let ratio = lz4_flex::block::compress(sample).len() as f64 / sample.len().max(1) as f64;
-    if ratio > RATIO_MAX {
-        Codec::Raw
-    } else if ratio < RATIO_ZSTD {
-        Codec::Zstd
-    } else {
-        Codec::Lz4
+    match ratio {
+        ratio if ratio > RATIO_MAX => None,
+        ratio if ratio < RATIO_ZSTD => Some(CodecChoice::Zstd(ZSTD_LEVEL)),
+        _ => Some(CodecChoice::Lz4),
     }
 }
 
@@ -184,6 +199,7 @@ fn split(segments: Vec<Bytes>, length: usize) -> (Bytes, Vec<Bytes>) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tradewind_contract::ZSTD_LEVEL_MAX;
     use tradewind_store::UploadId;
 
     fn parcel(data: Vec<u8>) -> Parcel {
@@ -194,21 +210,57 @@ mod tests {
 
     const SEAL: SealId = SealId { sealer: [7; 16], count: 5 };
 
+    fn choices() -> impl Strategy<Value = Option<CodecChoice>> {
+        let levels = (1..=ZSTD_LEVEL_MAX).prop_map(CodecChoice::Zstd);
+        proptest::option::of(prop_oneof![Just(CodecChoice::Auto), Just(CodecChoice::Lz4), levels])
+    }
+
+    /// Words in an irregular order: text, as far as a compressor can tell.
+    fn words(count: u64) -> Vec<u8> {
+        let word = |number: u64| format!("{:x} ", number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 57);
+        (0..count).map(word).collect::<String>().into_bytes()
+    }
+
+    #[test]
+    fn a_given_codec_is_used_and_one_that_saves_nothing_is_not() {
+        let encoded = |data: &[u8], choice| {
+            let coded = parcel(data.to_vec()).encode(Some(choice), SEAL).expect("fits");
+            (coded.head.codec, coded.saved_bytes())
+        };
+        let text = words(30_000);
+        let (codec, by_lz4) = encoded(&text, CodecChoice::Lz4);
+        assert!(codec == Codec::Lz4 && by_lz4 > 0);
+        let (codec, by_zstd) = encoded(&text, CodecChoice::Zstd(1));
+        assert!(codec == Codec::Zstd && by_zstd > by_lz4);
+        assert!(encoded(&text, CodecChoice::Zstd(9)).1 > by_zstd, "levels differ");
+        assert_eq!(encoded(&text, CodecChoice::Auto), (Codec::Zstd, by_zstd), "level 1");
+        let mut state = 1u64;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .take(100_000)
+        .collect();
+        for choice in [CodecChoice::Auto, CodecChoice::Lz4, CodecChoice::Zstd(1), CodecChoice::Zstd(9)] {
+            assert_eq!(encoded(&noise, choice), (Codec::Raw, 0), "{choice}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn decode_undoes_encode(data in proptest::collection::vec(0u8..4, 0..200_000), compress: bool) {
+        fn decode_undoes_encode(data in proptest::collection::vec(0u8..4, 0..200_000), choice in choices()) {
             let sent = parcel(data.clone());
-            let coded = sent.encode(compress, SEAL).expect("fits");
-            let content_bytes = coded.body.iter().map(|piece| piece.len() as u64).sum();
-            prop_assert_eq!(coded.head.wire_bytes, sealed_bytes(content_bytes));
+            let coded = sent.encode(choice, SEAL).expect("fits");
+            prop_assert_eq!(coded.head.wire_bytes, sealed_bytes(length(&coded.body)));
+            prop_assert_eq!(coded.saved_bytes(), coded.head.raw_bytes - length(&coded.body));
             let got = coded.decode(None).expect("intact");
             prop_assert_eq!(&got.manifest, &sent.manifest);
             prop_assert_eq!(contiguous(got.data.segments()), data);
         }
 
         #[test]
-        fn a_head_that_does_not_fit_is_refused(data in proptest::collection::vec(any::<u8>(), 1..500), field in 0usize..4, compress: bool) {
-            let mut coded = parcel(data).encode(compress, SEAL).expect("fits");
+        fn a_head_that_does_not_fit_is_refused(data in proptest::collection::vec(any::<u8>(), 1..500), field in 0usize..4, choice in choices()) {
+            let mut coded = parcel(data).encode(choice, SEAL).expect("fits");
             let head = &mut coded.head;
             match field {
                 0 => head.purpose = Purpose::Control,

@@ -1,7 +1,7 @@
 //! The reply path: where the answer to a request goes.
 
 use super::seal::Seal;
-use super::work::{Failure, SinkReply};
+use super::work::{Failure, SinkAnswer};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,8 +88,8 @@ impl ReplyTo {
     }
 
     /// Sends a sink's answer, sealed if it goes over a hop.
-    pub fn sink(&self, request: RequestId, reply: &SinkReply, seal: Option<&Seal>) {
-        let verdict = postcard::to_stdvec(reply)
+    pub fn sink(&self, request: RequestId, answer: &SinkAnswer, seal: Option<&Seal>) {
+        let verdict = postcard::to_stdvec(answer)
             .map_err(|error| error.to_string())
             .and_then(|words| match seal {
                 Some(seal) => seal.seal_answer(request, &words),

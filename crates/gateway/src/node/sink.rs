@@ -8,12 +8,14 @@ mod target;
 
 use super::budget::Held;
 use super::expected::Wanted;
-use super::parcel::Parcel;
+use super::parcel::{Coded, Parcel};
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
 use super::scope::WriteScope;
 use super::seal::{Opening, Seal};
-use super::work::{Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkReply, Unsynced, WholePlace};
+use super::work::{
+    Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
+};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
@@ -63,7 +65,9 @@ impl Sink {
     /// The answer is owed before the first poll, so that a future that is dropped unpolled sends it too.
     pub(super) async fn accepting_sealed(self: Arc<Self>, opening: Opening, held: Held, owed: Owed) {
         let request = opening.request();
-        let answer = match opening.finish().and_then(|coded| coded.decode(Some(held))) {
+        let coded = opening.finish();
+        let saved_bytes = coded.as_ref().map_or(0, Coded::saved_bytes);
+        let reply = match coded.and_then(|coded| coded.decode(Some(held))) {
             // The second request may have its own caller. `Lost` only makes the lead retry.
             Ok(parcel) if !self.taken.is_first(parcel.route, parcel.request) => {
                 tracing::warn!(request = request.0, "a request arrived a second time and is refused");
@@ -73,7 +77,7 @@ impl Sink {
             Ok(parcel) => self.work(parcel).await,
             Err(failure) => SinkReply::Failed(failure),
         };
-        owed.reply().sink(request, &answer, self.seal.as_deref());
+        owed.reply().sink(request, &SinkAnswer { reply, saved_bytes }, self.seal.as_deref());
         owed.settled();
     }
 
@@ -85,8 +89,8 @@ impl Sink {
 
     pub(super) async fn accepting(self: Arc<Self>, parcel: Parcel, owed: Owed) {
         let request = parcel.request;
-        let answer = self.work(parcel).await;
-        owed.reply().sink(request, &answer, None);
+        let reply = self.work(parcel).await;
+        owed.reply().sink(request, &SinkAnswer { reply, saved_bytes: 0 }, None);
         owed.settled();
     }
 

@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
+use tradewind_contract::CodecChoice;
 use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, PartSource, Payload, Precondition, Store};
 use tradewind_wire::{Fault, RouteId};
 
@@ -65,7 +66,7 @@ impl Source {
     }
 
     async fn answer(&self, order: Order, reply: &ReplyTo) {
-        let (request, route, compress) = (order.request, order.route, order.compress);
+        let (request, route, codec) = (order.request, order.route, order.codec);
         let Some(downstream) = self.downstream.get(route) else {
             let message = format!("route {} is unknown here", route.0);
             return reply.fail_unsent(request, Failure::new(Fault::RouteDown, "unavailable", message));
@@ -73,26 +74,26 @@ impl Source {
         if let Err(failure) = self.scope.check(&order.task) {
             return reply.fail_unsent(request, failure);
         }
-        let copies = if compress { 2 } else { 1 };
+        let copies = if codec.is_some() { 2 } else { 1 };
         match self.parcel(order, copies).await {
-            Ok(parcel) => self.send(&downstream, parcel, compress, reply.clone()).await,
+            Ok(parcel) => self.send(&downstream, parcel, codec, reply.clone()).await,
             Err(failure) => reply.fail_unsent(request, failure),
         }
     }
 
-    async fn send(&self, downstream: &Downstream, parcel: Parcel, compress: bool, reply: ReplyTo) {
+    async fn send(&self, downstream: &Downstream, parcel: Parcel, codec: Option<CodecChoice>, reply: ReplyTo) {
         match downstream {
             Downstream::Memory(sink) => sink.accept(parcel, reply),
-            Downstream::Hop(hop) => match self.coded(&parcel, compress) {
+            Downstream::Hop(hop) => match self.coded(&parcel, codec) {
                 Ok((coded, seal)) => hop.send(&coded, &seal, &reply.from_downstream(seal.clone())).await,
                 Err(failure) => reply.fail_unsent(parcel.request, failure),
             },
         }
     }
 
-    fn coded(&self, parcel: &Parcel, compress: bool) -> Result<(Coded, Arc<Seal>), Failure> {
+    fn coded(&self, parcel: &Parcel, codec: Option<CodecChoice>) -> Result<(Coded, Arc<Seal>), Failure> {
         let seal = self.seal.clone().ok_or_else(Failure::without_seal)?;
-        Ok((parcel.encode(compress, seal.next_id())?, seal))
+        Ok((parcel.encode(codec, seal.next_id())?, seal))
     }
 
     /// Builds the parcel for an order. `copies`: how many copies of the bytes exist at once until they are sent

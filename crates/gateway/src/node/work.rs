@@ -1,12 +1,12 @@
 //! The messages of lead, source and sink, inside frames that relays forward unread.
 //!
 //! An [`Order`] tells a source what to do. The source then sends a parcel down the route: a [`Manifest`], which tells
-//! the sink what to do, and the object bytes it describes. The sink answers with a [`SinkReply`].
+//! the sink what to do, and the object bytes it describes. The sink answers with a [`SinkAnswer`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use tradewind_contract::VerifyMode;
+use tradewind_contract::{CodecChoice, VerifyMode};
 use tradewind_store::{
     Attributes, Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
 };
@@ -24,8 +24,8 @@ pub struct Order {
     pub request: RequestId,
     /// The route on which the source sends the result.
     pub route: RouteId,
-    /// Compress the bytes for hops if a sample shows that it pays.
-    pub compress: bool,
+    /// How the bytes are compressed for hops; `None` if they are not.
+    pub codec: Option<CodecChoice>,
     /// The source's task.
     pub task: SourceTask,
 }
@@ -256,7 +256,16 @@ impl Proof {
     }
 }
 
-/// A sink's answer.
+/// A sink's answer, with what is known of the body that it answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SinkAnswer {
+    /// The answer.
+    pub reply: SinkReply,
+    /// Bytes that compression saved on the hops; 0 if the body was not compressed.
+    pub saved_bytes: u64,
+}
+
+/// What became of a sink's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SinkReply {
     /// The store acknowledged the part. A file store syncs parts only when it completes the upload.

@@ -213,7 +213,7 @@ fn forged(request: &Request) -> Request {
     let Head { request: id, route, .. } = request.head;
     let parcel = Parcel { request: id, route, manifest, data: Payload::default(), held: None };
     let seal = Seal::from_hex(&"00".repeat(32)).unwrap();
-    let coded = parcel.encode(false, request.head.seal).unwrap();
+    let coded = parcel.encode(None, request.head.seal).unwrap();
     let mut body = vec![0; coded.head.wire_bytes as usize];
     seal.sealing(&coded).fill(&mut body).unwrap();
     Request { head: coded.head, body }

@@ -456,6 +456,7 @@ impl World {
             .map(|store| serde_json::json!({ "store": store, "key": TARGET_PREFIX }))
             .collect();
         let folder: PathBuf = self.folder.path().join("job");
+        let codec = ["auto", "lz4", "zstd:1", "zstd:9"][scenario.seed as usize % 4];
         let mut job = serde_json::json!({
             "source": store("s3://source"),
             "selection": { "kind": "prefix", "prefix": SOURCE_PREFIX },
@@ -465,6 +466,7 @@ impl World {
             "allow_empty": true,
             "chunk_bytes": scenario.chunk_bytes,
             "compress": scenario.compress,
+            "codec": codec,
             "stall_s": scenario.stall_s,
             "state_dir": folder,
             "resume": resume,

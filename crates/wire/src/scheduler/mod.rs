@@ -326,6 +326,13 @@ impl Scheduler {
         self.shares.unsent(flight.route, std::mem::take(&mut flight.paid_bytes));
     }
 
+    /// Records that compression saved `bytes` of `request`, at most all that it carries, and refunds their cost. Call it
+    /// before [`Scheduler::answered`] without a fault.
+    pub fn saved(&mut self, request: RequestId, bytes: u64) {
+        let Some(flight) = self.flights.get(&request) else { return };
+        self.shares.saved(flight.route, bytes.min(flight.paid_bytes));
+    }
+
     /// Ends the request after all its objects have been reported on: it is no longer in flight. An object that has not
     /// been reported on counts as not done.
     pub fn answered(&mut self, request: RequestId, fault: Option<Fault>, now_ms: u64) {

@@ -6,7 +6,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
-use crate::node::work::{Failure, Leaves, Placed, Side, SinkReply, parse_exactly};
+use crate::node::work::{Failure, Leaves, Placed, Side, SinkAnswer, SinkReply, parse_exactly};
 use tradewind_store::PartTag;
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::scheduler::Work;
@@ -23,8 +23,8 @@ impl Dispatcher {
         // A late answer: the request has been abandoned, and another attempt at it is or was in progress.
         let Some(work) = self.scheduler.work(request).cloned() else { return Ok(()) };
         let failure = match verdict {
-            ReplyVerdict::Sink(words) => match parse_exactly::<SinkReply>(&words) {
-                Some(SinkReply::Failed(failure)) => failure,
+            ReplyVerdict::Sink(words) => match parse_exactly::<SinkAnswer>(&words) {
+                Some(SinkAnswer { reply: SinkReply::Failed(failure), .. }) => failure,
                 Some(answer) => return self.sink_answer(request, work, answer, recorder, outlook).await,
                 None => Failure::mismatch("a sink's answer does not parse"),
             },
@@ -67,11 +67,12 @@ impl Dispatcher {
         &mut self,
         request: RequestId,
         work: Work,
-        answer: SinkReply,
+        answer: SinkAnswer,
         recorder: &mut Recorder,
         outlook: &mut Outlook,
     ) -> Result<(), SurveyError> {
-        match (work, answer) {
+        let SinkAnswer { reply, saved_bytes } = answer;
+        match (work, reply) {
             (Work::Bundle(objects), SinkReply::Bundle(verdicts)) if objects.len() == verdicts.len() => {
                 if let Some(Err(failure)) = verdicts.first()
                     && verdicts.iter().all(|verdict| self.makes_route_useless_by(verdict))
@@ -118,6 +119,7 @@ impl Dispatcher {
                 return Ok(());
             }
         }
+        self.scheduler.saved(request, saved_bytes);
         self.scheduler.answered(request, None, self.clock.now_ms());
         self.unreachable = None;
         Ok(())

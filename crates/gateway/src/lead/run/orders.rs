@@ -27,7 +27,7 @@ pub(super) fn order(
         Work::Close(object) => SourceTask::Pass(Manifest::Close(Box::new(close(transfers.get(object)?, context)?))),
         Work::Abort(object) => SourceTask::Pass(abort(transfers.get(object)?)?),
     };
-    Some(Order { request, route, compress: context.job.compress, task })
+    Some(Order { request, route, codec: context.job.compress.then_some(context.job.codec), task })
 }
 
 fn open(transfer: &ObjectTransfer) -> Manifest {

@@ -203,6 +203,7 @@ impl Tally {
         let activity = |of: Activity| HopActivity {
             name: self.route_name(of.route).to_owned(),
             bytes: of.done_bytes,
+            saved_bytes: of.saved_bytes,
             up: of.up,
             id: of.route.0,
             retired: of.retired,

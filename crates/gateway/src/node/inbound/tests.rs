@@ -50,7 +50,7 @@ fn coded(request: u64) -> Coded {
     let data = Payload::new(vec![Bytes::from(vec![7; BODY_BYTES])]);
     let manifest = Manifest::Bundle(Vec::new());
     Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None }
-        .encode(false, seal::of_tests().next_id())
+        .encode(None, seal::of_tests().next_id())
         .unwrap()
 }
 
@@ -187,7 +187,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
     let manifest = Manifest::Bundle(vec![write]);
     let parcel = Parcel { request: RequestId(first_request), route: RouteId(0), manifest, data, held: None };
     let seal = seal::of_tests();
-    let coded = parcel.encode(false, seal.next_id()).unwrap();
+    let coded = parcel.encode(None, seal.next_id()).unwrap();
     let fetch = Fetch {
         source_key: KEY.to_owned(),
         condition: Precondition::default(),
@@ -198,7 +198,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         check: None,
     };
     let (request, task) = (RequestId(first_request + 1), SourceTask::Bundle(vec![fetch]));
-    let order = Order { request, route: RouteId(1), compress: false, task };
+    let order = Order { request, route: RouteId(1), codec: None, task };
     let orders = postcard::to_stdvec(&vec![order]).unwrap();
     // Errors mean that the other side was dropped; reading shows that too.
     above.writer.queue(&Frame::Head(coded.head.clone()));
@@ -421,7 +421,7 @@ async fn write_over(hop: &Hop, request: u64) -> Verdict {
     let parcel = Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None };
     let (answers_in, mut answers) = mpsc::unbounded_channel();
     let seal = seal::of_tests();
-    let coded = parcel.encode(false, seal.next_id()).unwrap();
+    let coded = parcel.encode(None, seal.next_id()).unwrap();
     hop.send(&coded, &seal, &ReplyTo::memory(answers_in).from_downstream(seal.clone())).await;
     tokio::time::timeout(HANG, answers.recv()).await.expect("a request is not answered").unwrap().verdict
 }
