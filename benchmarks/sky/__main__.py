@@ -11,10 +11,12 @@ from pathlib import Path
 from benchmarks.measure import load
 from benchmarks.sky.adaptation import measure_adaptation
 from benchmarks.sky.capacity import measure_capacity
+from benchmarks.sky.compression import measure_compression
 from benchmarks.sky.connections import measure_connections
 from benchmarks.sky.flow import measure_flow
 from benchmarks.sky.machines import measure_machines, measure_relays
 from benchmarks.sky.overlay import measure_overlay
+from benchmarks.sky.sizes import measure_sizes
 from benchmarks.sky.skyplane import measure_skyplane
 from benchmarks.sky.straggler import measure_straggler
 from benchmarks.sky.systems import measure_systems, measure_systems_2022
@@ -35,6 +37,8 @@ SUITES = {
     "flow": measure_flow,
     "adaptation": measure_adaptation,
     "straggler": measure_straggler,
+    "compression": measure_compression,
+    "sizes": measure_sizes,
     "skyplane": measure_skyplane,
 }
 

@@ -75,12 +75,14 @@ def carry_launch(
     chunk_bytes: int,
     limit_bytes_per_s: int | None,
     watch: Callable[[RunningJob, Progress], None] | None = None,
+    *,
+    object_bytes: int = OBJECT_BYTES,
 ) -> Progress:
-    """Move objects of OBJECT_BYTES from memory to memory; `watch` gets each report. Raises TradewindError."""
+    """Move objects from memory to memory; `watch` gets each report. Raises TradewindError."""
     options = Options(recursive=True, chunk_bytes=chunk_bytes, limit_bytes_per_s=limit_bytes_per_s)
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as state:
         control = JobControl(state_dir=state, gateway=str(find_binary("tradewind-gateway")))
-        job = control.start(f"mem:?objects={objects}&size_bytes={OBJECT_BYTES}", "mem:", options, launch)
+        job = control.start(f"mem:?objects={objects}&size_bytes={object_bytes}", "mem:", options, launch)
 
         def see(event: object) -> None:
             if watch is not None and isinstance(event, Progress):
