@@ -69,8 +69,12 @@ def run(
     timeout_s: float,
     watch: Callable[[subprocess.Popen[bytes]], None] | None = None,
     cwd: Path | None = None,
+    rss_bytes_max: int | None = None,
 ) -> Cost:
-    """Run a command to its end; kill its process group after ``timeout_s``. ``watch`` runs in a thread meanwhile."""
+    """Run a command to its end; kill its process group after ``timeout_s``, or if it uses too much memory.
+
+    ``watch`` runs in a thread meanwhile.
+    """
     started = time.monotonic()
     process = subprocess.Popen(
         [str(word) for word in command],
@@ -82,21 +86,23 @@ def run(
         start_new_session=True,
     )
     said = _Tail(process)
-    hung = threading.Event()
+    ended_for: list[str] = []
 
-    def give_up() -> None:
-        hung.set()
+    def give_up(reason: str) -> None:
+        ended_for.append(reason)
         os.killpg(process.pid, signal.SIGKILL)
 
-    timer = threading.Timer(timeout_s, give_up)
+    timer = threading.Timer(timeout_s, give_up, [f"hang: given up after {timeout_s:.0f} s"])
     timer.start()
+    if rss_bytes_max is not None:
+        threading.Thread(target=_limit_memory, args=(process, rss_bytes_max, give_up), daemon=True).start()
     watcher = threading.Thread(target=watch, args=(process,), daemon=True) if watch else None
     if watcher:
         watcher.start()
     try:
         _, status, usage = os.wait4(process.pid, 0)
     except BaseException:
-        give_up()
+        give_up("interrupted")
         raise
     finally:
         timer.cancel()
@@ -105,11 +111,25 @@ def run(
     if watcher:
         watcher.join()
     failure = None
-    if hung.is_set():
-        failure = f"hang: given up after {timeout_s:.0f} s"
+    if ended_for:
+        failure = ended_for[0]
     elif process.returncode != 0:
         failure = f"exit {process.returncode}: {said.last_line()}"
     return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10, failure)
+
+
+def _limit_memory(process: subprocess.Popen[bytes], rss_bytes_max: int, give_up: Callable[[str], None]) -> None:
+    """End a command when one of its processes has used more memory than allowed."""
+    while process.returncode is None and not _is_zombie(process.pid):
+        for pid in (process.pid, *_children(process.pid)):
+            try:
+                used = _peak_rss_bytes(pid)
+            except (OSError, StopIteration):  # It has ended meanwhile.
+                continue
+            if used > rss_bytes_max:
+                give_up(f"more than {rss_bytes_max / (1 << 30):.1f} GiB of memory")
+                return
+        time.sleep(SAMPLE_S)
 
 
 class _Tail:
