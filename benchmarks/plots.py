@@ -151,7 +151,7 @@ def _set_groups(ax: Any, title: str, y: Axis, names: Sequence[str]) -> None:
     _set_y(ax, y)
     ax.set_title(title, pad=24)
     ax.set_xticks(range(len(names)), names)
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(ROUTES), frameon=False)
 
 
 def _figure(rows: int) -> tuple[Any, list[Any]]:

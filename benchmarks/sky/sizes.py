@@ -74,9 +74,9 @@ def measure_sizes(quick: bool) -> Table:
             table.rows.append([name, volume_bytes // size_bytes, *figures])
             rates.append(figures[2])
     frame = Frame(
-        "Rate over object size", "object size [KB]", "Mbit/s", logarithmic=True, limit=(planned_mbps, "planned")
+        "Rate over object size", "object size [MB]", "Mbit/s", logarithmic=True, limit=(planned_mbps, "planned")
     )
-    table.picture = line_plot(frame, [size_bytes / 1e3 for size_bytes in sizes.values()], {"measured": rates})
+    table.picture = line_plot(frame, [size_bytes / 1e6 for size_bytes in sizes.values()], {"measured": rates})
     return table
 
 
@@ -94,7 +94,7 @@ def _figures(sky: Sky, overlay: UnicastOverlay, objects: int, size_bytes: int) -
         rate_gbps * 1e3,
         rate_gbps / overlay.throughput_gbps,
         run.cpu_s / data_gb,
-        run.cpu_s / objects * 1e6,
+        round(run.cpu_s / objects * 1e6),
         run.lead_cpu_s / data_gb,
     ]
 
