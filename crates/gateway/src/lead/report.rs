@@ -10,11 +10,16 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tradewind_contract::FailedObject;
 
 /// Verdicts that wait to be written; at the limit [`Report::add`] waits for the disk.
 pub const REPORT_QUEUE_MAX: usize = 4096;
+
+/// Longest time that verdicts wait for others to be written together with. Waking the writer for each of them would cost
+/// more than writing it.
+const GATHER_MAX: Duration = Duration::from_millis(50);
 
 /// Bytes buffered for one write.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -128,6 +133,9 @@ impl Report {
     pub async fn add(&self, verdict: ObjectVerdict) {
         // An error means that the writer has ended with one of its own, which `finish` returns.
         self.sender.send(Command::Add(verdict)).await.ok();
+        if self.sender.capacity() <= REPORT_QUEUE_MAX / 2 {
+            self.writer.thread().unpark();
+        }
     }
 
     /// The destinations that need no line of an earlier run: those that have one of this run, and those that an earlier
@@ -139,6 +147,7 @@ impl Report {
         let (sender, written) = oneshot::channel();
         let ended = || io::Error::other("nothing more can be written");
         self.sender.send(Command::Flush(sender)).await.map_err(|_| ended())?;
+        self.writer.thread().unpark();
         let (path, begins_at) = (self.path.clone(), self.begins_at);
         let read = tokio::task::spawn_blocking(move || {
             written.blocking_recv().map_err(|_| ended())?;
@@ -154,6 +163,7 @@ impl Report {
     pub async fn finish(self) -> io::Result<()> {
         let Self { sender, writer, path, .. } = self;
         drop(sender);
+        writer.thread().unpark();
         let ended = tokio::task::spawn_blocking(move || writer.join()).await.map_err(io::Error::other)?;
         let written = ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")));
         written.map_err(|error| named(&path, &error))
@@ -179,6 +189,7 @@ fn write_all(mut lines: Lines, mut receiver: mpsc::Receiver<Command>) -> io::Res
         }
         // Nobody knows when the next one comes, and a killed process writes nothing more.
         lines.write()?;
+        std::thread::park_timeout(GATHER_MAX);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The journal's entries, and how they are written to and read from the tables.
 
 use crate::node::work::Unsynced;
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tradewind_store::{Checksums, PartTag, PutOptions, UploadId, Written};
@@ -119,14 +119,68 @@ pub struct UnfinishedUpload {
     pub parts: Vec<PartTag>,
 }
 
-/// Writes one entry. Ignores entries about an upload that is not in the journal: its object was closed or abandoned.
-pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
+/// Writes the entries of one transaction.
+pub(super) struct Writing<'t> {
+    transaction: &'t Transaction<'t>,
+    done: CachedStatement<'t>,
+    /// Whether the table of uploads has rows. Most jobs have no object in parts.
+    has_uploads: bool,
+}
+
+impl<'t> Writing<'t> {
+    pub(super) fn begin(transaction: &'t Transaction<'t>) -> rusqlite::Result<Self> {
+        let sql = "INSERT OR REPLACE INTO done
+                       (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        let done = transaction.prepare_cached(sql)?;
+        let sql = "SELECT EXISTS (SELECT 1 FROM upload)";
+        let has_uploads = transaction.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(Self { transaction, done, has_uploads })
+    }
+
+    /// Writes one entry. Ignores entries about an upload that is not in the journal: its object was closed or abandoned.
+    pub(super) fn write(&mut self, entry: &Entry) -> rusqlite::Result<()> {
+        match entry {
+            Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced, written } => {
+                if self.has_uploads {
+                    forget_uploads(self.transaction, *target, target_key)?;
+                }
+                let boot = unsynced.as_ref().map(|unsynced| &unsynced.boot);
+                let sums = unsynced.as_ref().map(|unsynced| unsynced.checksums).unwrap_or_default();
+                let (size_bytes, crc64nvme) = (size_bytes.cast_signed(), sums.crc64nvme.map(u64::cast_signed));
+                let (fingerprint, written) = (fingerprint.cast_signed(), written.as_ref().map(to_json).transpose()?);
+                let values =
+                    params![target, target_key, fingerprint, size_bytes, boot, crc64nvme, sums.crc32c, written];
+                self.done.execute(values).map(drop)
+            }
+            Entry::Intent(intent) => {
+                self.has_uploads = true;
+                write_intent(self.transaction, intent)
+            }
+            _ => write_other(self.transaction, entry),
+        }
+    }
+}
+
+/// Forgets the uploads of an object that is done. The sink has aborted those that the same intent may have opened
+/// without a name.
+fn forget_uploads(transaction: &Transaction<'_>, target: u16, target_key: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM upload
+               WHERE target = ?1 AND target_key = ?2 AND upload_id IS NULL AND intent_unix_ms =
+                   (SELECT intent_unix_ms FROM upload
+                    WHERE target = ?1 AND target_key = ?2 AND superseded = 0 AND upload_id IS NOT NULL)";
+    transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
+    let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
+    transaction.prepare_cached(sql)?.execute(params![target, target_key]).map(drop)
+}
+
+fn write_other(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
     match entry {
+        Entry::Closed { .. } | Entry::Intent(_) => Ok(()),
         Entry::Began { boot, unix_ms } => {
             let sql = "INSERT OR IGNORE INTO boot (boot, began_unix_ms) VALUES (?1, ?2)";
             transaction.prepare_cached(sql)?.execute(params![boot, unix_ms]).map(drop)
         }
-        Entry::Intent(intent) => write_intent(transaction, intent),
         Entry::Opened { target, target_key, upload, has_unnamed } => {
             write_opened(transaction, *target, target_key, upload, *has_unnamed)
         }
@@ -138,25 +192,6 @@ pub(super) fn write(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::R
             let (crc64nvme, md5) = (sums.crc64nvme.map(u64::cast_signed), sums.md5.as_ref().map(|sum| &sum[..]));
             let size_bytes = part.size_bytes.cast_signed();
             let values = params![target, target_key, part.part, size_bytes, part.tag, crc64nvme, sums.crc32c, md5];
-            transaction.prepare_cached(sql)?.execute(values).map(drop)
-        }
-        Entry::Closed { target, target_key, fingerprint, size_bytes, unsynced, written } => {
-            // The sink has aborted those that the same intent may have opened without a name.
-            let sql = "DELETE FROM upload
-                       WHERE target = ?1 AND target_key = ?2 AND upload_id IS NULL AND intent_unix_ms =
-                           (SELECT intent_unix_ms FROM upload
-                            WHERE target = ?1 AND target_key = ?2 AND superseded = 0 AND upload_id IS NOT NULL)";
-            transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
-            let sql = "DELETE FROM upload WHERE target = ?1 AND target_key = ?2 AND superseded = 0";
-            transaction.prepare_cached(sql)?.execute(params![target, target_key])?;
-            let sql = "INSERT OR REPLACE INTO done
-                           (target, target_key, fingerprint, size_bytes, boot, crc64nvme, crc32c, written)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-            let boot = unsynced.as_ref().map(|unsynced| &unsynced.boot);
-            let sums = unsynced.as_ref().map(|unsynced| unsynced.checksums).unwrap_or_default();
-            let (size_bytes, crc64nvme) = (size_bytes.cast_signed(), sums.crc64nvme.map(u64::cast_signed));
-            let (fingerprint, written) = (fingerprint.cast_signed(), written.as_ref().map(to_json).transpose()?);
-            let values = params![target, target_key, fingerprint, size_bytes, boot, crc64nvme, sums.crc32c, written];
             transaction.prepare_cached(sql)?.execute(values).map(drop)
         }
         Entry::Undone { target, target_key } => {

@@ -410,3 +410,47 @@ async fn what_was_done_is_told_once_a_deletion_has_begun() {
     let lengths = done.lengths(vec![(0, "b".into()), (1, "b".into())]).await.unwrap();
     assert_eq!(lengths, [Some(7), None]);
 }
+
+/// A journal on a clock that stands still while anything is to be done.
+fn journal_in_stepped_time() -> (tempfile::TempDir, Journal) {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDir::create(dir.path()).unwrap().with_background(Background::Inline);
+    let journal = Journal::create(&state).unwrap();
+    (dir, journal)
+}
+
+fn closed(key: usize) -> Entry {
+    let (target_key, size_bytes) = (key.to_string(), 1);
+    Entry::Closed { target: 0, target_key, fingerprint: 1, size_bytes, unsynced: None, written: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_a_flush_nor_a_full_batch_waits_for_more_entries() {
+    let (_dir, journal) = journal_in_stepped_time();
+    let began = tokio::time::Instant::now();
+    for round in 0..3 {
+        journal.record(closed(round)).await.unwrap();
+        // The writer begins to gather.
+        tokio::task::yield_now().await;
+        journal.flush().await.unwrap();
+    }
+    for key in 0..2 * QUEUE_MAX {
+        journal.record(closed(key)).await.unwrap();
+    }
+    assert_eq!(began.elapsed().as_millis(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_that_nobody_flushes_are_readable_after_the_longest_wait() {
+    let (dir, journal) = journal_in_stepped_time();
+    journal.record(closed(0)).await.unwrap();
+    tokio::task::yield_now().await;
+    journal.record(closed(1)).await.unwrap();
+    let count = || -> i64 {
+        let reader = open_read_only(&dir.path().join(JOURNAL_FILE)).unwrap();
+        reader.query_row("SELECT count(*) FROM done", [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count(), 0);
+    tokio::time::sleep(std::time::Duration::from_millis(BATCH_MS_MAX + 1)).await;
+    assert_eq!(count(), 2);
+}

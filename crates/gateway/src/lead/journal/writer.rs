@@ -1,14 +1,17 @@
 //! The journal's own thread: takes entries from a bounded queue and commits many at once.
+//!
+//! While it gathers entries it is not woken for each of them, which would cost more than writing them: only a flush, a
+//! full batch and the end of the journal wake it before its time.
 
 use super::JournalError;
-use super::entry::{self, Entry};
+use super::entry::{Entry, Writing};
 use super::schema::SCHEMA;
 use crate::background::Background;
 use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 /// Maximum number of entries in the queue; at the limit [`super::Journal::record`] waits.
@@ -30,6 +33,8 @@ enum Command {
 #[derive(Debug)]
 pub(super) struct Writer {
     sender: Option<mpsc::Sender<Command>>,
+    /// Ends the gathering of entries.
+    urgent: Arc<Notify>,
     failure: Arc<OnceLock<JournalError>>,
     path: PathBuf,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -39,11 +44,11 @@ impl Writer {
     pub(super) fn spawn(path: PathBuf, connection: Connection, background: Background) -> Result<Self, JournalError> {
         let io = |error: std::io::Error| JournalError::Io { path: path.clone(), message: error.to_string() };
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let failure = Arc::new(OnceLock::new());
-        let (work_failure, work_path) = (failure.clone(), path.clone());
+        let (failure, urgent) = (Arc::new(OnceLock::new()), Arc::new(Notify::new()));
+        let (work_failure, work_path, work_urgent) = (failure.clone(), path.clone(), urgent.clone());
         let work = async move {
             let (mut receiver, mut batch) = (receiver, Batch::default());
-            if let Err(error) = write_all(connection, &mut receiver, &mut batch).await {
+            if let Err(error) = write_all(connection, &mut receiver, &work_urgent, &mut batch).await {
                 // Set before the queue and the waiting flushes are dropped, so that whoever sees them dropped finds the
                 // reason.
                 work_failure.set(JournalError::from_sqlite(&work_path, &error)).ok();
@@ -60,7 +65,7 @@ impl Writer {
                 None
             }
         };
-        Ok(Self { sender: Some(sender), failure, path, thread })
+        Ok(Self { sender: Some(sender), urgent, failure, path, thread })
     }
 
     pub(super) async fn record(&self, entry: Entry) -> Result<(), JournalError> {
@@ -70,12 +75,17 @@ impl Writer {
     pub(super) async fn flush(&self) -> Result<(), JournalError> {
         let (sender, written) = oneshot::channel();
         self.send(Command::Flush(sender)).await?;
+        self.urgent.notify_one();
         written.await.map_err(|_| self.failed())
     }
 
     async fn send(&self, command: Command) -> Result<(), JournalError> {
         let Some(sender) = &self.sender else { return Err(self.failed()) };
-        sender.send(command).await.map_err(|_| self.failed())
+        sender.send(command).await.map_err(|_| self.failed())?;
+        if sender.capacity() <= QUEUE_MAX - BATCH_ENTRIES_MAX {
+            self.urgent.notify_one();
+        }
+        Ok(())
     }
 
     fn failed(&self) -> JournalError {
@@ -87,6 +97,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.sender = None;
+        self.urgent.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has already been printed, and a drop can report it to nobody.
             thread.join().ok();
@@ -104,22 +115,17 @@ struct Batch {
 async fn write_all(
     mut connection: Connection,
     receiver: &mut mpsc::Receiver<Command>,
+    urgent: &Notify,
     batch: &mut Batch,
 ) -> rusqlite::Result<()> {
     while let Some(first) = receiver.recv().await {
         let deadline = Instant::now() + Duration::from_millis(BATCH_MS_MAX);
-        let mut next = Some(first);
-        while let Some(command) = next.take() {
-            batch.add(command);
-            if batch.entries.len() >= BATCH_ENTRIES_MAX {
-                break;
-            }
-            next = match receiver.try_recv() {
-                Ok(command) => Some(command),
-                // A waiting flush is not delayed for more entries.
-                Err(_) if !batch.flushes.is_empty() => None,
-                Err(_) => timeout_at(deadline, receiver.recv()).await.unwrap_or(None),
-            };
+        batch.add(first);
+        batch.take_from(receiver);
+        // A waiting flush is not delayed for more entries.
+        if !batch.is_full() && batch.flushes.is_empty() {
+            timeout_at(deadline, urgent.notified()).await.ok();
+            batch.take_from(receiver);
         }
         batch.commit(&mut connection)?;
     }
@@ -134,6 +140,19 @@ impl Batch {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.entries.len() >= BATCH_ENTRIES_MAX
+    }
+
+    /// Adds what is in the queue, until the batch is full.
+    fn take_from(&mut self, receiver: &mut mpsc::Receiver<Command>) {
+        while !self.is_full()
+            && let Ok(command) = receiver.try_recv()
+        {
+            self.add(command);
+        }
+    }
+
     /// Writes all entries in one transaction; if a flush is among them, waits for the disk.
     fn commit(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
         let is_durable = !self.flushes.is_empty();
@@ -141,9 +160,11 @@ impl Batch {
             connection.pragma_update(None, "synchronous", "full")?;
         }
         let transaction = connection.transaction()?;
+        let mut writing = Writing::begin(&transaction)?;
         for entry in self.entries.drain(..) {
-            entry::write(&transaction, &entry)?;
+            writing.write(&entry)?;
         }
+        drop(writing);
         if is_durable {
             // Only a transaction that changes a page syncs the log, and with it all commits before.
             transaction.pragma_update(None, "user_version", SCHEMA)?;

@@ -35,7 +35,7 @@ const BUNDLE_OBJECTS_MEMORY: usize = 16;
 pub(super) struct Dispatcher {
     pub(super) context: Arc<Context>,
     pub(super) scheduler: Scheduler,
-    pub(super) transfers: HashMap<ObjectId, ObjectTransfer>,
+    pub(super) transfers: HashMap<ObjectId, Box<ObjectTransfer>>,
     next_object: u64,
     orders: OrderQueue,
     /// `None` for a job without a folder.
@@ -49,11 +49,11 @@ pub(super) struct Dispatcher {
 /// An object that the scheduler has finished with.
 pub(super) enum Ended {
     /// It is done at its destination.
-    Finished(ObjectTransfer),
+    Finished(Box<ObjectTransfer>),
     /// It used up its retries and failed with this fault.
-    Failed(ObjectTransfer, Fault),
+    Failed(Box<ObjectTransfer>, Fault),
     /// It must be inspected and transferred again.
-    Restart(ObjectTransfer),
+    Restart(Box<ObjectTransfer>),
 }
 
 impl Dispatcher {
@@ -98,7 +98,7 @@ impl Dispatcher {
     }
 
     /// Accepts an object.
-    pub(super) fn add(&mut self, transfer: ObjectTransfer) {
+    pub(super) fn add(&mut self, transfer: Box<ObjectTransfer>) {
         let id = ObjectId(self.next_object);
         self.next_object += 1;
         self.scheduler.add(id, transfer.new_object());

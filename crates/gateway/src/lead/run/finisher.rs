@@ -59,7 +59,7 @@ impl Finisher {
     }
 
     /// Ends a transfer that must start again. Returns the item to load.
-    pub(super) fn restarted(&mut self, mut transfer: ObjectTransfer, recorder: &mut Recorder) -> WorkItem {
+    pub(super) fn restarted(&mut self, mut transfer: Box<ObjectTransfer>, recorder: &mut Recorder) -> WorkItem {
         recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
         recorder.tally.retried();
         self.remember_orphans(&mut transfer);
@@ -70,7 +70,7 @@ impl Finisher {
     /// tried before.
     pub(super) async fn failed(
         &mut self,
-        mut transfer: ObjectTransfer,
+        mut transfer: Box<ObjectTransfer>,
         fault: Fault,
         recorder: &mut Recorder,
     ) -> Option<(WorkItem, bool)> {
@@ -92,13 +92,13 @@ impl Finisher {
     /// Ends a transfer that is done, or keeps it until it has been checked again.
     pub(super) async fn finished(
         &mut self,
-        mut transfer: ObjectTransfer,
+        mut transfer: Box<ObjectTransfer>,
         recorder: &mut Recorder,
     ) -> Result<(), SurveyError> {
         self.remember_orphans(&mut transfer);
         let (server_side, in_parts) = (transfer.item.server_side, transfer.part_bytes.is_some());
         let (acked_bytes, earlier_bytes) = (transfer.acked_bytes(), transfer.earlier_bytes);
-        let ObjectTransfer { item, placed: Some(placed), retries, condition, may_restart, upload, .. } = transfer
+        let ObjectTransfer { item, placed: Some(placed), retries, condition, may_restart, upload, .. } = *transfer
         else {
             return Ok(());
         };

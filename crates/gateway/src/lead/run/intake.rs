@@ -139,7 +139,7 @@ impl Intake {
         let looks_at_target = self.outlook.wants_look(&item);
         if item.check.is_some() || !looks_at_target && !restarted && is_whole(&item, &self.context) {
             let transfer = ObjectTransfer::whole(item, &self.context);
-            return Admitted::Transfer(Box::new(self.ready(transfer, recorder)));
+            return Admitted::Transfer(self.ready(Box::new(transfer), recorder));
         }
         self.looking += 1;
         let (context, looking) = (self.context.clone(), Look::begin(self.looked.0.clone(), &item));
@@ -164,7 +164,7 @@ impl Intake {
                 if transfer.looked_at_target {
                     self.outlook.looked(transfer.item.target, transfer.item.expect.as_ref());
                 }
-                Admitted::Transfer(Box::new(self.ready(*transfer, recorder)))
+                Admitted::Transfer(self.ready(transfer, recorder))
             }
             Looked::Judged(judged) => self.judged(judged.0, judged.1, recorder),
             Looked::Failed(failed) => {
@@ -192,9 +192,10 @@ impl Intake {
     }
 
     /// Gives a transfer the upload of an earlier run, if there is one, and the guess about its destination.
-    fn ready(&mut self, mut transfer: ObjectTransfer, recorder: &mut Recorder) -> ObjectTransfer {
-        let place = (transfer.item.target, transfer.item.target_key.clone());
+    fn ready(&mut self, mut transfer: Box<ObjectTransfer>, recorder: &mut Recorder) -> Box<ObjectTransfer> {
         if transfer.item.check.is_none()
+            && !self.unfinished.is_empty()
+            && let place = (transfer.item.target, transfer.item.target_key.clone())
             && let Some(upload) = self.unfinished.get(&place)
             && transfer.resumes(upload)
             && let Some(upload) = self.unfinished.remove(&place)

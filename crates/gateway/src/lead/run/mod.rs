@@ -86,6 +86,8 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Number of progress ticks from one write of the status file to the next.
 const STATUS_TICKS: u64 = 4;
 const OUT_OF_BYTES_HINT: &str = "run `tradewind sync` with a higher --max-bytes to copy only what is missing";
+/// Maximum number of findings that are taken before the next orders are made.
+const FINDINGS_AT_ONCE_MAX: usize = 256;
 /// Why a job under a cost ceiling ends.
 const ONLY_DEARER: &str = "the remaining routes cost more than the cost ceiling allows";
 
@@ -283,7 +285,7 @@ impl Run {
             }
             let now_ms = self.dispatcher.clock.now_ms();
             let wake = Duration::from_millis(self.wake_ms(idle).saturating_sub(now_ms));
-            let takes_more = !surveying.listed && self.intake.has_room() && self.dispatcher.scheduler.wants_more();
+            let takes_more = self.takes_more(surveying);
             tokio::select! {
                 Some(reply) = replies.recv() => {
                     self.reply(reply).await?;
@@ -291,7 +293,10 @@ impl Run {
                         self.reply(reply).await?;
                     }
                 }
-                found = surveying.found.recv(), if takes_more => self.found(found, surveying).await?,
+                found = surveying.found.recv(), if takes_more => {
+                    self.found(found, surveying).await?;
+                    self.take_findings(surveying).await?;
+                }
                 Some(looked) = self.intake.next() => {
                     let admitted = self.intake.looked(looked, &mut self.recorder).await;
                     self.admit(admitted);
@@ -323,6 +328,22 @@ impl Run {
         Ok(())
     }
 
+    fn takes_more(&self, surveying: &Surveying) -> bool {
+        !surveying.listed && self.intake.has_room() && self.dispatcher.scheduler.wants_more()
+    }
+
+    /// Takes findings that are there already.
+    async fn take_findings(&mut self, surveying: &mut Surveying) -> Result<(), SurveyError> {
+        for _ in 0..FINDINGS_AT_ONCE_MAX {
+            if self.stopping.is_some() || !self.takes_more(surveying) {
+                break;
+            }
+            let Ok(found) = surveying.found.try_recv() else { break };
+            self.found(Some(found), surveying).await?;
+        }
+        Ok(())
+    }
+
     async fn found(&mut self, found: Option<Found>, surveying: &mut Surveying) -> Result<(), SurveyError> {
         match found {
             Some(Found::Item(item)) => {
@@ -351,7 +372,7 @@ impl Run {
     fn admit(&mut self, admitted: Admitted) {
         match admitted {
             Admitted::Nothing => {}
-            Admitted::Transfer(transfer) => self.dispatcher.add(*transfer),
+            Admitted::Transfer(transfer) => self.dispatcher.add(transfer),
             Admitted::OverCeiling(message) => {
                 self.stop(Outcome::Ceiling, Some(message), Some("raise --max-bytes or --max-cost"));
             }

@@ -13,7 +13,7 @@ pub(super) fn order(
     request: RequestId,
     route: RouteId,
     work: &Work,
-    transfers: &HashMap<ObjectId, ObjectTransfer>,
+    transfers: &HashMap<ObjectId, Box<ObjectTransfer>>,
     context: &Context,
 ) -> Option<Order> {
     let task = match work {

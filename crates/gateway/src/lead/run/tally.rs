@@ -28,7 +28,8 @@ pub(super) struct Tally {
     bytes_earlier: u64,
     destinations: Vec<DestinationSummary>,
     skipped_at: Vec<u64>,
-    proofs: Proofs,
+    /// Finished objects by the proofs of source and destination.
+    proven: Vec<((Proof, Proof), u64)>,
     recent: VecDeque<(Instant, u64)>,
     ticks: u64,
     route_names: Vec<(RouteId, String)>,
@@ -58,7 +59,7 @@ impl Tally {
             bytes_earlier: 0,
             destinations: job.targets.iter().map(destination).collect(),
             skipped_at: vec![0; job.targets.len()],
-            proofs: Proofs::new(),
+            proven: Vec::new(),
             recent: VecDeque::from([(started, 0)]),
             ticks: 0,
             route_names: routes.iter().map(|route| (RouteId(route.id), name(route))).collect(),
@@ -91,7 +92,6 @@ impl Tally {
         self.objects_earlier += objects;
         self.bytes_done += bytes;
         self.bytes_earlier += bytes;
-        *self.proofs.entry("earlier run".to_owned()).or_default() += objects;
         let destination = &mut self.destinations[usize::from(target)];
         destination.objects += objects;
         destination.bytes += bytes;
@@ -123,7 +123,11 @@ impl Tally {
     pub(super) fn finished(&mut self, target: u16, placed: &Placed) {
         self.objects_done += 1;
         self.destinations[usize::from(target)].objects += 1;
-        *self.proofs.entry(proof_name(placed)).or_default() += 1;
+        let proofs = (placed.source_proof, placed.target_proof);
+        match self.proven.iter_mut().find(|(known, _)| *known == proofs) {
+            Some((_, objects)) => *objects += 1,
+            None => self.proven.push((proofs, 1)),
+        }
     }
 
     /// Counts an object of an earlier run that was checked and is still there.
@@ -131,7 +135,6 @@ impl Tally {
         self.objects_done += 1;
         self.objects_earlier += 1;
         self.destinations[usize::from(target)].objects += 1;
-        *self.proofs.entry("earlier run".to_owned()).or_default() += 1;
     }
 
     /// Counts a failed object; `None` if it concerns no particular destination.
@@ -233,7 +236,12 @@ impl Tally {
     }
 
     pub(super) fn proofs(&self) -> Proofs {
-        self.proofs.clone()
+        let earlier = (self.objects_earlier > 0).then(|| ("earlier run".to_owned(), self.objects_earlier));
+        let mut proofs: Proofs = earlier.into_iter().collect();
+        for ((source, target), objects) in &self.proven {
+            *proofs.entry(proof_name(*source, *target)).or_default() += objects;
+        }
+        proofs
     }
 
     pub(super) fn destinations(&self) -> Vec<DestinationSummary> {
@@ -241,10 +249,10 @@ impl Tally {
     }
 }
 
-fn proof_name(placed: &Placed) -> String {
-    match (placed.source_proof, placed.target_proof) {
-        (Proof::StoreCopy, target) => target.name().to_owned(),
-        (source, target) => format!("{} → {}", source.name(), target.name()),
+fn proof_name(source: Proof, target: Proof) -> String {
+    match source {
+        Proof::StoreCopy => target.name().to_owned(),
+        _ => format!("{} → {}", source.name(), target.name()),
     }
 }
 

@@ -50,6 +50,12 @@ impl Walk {
             self.add_candidates(ours, theirs, naming, &mut candidates).await?;
         }
         let candidates = self.leave_done(candidates).await?;
+        if self.survey.job.compare.is_none() {
+            for candidate in candidates {
+                self.say(Found::Item(self.work(candidate, false))).await?;
+            }
+            return Ok(());
+        }
         let mut skipped = vec![Tally::default(); self.survey.targets.len()];
         let verdicts = futures::stream::iter(candidates.into_iter().map(|candidate| async move {
             let same = self.is_same(&candidate).await;
