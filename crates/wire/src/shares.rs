@@ -197,8 +197,9 @@ impl Shares {
     pub fn pick(&self, bytes: u64, avoid: &[RouteId], now_ms: u64) -> Result<RouteId, Blocked> {
         let mut blocked = Blocked::Down;
         let mut best: Option<&Route> = None;
+        let allowance = self.allowance(bytes);
         for route in self.wanted().filter(|route| route.is_usable(now_ms) && !avoid.contains(&route.plan.id)) {
-            if !self.allows(route, bytes) {
+            if !allowance.covers(bytes, route.plan.usd_per_gb) {
                 blocked = blocked.max(Blocked::Ceiling);
             } else if !route.has_room(bytes) {
                 blocked = Blocked::Full;
@@ -219,7 +220,7 @@ impl Shares {
 
     /// Returns the bytes in flight on `route`.
     pub fn in_flight_bytes(&self, route: RouteId) -> u64 {
-        self.routes.iter().find(|known| known.plan.id == route).map_or(0, |route| route.flight_bytes)
+        self.position(route).map_or(0, |at| self.routes[at].flight_bytes)
     }
 
     /// Records that `bytes` meant for `route` were certainly not sent: they cost nothing. They stay in flight until
@@ -272,12 +273,15 @@ impl Shares {
 
     /// Marks a resting route as up again, level with the others. Returns whether it was resting.
     fn answers(&mut self, id: RouteId) -> bool {
+        if self.route_mut(id).is_none_or(|route| route.health == Health::Up) {
+            return false;
+        }
         let level = self
             .wanted()
             .filter(|route| route.plan.id != id && route.health == Health::Up)
             .map(|route| route.fill(0))
             .min_by(f64::total_cmp);
-        let Some(route) = self.route_mut(id).filter(|route| route.health != Health::Up) else { return false };
+        let Some(route) = self.route_mut(id) else { return false };
         route.health = Health::Up;
         if let Some(level) = level.map(|level| level * route.plan.share).filter(|level| level.is_finite()) {
             route.level_bytes = route.level_bytes.max(level);
@@ -382,21 +386,60 @@ impl Shares {
         (self.spent_before_usd - mean_usd).max(0.0) + self.routes.iter().map(lost).sum::<f64>()
     }
 
-    fn allows(&self, route: &Route, bytes: u64) -> bool {
-        if bytes > 0 && self.ceiling_bytes.is_some_and(|most_bytes| self.sent_bytes() + bytes > most_bytes) {
-            return false;
+    /// Returns what the ceilings allow for the next `bytes`. It is the same for all routes, and costs a look at each.
+    fn allowance(&self, bytes: u64) -> Allowance {
+        if bytes == 0 {
+            return Allowance::Anything;
         }
-        let Some(most_usd) = self.most_usd().filter(|_| bytes > 0) else { return true };
+        if self.ceiling_bytes.is_some_and(|most_bytes| self.sent_bytes() + bytes > most_bytes) {
+            return Allowance::Nothing;
+        }
+        let Some(most_usd) = self.most_usd() else { return Allowance::Anything };
         let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
         let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes + bytes);
         let cheapest = self.wanted().map(|route| route.plan.usd_per_gb).fold(f64::INFINITY, f64::min);
-        let needed_usd = cost_usd(bytes, route.plan.usd_per_gb) + cost_usd(rest_bytes, cheapest);
-        // A relative 1e-9 absorbs the rounding of sums of prices that equal the ceiling exactly.
-        self.spent_usd() + needed_usd <= most_usd * (1.0 + 1e-9)
+        Allowance::Within { most_usd, spent_usd: self.spent_usd(), rest_usd: cost_usd(rest_bytes, cheapest) }
+    }
+
+    /// Returns the position of a route. Most programs number their routes from zero.
+    fn position(&self, id: RouteId) -> Option<usize> {
+        let is_it = |route: &Route| route.plan.id == id;
+        let guess = id.0 as usize;
+        if self.routes.get(guess).is_some_and(is_it) {
+            return Some(guess);
+        }
+        self.routes.iter().position(is_it)
     }
 
     fn route_mut(&mut self, id: RouteId) -> Option<&mut Route> {
-        self.routes.iter_mut().find(|route| route.plan.id == id)
+        let at = self.position(id)?;
+        self.routes.get_mut(at)
+    }
+}
+
+/// What the ceilings allow for the next bytes.
+enum Allowance {
+    Anything,
+    Nothing,
+    /// The cost of the bytes, added to what is spent and to the least that the rest costs, must stay within the most.
+    Within {
+        most_usd: f64,
+        spent_usd: f64,
+        rest_usd: f64,
+    },
+}
+
+impl Allowance {
+    fn covers(&self, bytes: u64, usd_per_gb: f64) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Nothing => false,
+            Self::Within { most_usd, spent_usd, rest_usd } => {
+                let needed_usd = cost_usd(bytes, usd_per_gb) + rest_usd;
+                // A relative 1e-9 absorbs the rounding of sums of prices that equal the ceiling exactly.
+                spent_usd + needed_usd <= most_usd * (1.0 + 1e-9)
+            }
+        }
     }
 }
 

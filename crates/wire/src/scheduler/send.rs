@@ -54,7 +54,9 @@ impl Scheduler {
         if grounded && obstacles.only_ceiling() {
             return Idle::Ceiling;
         }
-        let is_at_work = self.is_probe_at_work(now_ms);
+        // Looking at every flight is worth it only where the answer matters.
+        let matters = self.stuck_since_ms.is_some() || self.shares.all_down();
+        let is_at_work = matters && self.is_probe_at_work(now_ms);
         if is_at_work {
             self.stuck_since_ms = None;
         }
