@@ -78,6 +78,11 @@ pub trait Store: Debug + Send + Sync {
         false
     }
 
+    /// Returns whether objects that are put can be found again.
+    fn keeps_objects(&self) -> bool {
+        true
+    }
+
     /// Describes how this store is reached. Facts that are not known yet are left out.
     async fn describe(&self) -> StoreDescription {
         StoreDescription::default()

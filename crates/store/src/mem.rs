@@ -164,6 +164,10 @@ impl Store for MemStore {
         crate::Identity::Memory
     }
 
+    fn keeps_objects(&self) -> bool {
+        false
+    }
+
     fn limits(&self) -> StoreLimits {
         LIMITS
     }

@@ -30,7 +30,7 @@ pub(super) const LOOKS_AT_ONCE_MAX: usize = 16;
 /// An object that is written and proven.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Copied {
-    pub(super) item: WorkItem,
+    pub(super) item: Box<WorkItem>,
     pub(super) placed: Placed,
     pub(super) retries: u64,
     /// The state in which the source must still be.

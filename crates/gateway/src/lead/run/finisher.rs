@@ -59,7 +59,7 @@ impl Finisher {
     }
 
     /// Ends a transfer that must start again. Returns the item to load.
-    pub(super) fn restarted(&mut self, mut transfer: Box<ObjectTransfer>, recorder: &mut Recorder) -> WorkItem {
+    pub(super) fn restarted(&mut self, mut transfer: Box<ObjectTransfer>, recorder: &mut Recorder) -> Box<WorkItem> {
         recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
         recorder.tally.retried();
         self.remember_orphans(&mut transfer);
@@ -73,15 +73,15 @@ impl Finisher {
         mut transfer: Box<ObjectTransfer>,
         fault: Fault,
         recorder: &mut Recorder,
-    ) -> Option<(WorkItem, bool)> {
+    ) -> Option<(Box<WorkItem>, bool)> {
         recorder.tally.unacked(transfer.item.target, transfer.acked_bytes(), transfer.earlier_bytes);
         self.remember_orphans(&mut transfer);
         if transfer.must_be_moved_again() {
-            return Some((WorkItem { check: None, ..transfer.item }, false));
+            return Some((Box::new(WorkItem { check: None, ..*transfer.item }), false));
         }
         if transfer.may_travel_instead() {
             recorder.tally.retried();
-            return Some((WorkItem { server_side: false, ..transfer.item }, true));
+            return Some((Box::new(WorkItem { server_side: false, ..*transfer.item }), true));
         }
         let lost = || Failure::new(fault, "unavailable", "the connection was lost repeatedly");
         let failure = transfer.failure.unwrap_or_else(lost);
@@ -123,7 +123,7 @@ impl Finisher {
         rechecked: Rechecked,
         is_stopping: bool,
         recorder: &mut Recorder,
-    ) -> Result<Option<WorkItem>, SurveyError> {
+    ) -> Result<Option<Box<WorkItem>>, SurveyError> {
         let Rechecked { fresh, now } = rechecked;
         let failure = match &now {
             Ok(now) => match fresh.condition.difference(now) {

@@ -84,7 +84,7 @@ impl Intake {
     }
 
     /// Admits an object of the survey.
-    pub(super) async fn item(&mut self, item: WorkItem, recorder: &mut Recorder) -> Result<Admitted, SurveyError> {
+    pub(super) async fn item(&mut self, item: Box<WorkItem>, recorder: &mut Recorder) -> Result<Admitted, SurveyError> {
         match item.twin {
             Some(Twin::Same) if self.context.job.dry_run => {
                 recorder.tally.skipped(item.target, 1);
@@ -131,7 +131,7 @@ impl Intake {
     }
 
     /// Makes a transfer of an object. Inspects the object first if the listing does not have enough data.
-    pub(super) fn load(&mut self, item: WorkItem, restarted: bool, recorder: &mut Recorder) -> Admitted {
+    pub(super) fn load(&mut self, item: Box<WorkItem>, restarted: bool, recorder: &mut Recorder) -> Admitted {
         if item.twin.is_some() {
             self.begin_judging(item);
             return Admitted::Nothing;
@@ -150,7 +150,7 @@ impl Intake {
         Admitted::Nothing
     }
 
-    fn begin_judging(&mut self, item: WorkItem) {
+    fn begin_judging(&mut self, item: Box<WorkItem>) {
         self.looking += 1;
         let (context, looking) = (self.context.clone(), Look::begin(self.looked.0.clone(), &item));
         tokio::spawn(async move { looking.end(judge(item, &context).await) });
@@ -180,7 +180,7 @@ impl Intake {
     }
 
     /// Handles a twin whose name leads to no object with another name.
-    fn judged(&mut self, item: WorkItem, is_there: bool, recorder: &mut Recorder) -> Admitted {
+    fn judged(&mut self, item: Box<WorkItem>, is_there: bool, recorder: &mut Recorder) -> Admitted {
         if is_there {
             recorder.tally.skipped(item.target, 1);
             return Admitted::Nothing;
@@ -188,7 +188,7 @@ impl Intake {
         if item.twin == Some(Twin::Same) {
             recorder.tally.found(item.info.size_bytes);
         }
-        self.load(WorkItem { twin: None, ..item }, false, recorder)
+        self.load(Box::new(WorkItem { twin: None, ..*item }), false, recorder)
     }
 
     /// Gives a transfer the upload of an earlier run, if there is one, and the guess about its destination.

@@ -18,12 +18,12 @@ const TARGET_LOOK_MAX: Duration = Duration::from_secs(5);
 /// fails.
 pub(super) struct Look {
     looks: mpsc::Sender<Looked>,
-    item: Option<WorkItem>,
+    item: Option<Box<WorkItem>>,
 }
 
 impl Look {
     pub(super) fn begin(looks: mpsc::Sender<Looked>, item: &WorkItem) -> Self {
-        Self { looks, item: Some(item.clone()) }
+        Self { looks, item: Some(Box::new(item.clone())) }
     }
 
     pub(super) fn end(mut self, looked: Looked) {
@@ -51,9 +51,9 @@ pub(super) enum Looked {
     /// It can be transferred.
     Ready(Box<ObjectTransfer>),
     /// Its name leads to no object with another name. The flag says whether the destination already has it unchanged.
-    Judged(Box<(WorkItem, bool)>),
+    Judged(Box<(Box<WorkItem>, bool)>),
     /// It cannot be transferred.
-    Failed(Box<(WorkItem, Failure)>),
+    Failed(Box<(Box<WorkItem>, Failure)>),
 }
 
 /// The extent of the parts that an upload of an earlier run must still hold.
@@ -85,7 +85,7 @@ impl Extent {
 ///
 /// With `looks_at_target`, also asks the destination for its present object.
 pub(super) async fn look(
-    item: WorkItem,
+    item: Box<WorkItem>,
     restarted: bool,
     earlier: Option<Extent>,
     looks_at_target: bool,
@@ -127,18 +127,20 @@ async fn state_of(store: &dyn Store, key: &str, policy: RetryPolicy) -> Option<E
     }
 }
 
-async fn look_at_source(item: WorkItem, restarted: bool, context: &Context) -> Looked {
+async fn look_at_source(mut item: Box<WorkItem>, restarted: bool, context: &Context) -> Looked {
     let url = format!("{}/{}", context.source.url(), item.source_key);
     match context.policy.run("head", &url, || context.source.head(&item.source_key)).await {
         Ok(now) if !restarted && changed(&item.info, &now) => {
-            let seen = WorkItem { info: now.clone(), ..item };
+            let seen = Box::new(WorkItem { info: now.clone(), ..*item });
             Looked::Ready(Box::new(ObjectTransfer::looked_at(seen, &now, true, context)))
         }
         Ok(now) => {
             // The survey's description stays unless the object has changed, because the journal's fingerprint is
             // computed from it.
-            let info = if changed(&item.info, &now) { now.clone() } else { item.info.clone() };
-            Looked::Ready(Box::new(ObjectTransfer::looked_at(WorkItem { info, ..item }, &now, restarted, context)))
+            if changed(&item.info, &now) {
+                item.info = now.clone();
+            }
+            Looked::Ready(Box::new(ObjectTransfer::looked_at(item, &now, restarted, context)))
         }
         Err(error) => {
             let failure = Failure::of_store(&error, Side::Source);

@@ -379,7 +379,7 @@ impl Run {
         }
     }
 
-    fn load(&mut self, item: WorkItem, restarted: bool) {
+    fn load(&mut self, item: Box<WorkItem>, restarted: bool) {
         let admitted = self.intake.load(item, restarted, &mut self.recorder);
         self.admit(admitted);
     }

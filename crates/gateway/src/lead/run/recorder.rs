@@ -68,7 +68,7 @@ impl Recorder {
     /// Journals an object as done. `written` only for a `mv`, which checks the copy again before it deletes the source.
     pub(super) async fn close(
         &self,
-        item: WorkItem,
+        item: Box<WorkItem>,
         placed: Placed,
         written: Option<Written>,
     ) -> Result<(), SurveyError> {

@@ -17,7 +17,7 @@ use tradewind_wire::scheduler::{Layout, NewObject};
 const UNMET_MAX: u32 = 3;
 /// One object for one destination, from its acceptance by the scheduler until it is finished or has failed.
 pub(super) struct ObjectTransfer {
-    pub(super) item: WorkItem,
+    pub(super) item: Box<WorkItem>,
     /// Options of its write.
     pub(super) options: PutOptions,
     /// State that the source object must have for every read.
@@ -51,12 +51,12 @@ pub(super) struct ObjectTransfer {
 
 impl ObjectTransfer {
     /// An object that is written whole; its attributes arrive with its bytes.
-    pub(super) fn whole(item: WorkItem, context: &Context) -> Self {
+    pub(super) fn whole(item: Box<WorkItem>, context: &Context) -> Self {
         let (stated, condition) = (item.info.checksums, Precondition::listed(&item.info));
         Self::new(item, condition, Attributes::default(), stated, None, true, context)
     }
 
-    pub(super) fn looked_at(item: WorkItem, now: &ObjectInfo, restarted: bool, context: &Context) -> Self {
+    pub(super) fn looked_at(item: Box<WorkItem>, now: &ObjectInfo, restarted: bool, context: &Context) -> Self {
         let part_bytes = (!is_whole(&item, context)).then(|| {
             let limits = context.targets[usize::from(item.target)].limits();
             part_bytes(item.info.size_bytes, context.job.chunk_bytes, &limits)
@@ -66,7 +66,7 @@ impl ObjectTransfer {
     }
 
     fn new(
-        item: WorkItem,
+        item: Box<WorkItem>,
         condition: Precondition,
         attributes: Attributes,
         stated: Checksums,

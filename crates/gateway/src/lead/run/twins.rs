@@ -42,12 +42,12 @@ impl Twins {
     }
 
     /// Returns the next object that has no twin in this round.
-    pub(super) fn next(&mut self, targets: &[Arc<dyn Store>]) -> Result<Option<WorkItem>, SurveyError> {
+    pub(super) fn next(&mut self, targets: &[Arc<dyn Store>]) -> Result<Option<Box<WorkItem>>, SurveyError> {
         while let Some(item) = self.round.as_mut().and_then(Iterator::next) {
             let item = item.map_err(SurveyError::Backlog)?;
             let form = name_form(targets[usize::from(item.target)].as_ref(), &item.target_key);
             if form.is_none_or(|form| !self.names.has_twin(item.target, &form)) {
-                return Ok(Some(item));
+                return Ok(Some(Box::new(item)));
             }
             self.waiting.push(&item).map_err(SurveyError::Backlog)?;
         }
@@ -57,13 +57,17 @@ impl Twins {
 }
 
 /// Determines whether an object may be written under its name.
-pub(super) async fn judge(item: WorkItem, context: &Context) -> Looked {
+pub(super) async fn judge(mut item: Box<WorkItem>, context: &Context) -> Looked {
     let target = usize::from(item.target);
     match look(&context.targets[target], &item.target_key, &context.tells_names_apart[target], context).await {
-        Ok(Found::Nothing) => Looked::Judged(Box::new((WorkItem { expect: Some(Expect::Absent), ..item }, false))),
+        Ok(Found::Nothing) => {
+            item.expect = Some(Expect::Absent);
+            Looked::Judged(Box::new((item, false)))
+        }
         Ok(Found::ItsOwn(now)) => {
             let is_there = item.twin == Some(Twin::Same) && item.expect.as_ref() == Some(&now);
-            Looked::Judged(Box::new((WorkItem { expect: Some(now), ..item }, is_there)))
+            item.expect = Some(now);
+            Looked::Judged(Box::new((item, is_there)))
         }
         Ok(Found::Another) => {
             let failure = taken(&object_url(context.targets[target].as_ref(), &item.target_key));

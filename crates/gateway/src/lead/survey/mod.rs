@@ -71,7 +71,7 @@ pub enum Twin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Objects to transfer.
-    Item(WorkItem),
+    Item(Box<WorkItem>),
     /// The destination has them.
     Skipped {
         /// Index of the destination.

@@ -28,12 +28,21 @@ async fn survey(
     targets: &[(&DirectoryTree, &str)],
     done: DoneSet,
 ) -> (Result<SurveyEnd, SurveyError>, Vec<Found>) {
+    survey_to(job, source, targets.iter().map(|(tree, _)| tree.store.clone()).collect(), done).await
+}
+
+async fn survey_to(
+    job: &JobSpec,
+    source: &DirectoryTree,
+    targets: Vec<Arc<dyn Store>>,
+    done: DoneSet,
+) -> (Result<SurveyEnd, SurveyError>, Vec<Found>) {
     // Smaller than what is said, so that the survey has to wait for us.
     let (out, mut found) = mpsc::channel(2);
     let survey = Survey {
         job: Arc::new(job.clone()),
         source: source.store.clone(),
-        targets: targets.iter().map(|(tree, _)| tree.store.clone()).collect(),
+        targets,
         limits: Limits::default(),
         done,
         done_before_deletion: None,
@@ -173,6 +182,23 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
         std::fs::remove_file(target.path("a")).unwrap();
         let (_, found) = survey(&job, &source, &targets, journal.done_set().unwrap()).await;
         assert_eq!(items(&found).len(), 3, "{compare:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_keeps_nothing_is_not_asked_for_copies_of_earlier_runs() {
+    let source = DirectoryTree::with(&[("a", b"1"), ("b", b"2")]);
+    let (target, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
+    let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    let (target_key, fingerprint) = ("a".to_owned(), fingerprint(&source.store.head("a").await.unwrap()));
+    let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None, written: None };
+    journal.record_durably(closed).await.unwrap();
+    let job = job(&source, prefix(""), &[(&target, "")]);
+    let memory = tradewind_store::StoreConfig { url: "mem:".to_owned(), ..Default::default() };
+    let memory = tradewind_store::open(&memory).unwrap();
+    for (store, is_done) in [(memory, true), (target.store.clone(), false)] {
+        let (_, found) = survey_to(&job, &source, vec![store], journal.done_set().unwrap()).await;
+        assert_eq!(found.contains(&Found::AlreadyDone { target: 0, objects: 1, bytes: 1 }), is_done);
     }
 }
 

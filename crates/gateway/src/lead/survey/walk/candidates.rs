@@ -153,9 +153,12 @@ impl Walk {
 
     /// Returns whether the copy of an earlier run is at its destination with its length, and between file systems with
     /// its time. A comparison has listed the destination. Otherwise it is asked, and it counts as having the copy if it
-    /// does not answer that.
+    /// does not answer that, or keeps nothing.
     async fn is_still_there(&self, candidate: &Candidate) -> bool {
         let target = &self.survey.targets[usize::from(candidate.target)];
+        if !target.keeps_objects() {
+            return true;
+        }
         let theirs = if self.is_listed(candidate.target) {
             candidate.theirs.clone()
         } else {
@@ -241,9 +244,9 @@ impl Walk {
         is_compared && self.is_open(target.into())
     }
 
-    fn work(&self, candidate: Candidate, same: bool) -> WorkItem {
+    fn work(&self, candidate: Candidate, same: bool) -> Box<WorkItem> {
         let twin = candidate.is_twin.then_some(if same { Twin::Same } else { Twin::New });
-        WorkItem {
+        Box::new(WorkItem {
             target: candidate.target,
             source_key: candidate.ours.key.clone(),
             target_key: candidate.target_key,
@@ -254,7 +257,7 @@ impl Walk {
             expect: self.is_listed(candidate.target).then(|| Expect::seen(candidate.theirs.as_ref())),
             orphans_since_unix_ms: None,
             twin,
-        }
+        })
     }
 }
 
