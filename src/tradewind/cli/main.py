@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 _GLOBAL_FLAGS = ("-q", "--quiet", "-v", "--verbose", "--json", "-y", "--yes")
 _GLOBAL_VALUES = ("--config", "--profile")
+_COLLECTION_THRESHOLD = 50_000
+"""New objects before Python looks for garbage, by default 700. Importing makes many objects and hardly any garbage."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,6 +25,10 @@ def main(argv: list[str] | None = None) -> int:
     if words in (["--version"], ["-V"]):
         print(f"tradewind {__version__}")
         return 0
+    if argv is None:
+        gc.set_threshold(_COLLECTION_THRESHOLD)
+        # At its exit Python would look for garbage among all objects, for 8 of a command's 100 CPU-ms.
+        atexit.register(gc.freeze)
     try:
         from tradewind.cli.signals import Interrupts
         from tradewind.cli.streams import standard_streams
