@@ -27,16 +27,17 @@ JobState = Literal["running", "done", "failed", "interrupted", "cancelled"]
 class HopActivity:
     """Activity of one route: `name` as `a → b → c`, acknowledged bytes, and whether it works now.
 
-    A `retired` route gets no more work, because the routes were changed.
+    A `retired` route gets no more work, because the routes were changed. `saved_bytes` are those of `bytes` that
+    compression saved.
     """
 
     name: str
     bytes: int = 0
-    saved_bytes: int = 0
     up: bool = True
     id: int = 0
     retired: bool = False
     requests_in_flight: int = 0
+    saved_bytes: int = 0
 
 
 @dataclass(frozen=True)
