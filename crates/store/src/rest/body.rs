@@ -60,7 +60,12 @@ impl Body for SendBody {
 }
 
 /// Reads a small answer (XML) into memory.
-pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
+pub(crate) async fn read_all(call: &Call, body: Incoming) -> Result<Bytes> {
+    read_up_to(ANSWER_BYTES_MAX, call, body).await
+}
+
+/// Reads an answer of at most `bytes_max` bytes into memory.
+pub(crate) async fn read_up_to(bytes_max: usize, call: &Call, mut body: Incoming) -> Result<Bytes> {
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| call.error(ErrorKind::Truncated, format!("answer cut short: {error}")))?;
@@ -70,11 +75,11 @@ pub(crate) async fn read_all(call: &Call, mut body: Incoming) -> Result<Bytes> {
             if data.iter().all(u8::is_ascii_whitespace) {
                 still_at_work(call)?;
             }
+            if all.len() + data.len() > bytes_max {
+                return Err(call.error(ErrorKind::Server, format!("answer longer than {bytes_max} bytes")));
+            }
             if all.is_empty() && body.is_end_stream() {
                 return Ok(data);
-            }
-            if all.len() + data.len() > ANSWER_BYTES_MAX {
-                return Err(call.error(ErrorKind::Server, format!("answer longer than {ANSWER_BYTES_MAX} bytes")));
             }
             all.extend_from_slice(&data);
         }

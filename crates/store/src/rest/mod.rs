@@ -17,7 +17,7 @@ mod secrets;
 mod time;
 
 pub use availability::Unreachable;
-pub(crate) use body::{SendBody, read_all, stream_exactly};
+pub(crate) use body::{SendBody, read_all, read_up_to, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
 pub(crate) use endpoint::split_endpoint;

@@ -3,8 +3,8 @@
 //!
 //! Each request has its own connection: credentials are requested about once an hour.
 
-use super::request::{is_here, shown};
-use crate::rest::{Call, Http, Secrets, TlsRoots, read_all, split_endpoint};
+use super::request::{TOKEN_ANSWER_BYTES_MAX, is_here, shown};
+use crate::rest::{Call, Http, Secrets, TlsRoots, read_up_to, split_endpoint};
 use crate::{Error, ErrorKind, Payload};
 use async_trait::async_trait;
 use aws_smithy_runtime_api::client::http::{HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector};
@@ -111,7 +111,7 @@ async fn exchange(bounds: &Bounds, request: Request<Bytes>) -> crate::Result<Res
     let asked = Call { body: Payload::default(), headers: Default::default(), ..call.clone() };
     let answer = async {
         let (head, body) = http.send(call).await?.into_parts();
-        let body = read_all(&asked, body).await?;
+        let body = read_up_to(TOKEN_ANSWER_BYTES_MAX, &asked, body).await?;
         // The library repeats the text of a refusal.
         let body = if head.status.is_success() { body } else { Secrets::hide(&head, body) };
         Ok(Response::from_parts(head, body))

@@ -1,6 +1,6 @@
 //! Requests to token servers, through the stores' HTTP client.
 
-use crate::rest::{Call, Http, Secrets, TlsRoots, encode_query, read_all, split_endpoint};
+use crate::rest::{Call, Http, Secrets, TlsRoots, encode_query, read_up_to, split_endpoint};
 use crate::{Error, ErrorKind, Payload};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;
@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// Time limit for the answer of a token server, per attempt.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
+/// Longest answer of a token server that is read; real ones have a few KiB.
+pub(super) const TOKEN_ANSWER_BYTES_MAX: usize = 256 << 10;
 /// Most attempts to get one token; only connection errors, 429 and 5xx are retried.
 const ATTEMPTS_MAX: u32 = 3;
 /// Pause before the second attempt; doubled before the third.
@@ -120,7 +122,7 @@ impl TokenClient {
 async fn once(http: &Http, call: Call) -> Result<(StatusCode, String), Error> {
     let asked = Call { body: Payload::default(), headers: HeaderMap::new(), ..call.clone() };
     let (head, body) = http.send(call).await?.into_parts();
-    let body = read_all(&asked, body).await?;
+    let body = read_up_to(TOKEN_ANSWER_BYTES_MAX, &asked, body).await?;
     let body = if head.status.is_success() { body } else { Secrets::hide(&head, body) };
     let text =
         String::from_utf8(body.to_vec()).map_err(|_| asked.error(ErrorKind::Protocol, "the answer is not text"))?;

@@ -77,6 +77,20 @@ fn container_credentials_without_a_token() {
 }
 
 #[test]
+fn an_endless_answer_of_a_container_server_is_not_read_to_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    for (length, answered) in [(200 << 10, 1), (300 << 10, 0)] {
+        let padding = " ".repeat(length);
+        let server = Server::start(move |_| (200, format!("{}{padding}", credentials(3600))));
+        let printed = ask(&server, home.path(), 1, &[]);
+        assert_eq!(printed.answered(), answered, "{}", printed.0);
+        if answered == 0 {
+            assert!(printed.error().contains("answer longer than 262144 bytes"), "{}", printed.error());
+        }
+    }
+}
+
+#[test]
 fn a_refused_container_token_is_an_error_in_one_line() {
     let (home, server) = (tempfile::tempdir().unwrap(), container(3600));
     let printed = ask(&server, home.path(), 1, &[("AWS_CONTAINER_AUTHORIZATION_TOKEN", "another")]);

@@ -122,6 +122,21 @@ fn a_subject_token_in_a_json_file() {
     carries(&server, TOKEN, 1);
 }
 
+#[test]
+fn an_endless_answer_of_a_token_server_is_not_read_to_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    for (length, answered) in [(200 << 10, 1), (300 << 10, 0)] {
+        let padding = " ".repeat(length);
+        let server =
+            Server::start(move |_| (200, format!("{}{padding}", json!({ "access_token": TOKEN, "expires_in": 3600 }))));
+        let printed = ask(&server, home.path(), 1, &user(&server));
+        assert_eq!(printed.answered(), answered, "{}", printed.0);
+        if answered == 0 {
+            assert!(printed.error().contains("answer longer than 262144 bytes"), "{}", printed.error());
+        }
+    }
+}
+
 fn from_url(server: &Server) -> Value {
     let format = json!({ "type": "json", "subject_token_field_name": "value" });
     let url = format!("{}/subject?x=y", server.origin);
