@@ -82,6 +82,8 @@ def _read_problem(path: Path) -> Problem:
         document = read_json(path)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file", hint=FORMAT) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint=FORMAT) from None
     except ValueError as error:
         raise ConfigError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict):

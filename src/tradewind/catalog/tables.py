@@ -10,11 +10,12 @@ import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Protocol, cast, get_args
+from typing import Protocol, TextIO, cast, get_args
 
 from tradewind.catalog.ageing import Figure
 from tradewind.errors import ConfigError
 from tradewind.model.catalog import Catalog
+from tradewind.model.files import open_regular
 from tradewind.model.machine import StoreLimits
 from tradewind.model.origin import Origin, OriginKind
 from tradewind.model.price import CountedBy, EgressPrice, ListedUnit
@@ -50,6 +51,8 @@ __all__ = [
 
 ROWS_MAX = 1_000_000
 """Maximum lines: more than a thousand regions squared."""
+TABLE_BYTES_MAX = 128 << 20
+"""Maximum length of a table."""
 GBPS_MAX = 10_000.0
 """Maximum rate: faster than any machine pair; a higher figure is in another unit."""
 USD_PER_GB_MAX = 100.0
@@ -183,6 +186,11 @@ def skip_comments(file: Iterable[str]) -> tuple[int, Iterator[str]]:
     return above, iter(())
 
 
+def open_table(path: Path) -> TextIO:
+    """Open a CSV file of at most TABLE_BYTES_MAX. Raises OSError."""
+    return open(open_regular(path, bytes_max=TABLE_BYTES_MAX), newline="", encoding="utf-8-sig")
+
+
 def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
     """Yield the lines of a CSV file with a header, which lines that begin with `#` may precede.
 
@@ -194,7 +202,7 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
         ConfigError: no such file, not a table, or a column is missing.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_table(path) as file:
             above, lines = skip_comments(file)
             reader = csv.DictReader(lines)
             header = [name.strip() for name in reader.fieldnames or ()]
@@ -214,6 +222,8 @@ def read_rows(path: Path, required: Sequence[Sequence[str]]) -> Iterator[Row]:
                 yield Row(path, above + reader.line_num, {k: (v or "").strip() for k, v in fields.items()})
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not a CSV table: {error}") from None
 

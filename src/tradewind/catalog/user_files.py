@@ -138,7 +138,7 @@ def _entries(table: Table[Key, Value], path: Path, source: str, check: RowCheck)
 
 def _header(path: Path) -> list[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with tables.open_table(path) as file:
             header = [name.strip() for name in next(csv.reader(skip_comments(file)[1]), [])]
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint=NO_TABLE) from None

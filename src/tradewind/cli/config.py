@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.codec import COMPRESSIONS, parse_compression
-from tradewind.model.files import config_folder
+from tradewind.model.files import config_folder, read_user_file
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.records import dataclass
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
@@ -359,14 +359,13 @@ def _text(content: object) -> str:
 
 def _read(path: str, *, required: bool) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = read_user_file(path)
     except FileNotFoundError:
         if required:
             raise ConfigError(f"{path}: no such file") from None
         return {}
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise ConfigError(f"{path}: {error.strerror}", hint="the configuration is a TOML file") from None
     loads = _toml_reader(path)
     try:
         document: dict[str, Any] = loads(content.decode())

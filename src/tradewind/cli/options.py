@@ -6,11 +6,13 @@ import argparse
 import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from io import StringIO
 from typing import Any
 
 from tradewind.cli.arguments import add_setting, typed
 from tradewind.cli.config import SETTINGS
 from tradewind.errors import UsageError
+from tradewind.model.files import read_user_file
 from tradewind.model.job import FilterRule, ObjectFilter
 from tradewind.model.store import Access
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_usd
@@ -80,23 +82,26 @@ def object_filter(args: Namespace) -> ObjectFilter:
     return ObjectFilter(tuple(args.rules or ()), args.min_size, args.max_size, args.newer, args.older)
 
 
+RULES_HINT = "--filter-from takes a text file with one rule, `+ GLOB` or `- GLOB`, per line"
+
+
 def read_rules(path: str) -> list[FilterRule]:
     """Return the rules of a file, `+ GLOB` or `- GLOB`, in order; skip empty lines and comments. Raises UsageError."""
-    rules = []
     try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                text = line.strip()
-                if not text or text.startswith("#"):
-                    continue
-                sign, _, glob = text.partition(" ")
-                if sign not in ("+", "-") or not glob.strip():
-                    raise UsageError(f"{path}:{number}: neither `+ GLOB` nor `- GLOB`: {text}")
-                rules.append(FilterRule("include" if sign == "+" else "exclude", glob.strip()))
+        content = read_user_file(path).decode()
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise UsageError(f"{path}: {error.strerror}", hint=RULES_HINT) from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8") from None
+        raise UsageError(f"{path}: not UTF-8", hint=RULES_HINT) from None
+    rules = []
+    for number, line in enumerate(StringIO(content, newline=None), 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        sign, _, glob = text.partition(" ")
+        if sign not in ("+", "-") or not glob.strip():
+            raise UsageError(f"{path}:{number}: neither `+ GLOB` nor `- GLOB`: {text}")
+        rules.append(FilterRule("include" if sign == "+" else "exclude", glob.strip()))
     if not rules:
         # An empty file usually comes from a failed command; selecting everything would be a surprise.
         raise UsageError(f"{path}: the file has no rules", hint="leave out --filter-from to include everything")

@@ -35,18 +35,21 @@ class Topology:
     plain: bool = False
 
 
+FORMAT = "the format: docs/reference/topology.md"
+
+
 def read_topology(path: str) -> Topology:
     """Read and check a topology file. Raises TopologyError."""
     try:
         document = read_json(path)
     except OSError as error:
-        raise TopologyError(f"{path}: {error.strerror}") from error
+        raise TopologyError(f"{path}: {error.strerror}", hint=FORMAT) from error
     except ValueError as error:
-        raise TopologyError(f"{path}: not JSON: {error}") from error
+        raise TopologyError(f"{path}: not JSON: {error}", hint=FORMAT) from error
     try:
         return topology_from_document(document)
     except TopologyError as error:
-        raise TopologyError(f"{path}: {error}", hint=error.hint or "the format: docs/reference/topology.md") from None
+        raise TopologyError(f"{path}: {error}", hint=error.hint or FORMAT) from None
 
 
 def plan_of(document: Any) -> Plan:

@@ -19,19 +19,18 @@ is missing or null has its default. Any other difference is a ValueError with th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from os import PathLike
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from tradewind.model.files import read_user_file
 from tradewind.model.records import MISSING, fields, is_dataclass
 from tradewind.model.region import Region
 
 __all__ = ["Codec", "Document", "parse_json", "read_json", "to_document"]
 
 T = TypeVar("T")
-#: Maximum length of a document that a user names.
-USER_DOCUMENT_BYTES_MAX = 4 << 20
 _LISTS = (tuple, list, frozenset, set, Sequence, Collection)
 
 
@@ -44,14 +43,10 @@ def parse_json(text: str | bytes, *, object_pairs_hook: Callable[[list[tuple[str
 
 
 def read_json(
-    path: str | os.PathLike[str], *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+    path: str | PathLike[str], *, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Any:
-    """Return the value of a JSON file that a user names, of at most 4 MiB. Raises OSError and ValueError."""
-    with open(path, "rb") as file:
-        text = file.read(USER_DOCUMENT_BYTES_MAX + 1)
-    if len(text) > USER_DOCUMENT_BYTES_MAX:
-        raise ValueError(f"longer than {USER_DOCUMENT_BYTES_MAX >> 20} MiB")
-    return parse_json(text, object_pairs_hook=object_pairs_hook)
+    """Return the value of a JSON file that a user names; see `read_user_file`. Raises OSError and ValueError."""
+    return parse_json(read_user_file(path), object_pairs_hook=object_pairs_hook)
 
 
 def to_document(value: Any) -> Any:

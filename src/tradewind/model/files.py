@@ -13,16 +13,21 @@ __all__ = [
     "FOLDER_MODE",
     "STATE_ENTRIES",
     "STATE_VARIABLE",
+    "USER_FILE_BYTES_MAX",
     "config_folder",
+    "open_private",
     "open_regular",
     "private_folder",
     "read_regular",
+    "read_user_file",
     "require_own",
     "state_folder",
     "state_home",
 ]
 
 STATE_VARIABLE = "TRADEWIND_STATE_DIR"
+#: Maximum length of a rule file, configuration or JSON document that a user names.
+USER_FILE_BYTES_MAX = 4 << 20
 
 
 def state_home(setting: str | None = None) -> str:
@@ -122,17 +127,50 @@ def _make(folder: Path) -> None:
         each.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def open_regular(path: str | os.PathLike[str]) -> int:
+def open_private(path: str, flags: int) -> int:
+    """Open a file, and make a missing one readable only by its owner: the `opener` of a file in a private folder."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def open_regular(path: str | os.PathLike[str], *, bytes_max: int | None = None) -> int:
     """Open a file for reading and return its descriptor. A pipe, on which opening would block, is an error.
 
     Raises:
-        OSError: it cannot be opened, or is not a regular file (EINVAL).
+        OSError: it cannot be opened, is not a regular file (EINVAL), or is longer than `bytes_max` (EFBIG).
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    if bytes_max is not None and found.st_size > bytes_max:
+        os.close(descriptor)
+        raise _too_long(path, bytes_max)
     return descriptor
+
+
+def read_user_file(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file or pipe that a user names, of at most USER_FILE_BYTES_MAX.
+
+    Waits for the end of a pipe that a program writes to, such as the shell's `<(…)`.
+
+    Raises:
+        OSError: it cannot be read, is longer (EFBIG), or is a pipe that no program writes to (EINVAL).
+    """
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        os.set_blocking(descriptor, True)
+        content = file.read(USER_FILE_BYTES_MAX + 1)
+        if not content and stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no program writes to this pipe", os.fspath(path))
+    if len(content) > USER_FILE_BYTES_MAX:
+        raise _too_long(path, USER_FILE_BYTES_MAX)
+    return content
+
+
+def _too_long(path: str | os.PathLike[str], bytes_max: int) -> OSError:
+    return OSError(errno.EFBIG, f"longer than {bytes_max >> 20} MiB", os.fspath(path))
 
 
 def read_regular(path: str | os.PathLike[str]) -> str:

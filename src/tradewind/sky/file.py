@@ -48,21 +48,24 @@ class _Link:
     loss: float = 0.0
 
 
+FORMAT = "the format: docs/reference/sky.md"
+
+
 def read_sky_file(path: str | os.PathLike[str]) -> EmulatedNetwork:
     """Read and check a sky file; paths in it are relative to it. Raises SkyFileError."""
     file = FilePath(path)
     try:
         document = read_json(file, object_pairs_hook=_once)
     except OSError as error:
-        raise SkyFileError(f"{path}: {error.strerror}") from error
+        raise SkyFileError(f"{path}: {error.strerror}", hint=FORMAT) from error
     except ValueError as error:
-        raise SkyFileError(f"{path}: not JSON: {error}") from error
+        raise SkyFileError(f"{path}: not JSON: {error}", hint=FORMAT) from error
     except SkyFileError as error:
         raise SkyFileError(f"{path}: {error}") from None
     try:
         return network_from_document(document, file.parent)
     except SkyFileError as error:
-        raise SkyFileError(f"{path}: {error}", hint=error.hint or "the format: docs/reference/sky.md") from None
+        raise SkyFileError(f"{path}: {error}", hint=error.hint or FORMAT) from None
 
 
 def network_from_document(document: Any, folder: FilePath) -> EmulatedNetwork:
