@@ -40,11 +40,11 @@ def test_hops_may_have_their_own_connections_and_addresses() -> None:
 def test_gateways_may_have_limits_and_a_port() -> None:
     gateways = {
         **document()["gateways"],
-        "r": {"role": ["relay"], "listen": "127.0.0.1:7", "limits": {"memory_bytes": 5}},
+        "r": {"role": ["relay"], "listen": "127.0.0.1:7", "limits": {"memory_bytes": 8 << 20}},
     }
     made = topology_from_document(document(gateways=gateways, plain=True))
     assert made.listen == {"r": "127.0.0.1:7"}
-    assert made.plan.gateways[2].limits.memory_bytes == 5
+    assert made.plan.gateways[2].limits.memory_bytes == 8 << 20
     assert made.plain
 
 
@@ -68,6 +68,26 @@ def test_gateways_may_have_limits_and_a_port() -> None:
 def test_mistakes_are_reported_by_name(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(TopologyError, match=complaint):
         topology_from_document(document(**change))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "range_"),
+    [
+        ("memory_bytes", 1e300, "8388608 to 1099511627776"),
+        ("memory_bytes", 10**400, "8388608 to 1099511627776"),
+        ("memory_bytes", float("inf"), "8388608 to 1099511627776"),
+        ("memory_bytes", float("nan"), "8388608 to 1099511627776"),
+        ("memory_bytes", 5, "8388608 to 1099511627776"),
+        ("store_requests_max", 0, "1 to 1024"),
+        ("store_tries_max", 101, "1 to 100"),
+        ("request_s", 86_401, "1 to 86400"),
+    ],
+)
+def test_limits_that_gateways_refuse_are_refused_before_a_fleet_is_started(key: str, value: float, range_: str) -> None:
+    gateways = {**document()["gateways"], "r": {"role": "relay", "limits": {key: value}}}
+    with pytest.raises(TopologyError, match=f"gateway r: {key} is ") as refused:
+        topology_from_document(document(gateways=gateways))
+    assert refused.value.hint == f"{key} is {range_}"
 
 
 def test_the_file_is_named_in_the_error(tmp_path: Path) -> None:

@@ -158,7 +158,15 @@ def _hops(
 
 def _limits(name: str, document: Any) -> GatewayLimits:
     _expect(document, f"limits of gateway {name}", set(), {entry.name for entry in fields(GatewayLimits)})
-    return GatewayLimits(**{key: int(_number(content, key)) for key, content in document.items()})
+    return GatewayLimits(**{key: _limit(name, key, content) for key, content in document.items()})
+
+
+def _limit(gateway: str, key: str, content: Any) -> int:
+    least, most = GatewayLimits.bounds(key)
+    value = _number(content, key)
+    if not least <= value <= most:
+        raise TopologyError(f"gateway {gateway}: {key} is {value!r:.40}", hint=f"{key} is {least} to {most}")
+    return int(value)
 
 
 def _expect(document: Any, what: str, required: set[str], optional: set[str]) -> None:

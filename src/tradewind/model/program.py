@@ -13,6 +13,12 @@ from tradewind.model.store import StoreSpec
 CONTRACT_VERSION = 2
 #: Maximum TCP connections of one hop.
 CONNECTIONS_MAX = 64
+#: Memory that a program may give to a gateway.
+MEMORY_BYTES_MIN, MEMORY_BYTES_MAX = 8 << 20, 1 << 40
+STORE_REQUESTS_MAX = 1024
+STORE_TRIES_MAX = 100
+#: Maximum of each time limit of a program.
+TIMEOUT_S_MAX = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,16 @@ class GatewayLimits:
     store_work_s: int = 3600
     peer_silence_s: int = 15
     request_s: int = 7_200
+
+    @classmethod
+    def bounds(cls, name: str) -> tuple[int, int]:
+        """Return the smallest and largest value that a gateway accepts for a limit."""
+        least, most = {
+            "memory_bytes": (MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
+            "store_requests_max": (1, STORE_REQUESTS_MAX),
+            "store_tries_max": (1, STORE_TRIES_MAX),
+        }.get(name, (1, TIMEOUT_S_MAX))
+        return least, most
 
 
 @dataclass(frozen=True, slots=True)
