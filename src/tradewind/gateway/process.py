@@ -14,6 +14,7 @@ from typing import Any
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.binary import IMPLIED_CONTRACT, require_contract
+from tradewind.model.files import open_private
 
 #: Timeout for a gateway's readiness line, long enough for a busy machine.
 READY_S = 60.0
@@ -67,7 +68,7 @@ class BinaryProcess:
         self.name = name
         self.log_file = log_file
         self._line = b""
-        with open(log_file, "ab") as log:
+        with open(log_file, "ab", opener=open_private) as log:
             try:
                 self._process = subprocess.Popen(
                     [*enter, binary, self.command, *arguments, "--exit-with-stdin"],

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from tradewind.errors import SkyError, SkyUnavailable
-from tradewind.model.files import private_folder
+from tradewind.model.files import open_private, private_folder
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.programs import find_program
@@ -277,9 +277,10 @@ def _start(folder: Path, network: EmulatedNetwork, detached: bool) -> tuple[subp
     control, log_file = folder / "control.sock", folder / "emulator.log"
     if SkyControl(str(control)).is_answered():
         raise SkyError("the sky is already running", hint="`tradewind sky down FILE` ends it")
-    (folder / "network.json").write_text(json.dumps(network.document()), encoding="utf-8")
+    with open(folder / "network.json", "w", encoding="utf-8", opener=open_private) as file:
+        json.dump(network.document(), file)
     words = [find_emulator(), "run", "--network", str(folder / "network.json"), "--control", str(control)]
-    with open(log_file, "wb") as log:
+    with open(log_file, "wb", opener=open_private) as log:
         process = subprocess.Popen(
             words if detached else [*words, "--exit-with-stdin"],
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,

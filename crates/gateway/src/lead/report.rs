@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -97,6 +97,12 @@ impl From<&FailedObject> for ObjectVerdict {
     }
 }
 
+/// The mode of a new file: nobody else may read one in a private folder, such as the job's. Elsewhere the umask decides.
+fn mode_in(folder: Option<&Path>) -> u32 {
+    let is_private = folder.and_then(|folder| folder.metadata().ok()).is_some_and(|folder| folder.mode() & 0o077 == 0);
+    if is_private { 0o600 } else { 0o666 }
+}
+
 /// Writes verdicts to a file from its own thread.
 #[derive(Debug)]
 pub struct Report {
@@ -120,7 +126,8 @@ impl Report {
     /// # Errors
     /// The file system's error.
     pub fn open(path: &Path, resumed: bool) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).read(resumed).open(path)?;
+        let mode = mode_in(path.parent());
+        let file = OpenOptions::new().create(true).append(true).read(resumed).mode(mode).open(path)?;
         let lines = if resumed { Lines::after_earlier(file)? } else { Lines::of_empty(file)? };
         let begins_at = lines.whole_bytes;
         let (sender, receiver) = mpsc::channel(REPORT_QUEUE_MAX);

@@ -1,8 +1,9 @@
 //! `status.json`: the progress of the job, for `jobs list` and `jobs show`. It is replaced by a rename, so a reader
 //! never sees a partial file.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tradewind_contract::{JobState, JobStatus, Outcome, Progress, Summary};
@@ -40,7 +41,7 @@ pub fn ended(summary: Summary) -> JobStatus {
 pub fn write(dir: &Path, status: &JobStatus) -> io::Result<()> {
     let json = serde_json::to_vec(status).map_err(io::Error::other)?;
     let fresh = dir.join("status.json.new");
-    let mut file = File::create(&fresh)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(&json)?;
     if status.summary.is_some() {
         file.sync_data()?;

@@ -23,6 +23,8 @@ pub use writer::{BATCH_ENTRIES_MAX, BATCH_MS_MAX, QUEUE_MAX};
 use crate::background::Background;
 use crate::lead::state_dir::StateDir;
 use rusqlite::{Connection, OpenFlags};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use writer::Writer;
@@ -168,6 +170,9 @@ impl Journal {
         prepare: fn(&Path, &mut Connection) -> Result<(), JournalError>,
     ) -> Result<Self, JournalError> {
         let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(&path, &error);
+        // SQLite gives its other files the mode of this one.
+        let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        made.map_err(|error| JournalError::Io { path: path.clone(), message: error.to_string() })?;
         let mut connection = Connection::open(&path).map_err(sqlite)?;
         prepare(&path, &mut connection)?;
         schema::configure(&connection).map_err(sqlite)?;
