@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import unquote_plus
 
 import pytest
 
@@ -112,10 +114,21 @@ class Echo(BaseHTTPRequestHandler):
         body = (listing or refusal).encode()
         self.send_response(200 if listing else 403)
         self.send_header("Content-Length", str(len(body)))
-        for name in ("x-amz-request-id", "x-ms-request-id"):
+        for name in ("x-amz-request-id", "x-ms-request-id", "x-guploader-uploadid"):
             self.send_header(name, self.headers.get("x-amz-security-token") or self.headers.get("Authorization", ""))
         self.end_headers()
         self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        """Answer a request for a token."""
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        granted = {"access_token": SECRET, "expires_in": 3600, "token_type": "Bearer"}
+        refused = {"error": "invalid_grant", "error_description": f"you sent {self.path} {body} {unquote_plus(body)}"}
+        answer = json.dumps(granted if self.path == "/token" else refused).encode()
+        self.send_response(200 if self.path == "/token" else 400)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Print nothing."""
@@ -146,3 +159,31 @@ def test_a_server_that_repeats_the_request_makes_no_secret_public(command: Comma
     assert "you sent" in failed.stderr and "[redacted]" in failed.stderr
     assert SECRET not in failed.stdout + failed.stderr + stored(command)
     assert "Signature=" not in failed.stderr + stored(command)
+
+
+def google_user(folder: Path, token_uri: str) -> str:
+    """Write a credential file, outside the command's home, and return its path."""
+    path = folder / "credentials.json"
+    secrets = {"client_secret": f"{SECRET}/client+", "refresh_token": f"{SECRET}/refresh+"}
+    path.write_text(json.dumps({"type": "authorized_user", "client_id": "me", "token_uri": token_uri, **secrets}))
+    return str(path)
+
+
+def test_a_google_store_that_repeats_the_request_makes_no_token_public(
+    command: Command, echo: str, tmp_path: Path
+) -> None:
+    command.environment["GOOGLE_APPLICATION_CREDENTIALS"] = google_user(tmp_path, f"{echo}/token")
+    words = ("cp", "-r", "gs://bucket/", "copy", "--src-endpoint", echo, "--report", "report", "--keep-logs")
+    failed = command.run(*words).expect(7)
+    assert "you sent" in failed.stderr and "[redacted]" in failed.stderr
+    assert SECRET not in failed.stdout + failed.stderr + stored(command)
+
+
+def test_a_token_server_that_repeats_the_request_makes_no_secret_public(
+    command: Command, echo: str, tmp_path: Path
+) -> None:
+    command.environment["GOOGLE_APPLICATION_CREDENTIALS"] = google_user(tmp_path, f"{echo}/refusing")
+    words = ("cp", "-r", "gs://bucket/", "copy", "--src-endpoint", echo, "--report", "report", "--keep-logs")
+    failed = command.run(*words).expect(7)
+    assert "you sent" in failed.stderr and "invalid_grant" in failed.stderr
+    assert SECRET not in failed.stdout + failed.stderr + stored(command)
