@@ -7,6 +7,7 @@ use crate::limits::{
     REACH_TIMEOUT,
 };
 use crate::net::gate::{Gate, GateLimits};
+use crate::net::refusals::Refusals;
 use crate::tls::Identity;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -50,6 +51,7 @@ pub(crate) async fn by_owner(candidate: Candidate, listener: &TcpListener) -> Re
         handshakes_max: CONTROL_HANDSHAKES_MAX,
         per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
     });
+    let refusals = Refusals::default();
     let mut last = "no owner connected".to_owned();
     // Once one has succeeded, the others are dropped, and so is any peer accepted meanwhile.
     let mut answers = JoinSet::new();
@@ -70,7 +72,9 @@ pub(crate) async fn by_owner(candidate: Candidate, listener: &TcpListener) -> Re
                 Some(Ok((from, answered))) = answers.join_next() => match answered {
                     Ok(Ok(joined)) => return joined,
                     Ok(Err(error)) => {
-                        tracing::warn!(%from, %error, "enrolment refused");
+                        if refusals.may_log() {
+                            tracing::warn!(%from, %error, "enrolment refused");
+                        }
                         last = error.to_string();
                     }
                     Err(evicted) => tracing::debug!(%from, %evicted, "enrolment refused"),

@@ -21,8 +21,9 @@ pub const CONTROL_CONNECTIONS_PER_PEER_MAX: usize = 4;
 /// even if its answers were not read.
 pub const CONTROL_PEER_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most concurrent TLS handshakes on the control port. A further client ends the oldest handshake of the address that
-/// has most of them; known addresses are chosen last (see `net::gate`).
-pub const CONTROL_HANDSHAKES_MAX: usize = 64;
+/// has most of them; known addresses are chosen last (see `net::gate`). Under a flood of connections from many
+/// addresses, an enrolment may last until this many others have arrived.
+pub const CONTROL_HANDSHAKES_MAX: usize = 512;
 /// Most handshakes from one address; a further one ends that address's oldest handshake.
 pub const CONTROL_HANDSHAKES_PER_ADDRESS_MAX: usize = 16;
 /// Most concurrent connections of other gateways on the data port, after their handshake. Further ones are closed.
@@ -33,6 +34,11 @@ pub const DATA_CONNECTIONS_PER_PEER_MAX: usize = 2 * HOP_CONNECTIONS_MAX as usiz
 pub const DATA_HANDSHAKES_MAX: usize = 512;
 /// Most handshakes from one address: several gateways of one machine may open all their connections at once.
 pub const DATA_HANDSHAKES_PER_ADDRESS_MAX: usize = 256;
+/// Most refused connections of one port that each have a line in the log, per [`REFUSAL_LINES_PERIOD`]; one line gives
+/// the number of all others.
+pub const REFUSAL_LINES_MAX: usize = 20;
+/// See [`REFUSAL_LINES_MAX`].
+pub const REFUSAL_LINES_PERIOD: Duration = Duration::from_secs(60);
 /// A TLS handshake that takes longer is aborted and its connection closed.
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection is closed if the head of a request takes longer to arrive, or if it is idle for this long.

@@ -9,6 +9,7 @@ use crate::limits::{
     CONTROL_PEER_CONNECTION_TIMEOUT, IDLE_CALLS, REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_TIMEOUT, REQUEST_HEADERS_MAX,
 };
 use crate::net::gate::{Admission, Gate, GateLimits};
+use crate::net::refusals::Refusals;
 use crate::tls::{self, Identity};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -47,6 +48,7 @@ struct Shared {
     controllers: Arc<[String]>,
     places: ConnectionPlaces,
     gate: Gate,
+    refusals: Refusals,
     stop: CancellationToken,
 }
 
@@ -62,6 +64,7 @@ impl Server {
                 handshakes_max: CONTROL_HANDSHAKES_MAX,
                 per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
             }),
+            refusals: Refusals::default(),
             stop: stop.clone(),
         };
         tasks.spawn(accept_all(listener, shared, tasks.clone()));
@@ -130,10 +133,12 @@ async fn serve_tls(tcp: TcpStream, identity: Arc<Identity>, admission: Admission
     let accepting = admission.hold(tls::accept(&identity, tcp));
     match shared.stop.run_until_cancelled(accepting).await {
         Some(Ok(Ok((stream, name)))) => serve(stream, Peer::Fleet(name), shared).await,
-        Some(Ok(Err(error))) => tracing::warn!(from, %error, "control connection refused"),
+        Some(Ok(Err(error))) if shared.refusals.may_log() => {
+            tracing::warn!(from, %error, "control connection refused");
+        }
+        Some(Ok(Err(_))) | None => {}
         // Not a warning: strangers must not be able to fill the log, or to block the gateway if nobody reads the log.
         Some(Err(evicted)) => tracing::debug!(from, %evicted, "control connection refused"),
-        None => {}
     }
 }
 
@@ -142,7 +147,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Some(place) = shared.enter(&peer) else {
-        tracing::warn!(%peer, "control connection refused: too many are open");
+        if shared.refusals.may_log() {
+            tracing::warn!(%peer, "control connection refused: too many are open");
+        }
         let refusing = async {
             stream.write_all(BUSY).await?;
             stream.shutdown().await
@@ -219,6 +226,7 @@ mod tests {
             controllers,
             places: ConnectionPlaces::new(),
             gate: Gate::new(GateLimits { handshakes_max: 1, per_address_max: 1 }),
+            refusals: Refusals::default(),
             stop: CancellationToken::new(),
         }
     }

@@ -10,6 +10,7 @@ pub mod gate;
 pub mod handshake;
 pub mod link;
 mod record;
+pub mod refusals;
 mod stream;
 
 pub use frames::{FrameReader, FrameWriter, Incoming};

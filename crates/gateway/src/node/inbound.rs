@@ -20,6 +20,7 @@ use crate::limits::{
     HOP_CONNECTIONS_MAX,
 };
 use crate::net::gate::{Admission, Gate, GateLimits};
+use crate::net::refusals::Refusals;
 use crate::net::{Connection, ConnectionError, DataPort, FrameReader, FrameWriter, Incoming, Link, Security};
 use bytes::{Bytes, BytesMut};
 use std::collections::{HashMap, HashSet};
@@ -93,6 +94,7 @@ impl Inbound {
             per_address_max: DATA_HANDSHAKES_PER_ADDRESS_MAX,
         });
         let places = Arc::new(Semaphore::new(DATA_CONNECTIONS_MAX));
+        let refusals = Refusals::default();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -101,7 +103,7 @@ impl Inbound {
             match accepted {
                 Ok(link) => {
                     let admission = gate.enter(address_of(&link));
-                    tokio::spawn(self.clone().accepted(link, admission, places.clone()));
+                    tokio::spawn(self.clone().accepted(link, admission, places.clone(), refusals.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -113,10 +115,13 @@ impl Inbound {
         }
     }
 
-    async fn accepted(self: Arc<Self>, link: Link, admission: Admission, places: Arc<Semaphore>) {
-        let Some(connection) = self.accept(link, admission).await else { return };
+    async fn accepted(self: Arc<Self>, link: Link, admission: Admission, places: Arc<Semaphore>, refusals: Refusals) {
+        let Some(connection) = self.accept(link, admission, &refusals).await else { return };
         let Ok(_place) = places.try_acquire_owned() else {
-            return tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
+            if refusals.may_log() {
+                tracing::warn!(peer = connection.peer, "refused: {DATA_CONNECTIONS_MAX} connections are open");
+            }
+            return;
         };
         match connection.peer_end {
             HopEnd::Upstream => self.serve(connection).await,
@@ -129,19 +134,23 @@ impl Inbound {
     }
 
     /// Runs the handshake. If the peer is refused, logs that and returns `None`.
-    async fn accept(&self, link: Link, admission: Admission) -> Option<Connection> {
+    async fn accept(&self, link: Link, admission: Admission, refusals: &Refusals) -> Option<Connection> {
         let from = link.peer().to_owned();
         let accepting = admission.hold(Connection::accept(link, &self.security, self.hello.clone()));
         match self.stop.run_until_cancelled(accepting).await? {
             Ok(Ok(connection)) => match self.admit(&connection) {
                 Ok(()) => Some(connection),
                 Err(why) => {
-                    tracing::warn!(from, peer = connection.peer, "refused: {why}");
+                    if refusals.may_log() {
+                        tracing::warn!(from, peer = connection.peer, "refused: {why}");
+                    }
                     None
                 }
             },
             Ok(Err(error)) => {
-                tracing::warn!(from, %error, "refused a connection");
+                if refusals.may_log() {
+                    tracing::warn!(from, %error, "refused a connection");
+                }
                 None
             }
             Err(evicted) => {

@@ -5,6 +5,7 @@ use super::fleet::Fleet;
 use crate::enrol::EnrolError;
 use crate::limits::{ACCEPT_RETRY_PAUSE, CONTROL_HANDSHAKES_MAX, CONTROL_HANDSHAKES_PER_ADDRESS_MAX};
 use crate::net::gate::{Admission, Gate, GateLimits};
+use crate::net::refusals::Refusals;
 use crate::tls;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +18,12 @@ pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: TcpListener) {
         handshakes_max: CONTROL_HANDSHAKES_MAX,
         per_address_max: CONTROL_HANDSHAKES_PER_ADDRESS_MAX,
     });
+    let refusals = Refusals::default();
     loop {
         match listener.accept().await {
             Ok((tcp, from)) => {
                 let (admission, stop) = (gate.enter(from.ip()), fleet.stop.clone());
-                let serving = serve(fleet.clone(), tcp, from, admission);
+                let serving = serve(fleet.clone(), tcp, from, admission, refusals.clone());
                 fleet.tasks.spawn(async move { stop.run_until_cancelled(serving).await.unwrap_or_default() });
             }
             Err(error) => {
@@ -33,12 +35,13 @@ pub(super) async fn accept_all(fleet: Arc<Fleet>, listener: TcpListener) {
     }
 }
 
-async fn serve(fleet: Arc<Fleet>, tcp: TcpStream, from: SocketAddr, admission: Admission) {
+async fn serve(fleet: Arc<Fleet>, tcp: TcpStream, from: SocketAddr, admission: Admission, refusals: Refusals) {
     drop(tcp.set_nodelay(true));
     match admission.hold(enrol_or_name(&fleet, tcp)).await {
         Ok(Ok(Some((stream, name)))) => keep(&fleet, stream, &name).await,
         Ok(Ok(None)) => {}
-        Ok(Err(error)) => tracing::warn!(%from, %error, "call refused"),
+        Ok(Err(error)) if refusals.may_log() => tracing::warn!(%from, %error, "call refused"),
+        Ok(Err(_)) => {}
         Err(evicted) => tracing::debug!(%from, %evicted, "call refused"),
     }
 }

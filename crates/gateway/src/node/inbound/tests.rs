@@ -240,7 +240,7 @@ async fn connection_is_dropped_everywhere() {
             let talking = tokio::spawn(talk(above, request));
             request += 2;
             let place = gate.enter(address_of(&here));
-            let connection = inbound.clone().accepted(here, place, places.clone());
+            let connection = inbound.clone().accepted(here, place, places.clone(), Refusals::default());
             let done = DropAfter::new(polls, connection).await.is_some();
             let replies = talking.await.unwrap();
             ends.settle().await;
@@ -270,7 +270,7 @@ fn a_request_that_comes_a_second_time_is_answered_and_not_done_again() {
         for is_first in [true, false] {
             let (above, here) = crate::pipes::pipe();
             let place = gate.enter(address_of(&here));
-            tokio::spawn(inbound.clone().accepted(here, place, places.clone()));
+            tokio::spawn(inbound.clone().accepted(here, place, places.clone(), Refusals::default()));
             let replies = tokio::time::timeout(HANG, talk(above, 1)).await.expect("a request is not answered");
             let of_request = replies.iter().find(|reply| reply.request == RequestId(1)).expect("an answer");
             if is_first {
@@ -294,7 +294,7 @@ fn a_peer_that_begins_a_request_and_then_only_pings_or_drips_is_given_up() {
                 Arc::new(Inbound { request_max: 1_000 * HANG, ..Arc::into_inner(inbound_of(&ends)).unwrap() });
             let (above, here) = crate::pipes::pipe();
             let place = gate.enter(address_of(&here));
-            let connection = tokio::spawn(inbound.clone().accepted(here, place, places.clone()));
+            let connection = tokio::spawn(inbound.clone().accepted(here, place, places.clone(), Refusals::default()));
             let mut above = Connection::open(above, &Security::Plain, hello("above"), "here").await.unwrap();
             let head = coded(1).head;
             above.writer.frame(&Frame::Head(head)).await.unwrap();
