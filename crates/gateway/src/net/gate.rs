@@ -2,11 +2,12 @@
 //!
 //! A new connection is always admitted. If there are then too many, the gate ends the oldest handshake of the address
 //! that has most of them. So many connections from one address only displace each other. Addresses with a recent
-//! successful handshake are known; their handshakes are ended last.
+//! successful handshake are known; their handshakes are ended last. All IPv6 addresses of one /64 count as one address,
+//! because one machine can use them all.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +60,15 @@ pub struct Admission {
 #[error("the handshake was dropped: too many from {0} were unfinished")]
 pub struct Evicted(pub IpAddr);
 
+/// The address under which a peer's handshakes are counted.
+fn counted(address: IpAddr) -> IpAddr {
+    // A dual-stack socket reports IPv4 addresses in mapped form.
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
 impl Gate {
     /// Creates an empty gate.
     pub fn new(limits: GateLimits) -> Self {
@@ -67,8 +77,7 @@ impl Gate {
 
     /// Admits a handshake with `address`. If there is no room, evicts another handshake.
     pub fn enter(&self, address: IpAddr) -> Admission {
-        // A dual-stack socket reports IPv4 addresses in mapped form.
-        let address = address.to_canonical();
+        let address = counted(address);
         let mut state = self.state();
         let of_address = state.waiting.values().filter(|waiting| waiting.address == address).count();
         if of_address >= self.limits.per_address_max {
@@ -160,6 +169,18 @@ mod tests {
         assert_eq!((left, gate.state().waiting.len()), (4, 5));
         drop(crowd);
         assert_eq!(gate.state().waiting.len(), 1);
+    }
+
+    #[test]
+    fn one_network_of_ipv6_counts_as_one_address() {
+        let gate = gate();
+        let in_network = |network: u16, host: u16| IpAddr::from([0x2001, 0xdb8, 0, network, 0, 0, 0, host]);
+        let others = [gate.enter(in_network(2, 1)), gate.enter(address(9))];
+        let crowd: Vec<Admission> = (0..20).map(|host| gate.enter(in_network(1, host))).collect();
+        assert!(others.iter().all(|other| !other.evicted.is_cancelled()));
+        let left = crowd.iter().filter(|admission| !admission.evicted.is_cancelled()).count();
+        assert_eq!((left, gate.state().waiting.len()), (4, 6));
+        assert_eq!(counted("::ffff:127.0.0.1".parse().unwrap()), address(1));
     }
 
     #[tokio::test]
