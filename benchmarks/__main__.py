@@ -1,21 +1,24 @@
-"""``python -m benchmarks local|chain|planner [--quick]``: measure, print Markdown, and write it to a folder."""
+"""``python -m benchmarks local|chain|scale|planner [--quick]``: measure, print Markdown, and write it to a folder."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.chain import run_chain
 from benchmarks.local import run_local
 from benchmarks.measure import load
+from benchmarks.scale import ScaleError, run_scale
 from benchmarks.tables import as_json, machine, markdown
 from testbed.drive import MissingBinary
 from testbed.servers import InstallError, ServerError
 
 SUITES = {"local": run_local, "chain": run_chain}
-PLANNER = "planner"
+SCALE, PLANNER = "scale", "planner"
 
 
 def main() -> int:
@@ -23,22 +26,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure tradewind and comparable programs."
     )
-    parser.add_argument("suites", nargs="*", metavar="local|chain|planner", help="suites to run (default: all)")
+    parser.add_argument("suites", nargs="*", metavar="local|chain|scale|planner", help="suites to run (default: all)")
     parser.add_argument("--quick", action="store_true", help="few small runs, to check that the benchmark works")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for the results")
+    parser.add_argument("--objects", type=int, metavar="N", help="scale: number of objects (default: 10 million)")
     parser.add_argument("--grid", type=Path, help="planner: folder of the measured grids (default: ../shared/grid)")
     parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: use the pairs of an earlier run")
     arguments = parser.parse_args()
-    suites = arguments.suites or [*SUITES, PLANNER]
-    if unknown := [name for name in suites if name not in (*SUITES, PLANNER)]:
+    suites = arguments.suites or [*SUITES, SCALE, PLANNER]
+    if unknown := [name for name in suites if name not in (*SUITES, SCALE, PLANNER)]:
         parser.error(f"no such suite: {', '.join(unknown)}")
     try:
         for name in suites:
             if name == PLANNER:
                 _plan(arguments)
+            elif name == SCALE:
+                _scale(arguments)
             else:
                 _measure(name, arguments.quick, arguments.out)
-    except (InstallError, MissingBinary, ServerError) as error:
+    except (InstallError, MissingBinary, ScaleError, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -52,27 +58,50 @@ def _plan(arguments: argparse.Namespace) -> None:
     run_planner(folder, arguments.out, quick=arguments.quick, pairs_from=arguments.pairs_from)
 
 
+def _scale(arguments: argparse.Namespace) -> None:
+    before, started = load(), _now()
+    tables, figures, plot = run_scale(arguments.quick, arguments.objects)
+    about = _about(SCALE, arguments.quick, before, started)
+    text = f"{_header(about)}\n\n{tables}"
+    print(text)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "scale.md").write_text(text)
+    (arguments.out / "scale.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
+    (arguments.out / "scale.svg").write_text(plot)
+
+
 def _measure(name: str, quick: bool, out: Path) -> None:
-    before, started = load(), datetime.datetime.now(datetime.timezone.utc)
+    before, started = load(), _now()
     cells = SUITES[name](quick)
-    about = {
-        **machine(),
-        "suite": name,
-        "quick": quick,
-        "date": started.date().isoformat(),
-        "load_before": before,
-        "load_after": load(),
-    }
-    quickness = " Quick mode: too short to quote." if quick else ""
-    header = (
-        f"## {name}\n\n{about['date']}, {about['cores']} cores of {about['cpu']}, Linux {about['kernel']}; "
-        f"load {before} before, {about['load_after']} after.{quickness}"
-    )
-    text = markdown(cells, header)
+    about = _about(name, quick, before, started)
+    text = markdown(cells, _header(about))
     print(text)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.md").write_text(text)
     (out / f"{name}.json").write_text(as_json(cells, about))
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def _about(name: str, quick: bool, load_before: str, started: datetime.datetime) -> dict[str, Any]:
+    return {
+        **machine(),
+        "suite": name,
+        "quick": quick,
+        "date": started.date().isoformat(),
+        "load_before": load_before,
+        "load_after": load(),
+    }
+
+
+def _header(about: dict[str, Any]) -> str:
+    quickness = " Quick mode: too short to quote." if about["quick"] else ""
+    return (
+        f"## {about['suite']}\n\n{about['date']}, {about['cores']} cores of {about['cpu']}, Linux {about['kernel']}; "
+        f"load {about['load_before']} before, {about['load_after']} after.{quickness}"
+    )
 
 
 if __name__ == "__main__":
