@@ -355,7 +355,7 @@ impl Run {
                 self.recorder.tally.already_done(target, objects, bytes);
             }
             Some(Found::CopiedBefore { source, copy }) => {
-                self.finisher.copied(&source, copy, &mut self.recorder).await;
+                self.finisher.copied(&source, *copy, &mut self.recorder).await;
             }
             Some(Found::Refused { failed, target, bytes }) => self.recorder.refused(failed, target, bytes).await,
             Some(Found::NotListed(failed)) => self.recorder.not_deleted(failed).await,

@@ -93,9 +93,9 @@ pub enum Found {
     /// Copied by an earlier run of this job, whose sources are to be deleted; counted in [`Found::AlreadyDone`] too.
     CopiedBefore {
         /// The source as it is listed now, which is as it was copied.
-        source: ObjectInfo,
+        source: Box<ObjectInfo>,
         /// The objects that that run wrote.
-        copy: ProvenCopy,
+        copy: Box<ProvenCopy>,
     },
     /// An object that is selected and cannot be transferred.
     Refused {

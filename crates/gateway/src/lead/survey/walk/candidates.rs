@@ -79,35 +79,38 @@ impl Walk {
         naming: Naming<'_>,
         candidates: &mut Vec<Candidate>,
     ) -> Result<(), SurveyError> {
-        let name = naming.name_of(&ours.key);
-        let name = name.as_ref();
+        let name = naming.name_of(&ours.key).into_owned();
+        let name = name.as_str();
         if !self.selector.takes(name, ours.size_bytes, ours.modified_unix_ms) {
             return Ok(());
         }
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(ours.size_bytes, Ordering::Relaxed);
         let is_one_object = matches!(self.survey.job.selection, Selection::Object { .. });
-        let mut theirs = theirs.into_iter();
+        let (mut theirs, mut ours) = (theirs.into_iter(), Some(ours));
         for (index, (store, target)) in self.survey.targets.iter().zip(&self.survey.job.targets).enumerate() {
             let theirs = theirs.next().flatten();
+            let Some(info) = &ours else { break };
             let target_key = if is_one_object { target.key.clone() } else { format!("{}{name}", target.key) };
             // When a folder's contents are copied to the root of a store, the folder's marker has no name there. It
             // has no bytes that could be lost.
-            if target_key.is_empty() && ours.size_bytes == 0 {
+            if target_key.is_empty() && info.size_bytes == 0 {
                 continue;
             }
             // A job has few destinations; the contract's indices are 16 bits wide.
             let target = index as u16;
             let shut = self.survey.shut.get(index).cloned().flatten();
-            if let Some(error) = shut.or_else(|| refusal_of_target(store.as_ref(), &target_key, ours.size_bytes)) {
-                let source = object_url(self.survey.source.as_ref(), &ours.key);
+            if let Some(error) = shut.or_else(|| refusal_of_target(store.as_ref(), &target_key, info.size_bytes)) {
+                let source = object_url(self.survey.source.as_ref(), &info.key);
                 let failed = failed_object(source, object_url(store.as_ref(), &target_key), &error);
-                self.refuse(failed, Some(target), ours.size_bytes).await?;
+                self.refuse(failed, Some(target), info.size_bytes).await?;
                 continue;
             }
             let form = name_form(store.as_ref(), &target_key);
             let is_twin = form.is_some_and(|form| self.names.has_twin(target, &form));
-            candidates.push(Candidate { target, target_key, ours: ours.clone(), theirs, check: None, is_twin });
+            let is_last = index + 1 == self.survey.targets.len();
+            let ours = if is_last { ours.take() } else { ours.clone() };
+            candidates.extend(ours.map(|ours| Candidate { target, target_key, ours, theirs, check: None, is_twin }));
         }
         Ok(())
     }
@@ -138,7 +141,8 @@ impl Walk {
                 Done::Yes(written) => match self.copy_of_earlier_run(&candidate, written).await {
                     Some(copy) => {
                         done[usize::from(candidate.target)].add(&candidate.ours);
-                        self.say(Found::CopiedBefore { source: candidate.ours, copy }).await?;
+                        let (source, copy) = (Box::new(candidate.ours), Box::new(copy));
+                        self.say(Found::CopiedBefore { source, copy }).await?;
                     }
                     None => left.push(candidate),
                 },
