@@ -31,7 +31,7 @@ mod token;
 mod written;
 mod xml;
 
-pub use checksum::{Checksums, Crc32c, Crc64Nvme, combine_crc32c, combine_crc64nvme, may_be_md5};
+pub use checksum::{Checksums, Crc32c, Crc64Nvme, PassingChecksums, combine_crc32c, combine_crc64nvme, may_be_md5};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::StoreConfig;
 pub use delegated::{Delegated, StoreAuthority};

@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
 use tradewind_contract::CodecChoice;
-use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, PartSource, Payload, Precondition, Store};
+use tradewind_store::{
+    Checksums, Error, ErrorKind, ObjectInfo, PartSource, PassingChecksums, Payload, Precondition, Store,
+};
 use tradewind_wire::{Fault, RouteId};
 
 /// Objects of one bundle that are read at the same time. The store's throttle limits all bundles together.
@@ -123,8 +125,7 @@ impl Source {
         (route, copies): (RouteId, u64),
     ) -> Result<(Manifest, Payload, Held), Failure> {
         let held = self.budget.hold(route, copies * (range.end - range.start)).await;
-        let (_, data) = self.read(key, Some(range), condition).await?;
-        let checksums = Checksums::of_segments(data.segments());
+        let (_, data, checksums) = self.read(key, Some(range), condition).await?;
         Ok((Manifest::Part { place, checksums }, data, held))
     }
 
@@ -168,13 +169,12 @@ impl Source {
     }
 
     async fn whole_bytes(&self, fetch: &Fetch) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {
-        let (info, data) = self.read(&fetch.source_key, None, &fetch.condition).await?;
+        let (info, data, mut checksums) = self.read(&fetch.source_key, None, &fetch.condition).await?;
         if data.len() != fetch.size_bytes {
             let message =
                 format!("{} is {} bytes, but was listed with {}", fetch.source_key, data.len(), fetch.size_bytes);
             return Err(Failure::new(Fault::Changed, "changed", message));
         }
-        let mut checksums = Checksums::of_segments(data.segments());
         let stated = stated_checksums(&info.checksums, &fetch.listed);
         if checksums.agrees_with(&stated).is_none() && stated.md5.is_some() {
             checksums.md5 = Some(md5_of(data.segments()));
@@ -185,20 +185,22 @@ impl Source {
         Ok((info, data, checksums, proof))
     }
 
-    /// Reads a range (or all) of an object, from the start again if an attempt fails.
+    /// Reads a range (or all) of an object and computes its checksums, from the start again if an attempt fails.
     async fn read(
         &self,
         key: &str,
         range: Option<Range<u64>>,
         condition: &Precondition,
-    ) -> Result<(ObjectInfo, Payload), Failure> {
+    ) -> Result<(ObjectInfo, Payload, Checksums), Failure> {
         let progress = Arc::new(AtomicU64::new(0));
         let url = format!("{}/{key}", self.store.url());
         let describe = Describe { operation: "get", url: &url };
         let once = || async {
             let download = self.store.get(key, range.clone(), condition).await?;
+            let mut passing = PassingChecksums::default();
             let count = |piece: &Bytes| {
                 progress.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                passing.update(piece);
             };
             let segments: Vec<Bytes> = download.body.inspect_ok(count).try_collect().await?;
             let data = Payload::new(segments);
@@ -207,7 +209,7 @@ impl Source {
                 let message = format!("the body has {} bytes, {wanted} were requested", data.len());
                 return Err(Error::new(ErrorKind::Truncated, "get", &url, message));
             }
-            Ok((download.info, data))
+            Ok((download.info, data, passing.checksums()))
         };
         self.attempts
             .run(describe, Patience::Transfer, &progress, once)

@@ -24,16 +24,48 @@ pub struct Checksums {
     pub md5: Option<[u8; 16]>,
 }
 
-impl Checksums {
-    /// Computes both CRCs of the segments, in order. Costs about 0.03 CPU-s per GB.
-    pub fn of_segments(segments: &[Bytes]) -> Self {
-        let mut crc64 = crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme);
-        let mut crc32 = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
-        for segment in segments {
-            crc64.update(segment);
-            crc32.update(segment);
+/// Bytes that both CRCs read before the next ones, so that the second finds them in the cache.
+const BLOCK_BYTES: usize = 32 << 10;
+
+/// Both CRCs of bytes that pass in pieces. A piece that has just been received is still in the cache. Reading it again
+/// from memory, when a whole chunk has come, costs 0.05 CPU-s per GB more.
+pub struct PassingChecksums {
+    crc64: crc_fast::Digest,
+    crc32: crc_fast::Digest,
+}
+
+impl Default for PassingChecksums {
+    fn default() -> Self {
+        Self {
+            crc64: crc_fast::Digest::new(CrcAlgorithm::Crc64Nvme),
+            crc32: crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi),
         }
-        Self { crc64nvme: Some(crc64.finalize()), crc32c: Some(crc32.finalize() as u32), md5: None }
+    }
+}
+
+impl PassingChecksums {
+    /// Adds the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        for block in bytes.chunks(BLOCK_BYTES) {
+            self.crc64.update(block);
+            self.crc32.update(block);
+        }
+    }
+
+    /// The checksums of all bytes so far.
+    pub fn checksums(&self) -> Checksums {
+        Checksums { crc64nvme: Some(self.crc64.finalize()), crc32c: Some(self.crc32.finalize() as u32), md5: None }
+    }
+}
+
+impl Checksums {
+    /// Computes both CRCs of the segments, in order.
+    pub fn of_segments(segments: &[Bytes]) -> Self {
+        let mut passing = PassingChecksums::default();
+        for segment in segments {
+            passing.update(segment);
+        }
+        passing.checksums()
     }
 
     /// Combines `first` with `second`, which follows it and is `second_bytes` long. A checksum that one side lacks is
@@ -101,6 +133,17 @@ mod tests {
         let sums = Checksums::of_segments(&[Bytes::from_static(b"123456789")]);
         assert_eq!(sums.crc64nvme, Some(0xae8b_1486_0a79_9888));
         assert_eq!(sums.crc32c, Some(0xe306_9283));
+    }
+
+    #[test]
+    fn the_size_of_pieces_does_not_matter() {
+        let bytes: Vec<u8> = (0..3 * BLOCK_BYTES + 5).map(|index| (index * 7 % 251) as u8).collect();
+        let whole = Checksums::of_segments(&[Bytes::from(bytes.clone())]);
+        for piece_bytes in [1, 1000, BLOCK_BYTES, BLOCK_BYTES + 1] {
+            let mut passing = PassingChecksums::default();
+            bytes.chunks(piece_bytes).for_each(|piece| passing.update(piece));
+            assert_eq!(passing.checksums(), whole, "{piece_bytes}");
+        }
     }
 
     #[test]
