@@ -62,6 +62,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--problem", metavar="FILE", help="use a problem file instead of SRC, DST, volume, goal and limits"
     )
     parser.add_argument("--volume", metavar="SIZE", type=typed(parse_volume_gb), help="volume to move (default 100GB)")
+    _add_goal(parser)
+    _add_limits(parser)
+    _add_billing(parser)
+    _add_output(parser)
+
+
+def _add_goal(parser: ArgumentParser) -> None:
     goal = parser.add_argument_group("goal (default: --soonest)").add_mutually_exclusive_group()
     goal.add_argument(
         "--min-throughput", metavar="RATE", type=typed(parse_rate_gbps), help="cheapest at this minimum rate"
@@ -74,6 +81,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     goal.add_argument("--fastest", action="store_true", help="fastest at any cost")
     goal.add_argument("--soonest", action="store_true", help="earliest finish, including the start of the machines")
     parser.add_argument("--exactly", action="store_true", help="with --min-throughput: exactly this rate")
+
+
+def _add_limits(parser: ArgumentParser) -> None:
     limits = parser.add_argument_group("limits")
     limits.add_argument(
         "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
@@ -87,6 +97,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=1.0,
         help="multiply the limit on the planner's work, 0.1 to 100 (1 is about 3 CPU-s)",
     )
+
+
+def _add_billing(parser: ArgumentParser) -> None:
     billed = parser.add_argument_group("billing")
     billed.add_argument(
         "--compression-ratio",
@@ -106,6 +119,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=typed(parse_used_gb),
         help="volume already sent this month, e.g. 12TB; volume tiers start from there",
     )
+
+
+def _add_output(parser: ArgumentParser) -> None:
     shown = parser.add_argument_group("output")
     shown.add_argument(
         "--compare",
