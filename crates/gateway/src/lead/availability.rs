@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tradewind_store::{Store, Unreachable};
 
 /// A store that has failed for this long is reported.
-pub const UNREACHABLE_TOLD_AFTER: Duration = Duration::from_secs(5);
+pub const UNREACHABLE_REPORTED_AFTER: Duration = Duration::from_secs(5);
 /// A failure no longer counts if the store has not been tried for this long.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
 /// Interval of the checks.
@@ -44,15 +44,15 @@ impl Availability {
     /// `retrying` says how they are retried, and for how long.
     pub fn news(&mut self, retrying: &str) -> Vec<String> {
         let mut news = Vec::new();
-        for (store, told) in &mut self.stores {
+        for (store, is_reported) in &mut self.stores {
             let failing = store.unreachable();
             match &failing {
-                Some(failing) if !*told && is_worth_telling(failing) => {
-                    *told = true;
+                Some(failing) if !*is_reported && is_due(failing) => {
+                    *is_reported = true;
                     news.push(format!("{}; {retrying}", trouble(store.as_ref(), failing)));
                 }
-                None if *told => {
-                    *told = false;
+                None if *is_reported => {
+                    *is_reported = false;
                     news.push(format!("{} is answering again", store.url()));
                 }
                 _ => {}
@@ -76,9 +76,9 @@ fn trouble(store: &dyn Store, failing: &Unreachable) -> String {
     }
 }
 
-fn is_worth_telling(failing: &Unreachable) -> bool {
+fn is_due(failing: &Unreachable) -> bool {
     let now = Instant::now();
-    now.duration_since(failing.since) >= UNREACHABLE_TOLD_AFTER && now.duration_since(failing.latest) < KNOWN_FOR
+    now.duration_since(failing.since) >= UNREACHABLE_REPORTED_AFTER && now.duration_since(failing.latest) < KNOWN_FOR
 }
 
 /// Reports news of the stores until the source, or every destination, has failed for `patience`.

@@ -15,10 +15,11 @@ use tradewind_store::{
     object_kinship, respelled,
 };
 
-/// Number of source objects that are looked up at a destination that may be the source. If all of them are there and
-/// equal, the two are treated as one place.
+/// Number of source objects that are compared with a destination that may be the source. If some are equal there, and
+/// none is absent or different, the two are treated as one place.
 const SAMPLE_OBJECTS_MAX: usize = 8;
-/// So many are listed or read from the list of names; those that are not at the source, or change, make way for others.
+/// Number of candidates for this sample, from a listing or the list of names. Those that are not at the source, or that
+/// change meanwhile, do not count.
 const SAMPLE_CANDIDATES_MAX: usize = 64;
 
 /// The stores of a job.
@@ -160,7 +161,7 @@ impl Places<'_> {
     async fn prove_apart(&self, parts: &[Part<'_>], target: Place<'_>, relation: Relation) -> Result<(), SurveyError> {
         let sample = self.sample(parts).await?;
         let renamed: Vec<_> = sample.iter().map(|one| format!("{}{}", target.key, one.name)).collect();
-        // In one bucket the question is whether the server takes two spellings for one name.
+        // In one bucket the question is whether the server treats two spellings as one name.
         let is_one_bucket = self.source.identity() == target.store.identity();
         let own = |Candidate { key, name, .. }: &'_ Candidate| match is_one_bucket {
             true => respelled(key, key.strip_suffix(name.as_str()).unwrap_or_default(), target.key),
@@ -174,8 +175,9 @@ impl Places<'_> {
         Ok(())
     }
 
-    /// Compares the sample with the objects of these keys at the destination. One that is absent or different there is
-    /// proof. One that is not at the source, or changes meanwhile, is none: others are looked at in its place.
+    /// Compares the sample with the objects of these keys at the destination. One that is absent or different there
+    /// proves that the places differ. One that is not at the source, or changes meanwhile, proves nothing; the next ones
+    /// are compared instead.
     async fn prove_view_apart(
         &self,
         parts: &[Part<'_>],

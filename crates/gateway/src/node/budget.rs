@@ -18,7 +18,7 @@ const UNIT_BYTES: u64 = 4 << 10;
 /// An adaptive budget starts with the total divided by this.
 const ADAPTIVE_START: u32 = 4;
 
-/// Bytes that may be held at once, in equal shares for some routes. A request larger than its route's whole share waits
+/// Bytes that may be held at once, divided equally among the routes. A request larger than its route's whole share waits
 /// until the route holds nothing else.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {

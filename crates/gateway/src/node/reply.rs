@@ -23,8 +23,8 @@ pub enum Upstream {
     Frame(Frame),
 }
 
-/// The recipient of answers. The queues behind it are unbounded in type but bounded in fact: they hold one answer per
-/// request in flight, and the lead's windows limit those.
+/// The recipient of answers. The lead's queue has no limit of its own: it holds at most one answer per request in flight,
+/// and the lead's windows limit those. For a peer's queue see [`ANSWERS_WAITING_MAX`].
 #[derive(Clone, Debug)]
 pub struct ReplyTo {
     path: ReplyPath,
@@ -64,7 +64,7 @@ impl ReplyTo {
         Self { trust: Trust::Sealed(seal), ..self }
     }
 
-    /// Sends an answer. If the asker has ended, the answer is dropped.
+    /// Sends an answer. If the recipient has ended, the answer is dropped.
     pub fn send(&self, request: RequestId, verdict: Verdict) {
         self.deliver(request, self.believed(request, verdict));
     }
@@ -162,7 +162,8 @@ pub fn verdict_of(failure: Failure) -> Verdict {
     Verdict::Failed { fault, kind, message, unsent: false }
 }
 
-/// Maximum number of answers that wait for a peer to read them: far more than a lead has requests in flight.
+/// Maximum number of answers that wait for a peer to read them: far more than a lead has requests in flight. At the
+/// limit the connection ends.
 pub(super) const ANSWERS_WAITING_MAX: usize = 1 << 17;
 
 type Queues = HashMap<Arc<str>, Vec<(ConnectionId, AnswerQueue)>>;
@@ -184,7 +185,7 @@ pub struct Answers {
 }
 
 impl AnswerQueue {
-    /// A queue for a connection that ends when `closed` is cancelled. A peer that sends but never reads is dropped.
+    /// A queue for a connection that ends when `closed` is cancelled, which it does itself if the peer does not read.
     pub fn new(closed: CancellationToken) -> (Self, Answers) {
         let (out, incoming) = mpsc::unbounded_channel();
         let waiting = Arc::<AtomicUsize>::default();

@@ -58,8 +58,9 @@ impl DownRoutes {
     /// Returns the routes that stay down and must be reported now. A route that loses one of several connections, or
     /// reconnects at once, is not reported.
     pub(super) fn take_unreported(&mut self, now_ms: u64) -> Vec<RouteId> {
-        let stays =
-            |(since_ms, told): &(u64, bool)| !told && now_ms - since_ms >= DOWN_REPORTED_AFTER.as_millis() as u64;
+        let stays = |(since_ms, is_reported): &(u64, bool)| {
+            !is_reported && now_ms - since_ms >= DOWN_REPORTED_AFTER.as_millis() as u64
+        };
         let routes: Vec<RouteId> = self.0.iter().filter(|(_, down)| stays(down)).map(|(route, _)| *route).collect();
         self.0.extend(routes.iter().map(|route| (*route, (now_ms, true))));
         routes

@@ -205,8 +205,8 @@ impl Walk {
         if is_safe { Done::Yes(None) } else { done }
     }
 
-    /// Returns whether the destination is known to have the same object. If a store does not report enough to tell, it
-    /// is not; the cause is reported when the object is moved.
+    /// Returns whether the destination is known to have the same object: false if a store does not report enough to
+    /// decide. Moving the object then reports the cause.
     async fn is_same(&self, candidate: &Candidate) -> bool {
         if candidate.check.is_some() {
             return false;
