@@ -28,6 +28,23 @@ fn object() -> impl Strategy<Value = NewObject> {
         .prop_map(|(bytes, layout, may_restart, travels)| NewObject { bytes, layout, may_restart, travels })
 }
 
+/// Ends a request as its fate says; `partly` answers only one of its objects first.
+fn answer(scheduler: &mut Scheduler, request: RequestId, (fate, partly): (Fate, bool), now_ms: u64) {
+    match fate {
+        Fate::Done if partly => {
+            scheduler.done(request, scheduler.work(request).unwrap().objects()[0]);
+            scheduler.answered(request, None, now_ms);
+        }
+        Fate::Done => all_done(scheduler, request, now_ms),
+        Fate::Fault(fault) => {
+            if let (Some(Work::Part { object, part, .. }), true) = (scheduler.work(request).cloned(), partly) {
+                scheduler.must_carry(object, part);
+            }
+            scheduler.failed(request, fault, now_ms);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -92,19 +109,7 @@ proptest! {
             let (fate, which, partly) = fates.next().unwrap_or((Fate::Done, 0, false));
             let request = flying.swap_remove(which % flying.len());
             now_ms += 10;
-            match fate {
-                Fate::Done if partly => {
-                    scheduler.done(request, scheduler.work(request).unwrap().objects()[0]);
-                    scheduler.answered(request, None, now_ms);
-                }
-                Fate::Done => all_done(&mut scheduler, request, now_ms),
-                Fate::Fault(fault) => {
-                    if let (Some(Work::Part { object, part, .. }), true) = (scheduler.work(request).cloned(), partly) {
-                        scheduler.must_carry(object, part);
-                    }
-                    scheduler.failed(request, fault, now_ms);
-                }
-            }
+            answer(&mut scheduler, request, (fate, partly), now_ms);
         };
         prop_assert_eq!(end == Idle::Empty, held.is_empty(), "{:?} with {} left", end, held.len());
         prop_assert!(end == Idle::Empty || (end == Idle::Ceiling && (ceiling.is_some() || ceiling_bytes.is_some())), "{:?}", end);
