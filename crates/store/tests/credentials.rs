@@ -14,6 +14,8 @@ mod azure;
 mod google;
 #[path = "credentials/harness.rs"]
 mod harness;
+#[path = "credentials/proxy.rs"]
+mod proxy;
 
 use tradewind_store::{StoreConfig, open};
 
