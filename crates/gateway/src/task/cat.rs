@@ -13,8 +13,8 @@ use tradewind_store::Store;
 /// Most windows of one object that are read concurrently.
 const WINDOWS_MAX: usize = 8;
 
-/// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum. They have been
-/// written by then, so the exit code reports a mismatch.
+/// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum after they have been
+/// written, so only the exit code can report a mismatch.
 pub(super) async fn cat(
     store: Arc<dyn Store>,
     keys: &[String],
