@@ -14,7 +14,7 @@ use tradewind_store::Store;
 const WINDOWS_MAX: usize = 8;
 
 /// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum after they have been
-/// written, so only the exit code can report a mismatch.
+/// written: a mismatch is an error with its own exit code, but the bytes are already out.
 pub(super) async fn cat(
     store: Arc<dyn Store>,
     keys: &[String],
