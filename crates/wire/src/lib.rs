@@ -6,6 +6,8 @@
 //! - [`frame`] defines the format on a connection: fixed headers, with limits checked before anything is allocated.
 //! - [`intake`] follows the frames of one connection and reports when a body begins, continues, ends or is abandoned.
 //! - [`flights`] records requests forwarded and not yet answered; [`liveness`] decides when a peer counts as dead.
+//! - [`window`] limits what a route has in flight, [`pace`] notices a route that stands still, and [`shares`] picks the
+//!   route for the next bytes.
 //! - [`scheduler`] decides for the lead what to send where, what to retry, and when an object is finished or failed.
 //!
 //! Goals: only the lead records work as done, and only when a reply confirms it; nothing grows without a named limit.
@@ -18,6 +20,7 @@ pub mod frame;
 pub mod ids;
 pub mod intake;
 pub mod liveness;
+pub mod pace;
 pub mod scheduler;
 pub mod shares;
 pub mod window;

@@ -7,8 +7,14 @@
 //! **Ceilings.** A job may cost its ceiling × all its bytes; lost and repeated bytes are paid from the same budget. A
 //! route is allowed only if, after the bytes in question, the cheapest price still covers the rest of the job. A
 //! ceiling in bytes counts every byte sent, including lost and repeated ones, and nothing is sent beyond it.
+//!
+//! **Silence.** A route that has not answered for much longer than usual ([`Pace`]) gets no new bytes while another
+//! route works. Its requests may also be sent over other routes, up to a limit on such duplicates.
+
+mod duplicates;
 
 use crate::RouteId;
+use crate::pace::Pace;
 use crate::window::Window;
 
 /// One route of the plan.
@@ -52,6 +58,7 @@ struct Route {
     /// True if the route gets no more work; what it carries still counts.
     retired: bool,
     window: Window,
+    pace: Pace,
     health: Health,
     done_bytes: u64,
     /// The value that `done_bytes` would have if the route had never been down; used to compare shares.
@@ -88,6 +95,13 @@ pub struct Shares {
     spent_before_usd: f64,
     listed_bytes: u64,
     owed_bytes: u64,
+    /// The longest usual time to answer that a route has had.
+    usual_ms_max: Option<f64>,
+    duplicate_fraction_max: f64,
+    /// Bytes sent over a second route while the first one had not answered.
+    duplicate_bytes: u64,
+    /// Bytes in flight that another request in flight carries as well, or has already carried.
+    surplus_bytes: u64,
 }
 
 const BYTES_PER_GB: f64 = 1e9;
@@ -135,7 +149,17 @@ impl Shares {
             spent_before_usd: 0.0,
             listed_bytes: 0,
             owed_bytes: 0,
+            usual_ms_max: None,
+            duplicate_fraction_max: 0.0,
+            duplicate_bytes: 0,
+            surplus_bytes: 0,
         }
+    }
+
+    /// Also allows duplicates: up to this fraction of the bytes listed, or up to the smallest window of the stalled
+    /// route if that is more. None are sent if it is 0.
+    pub fn with_duplicates(self, fraction_max: f64) -> Self {
+        Self { duplicate_fraction_max: fraction_max, ..self }
     }
 
     /// Also limits the cost of the whole job: spent ≤ `ceiling_usd`, always. The remainder of this budget pays for lost
@@ -197,9 +221,11 @@ impl Shares {
     pub fn pick(&self, bytes: u64, avoid: &[RouteId], now_ms: u64) -> Result<RouteId, Blocked> {
         let mut blocked = Blocked::Down;
         let mut best: Option<&Route> = None;
-        let allowance = self.allowance(bytes);
+        let allowance = self.allowance(bytes, bytes);
         for route in self.wanted().filter(|route| route.is_usable(now_ms) && !avoid.contains(&route.plan.id)) {
-            if !allowance.covers(bytes, route.plan.usd_per_gb) {
+            if self.is_silent(route, now_ms) && self.has_lively(avoid, now_ms) {
+                blocked = Blocked::Full;
+            } else if !allowance.covers(bytes, route.plan.usd_per_gb) {
                 blocked = blocked.max(Blocked::Ceiling);
             } else if !route.has_room(bytes) {
                 blocked = Blocked::Full;
@@ -211,16 +237,29 @@ impl Shares {
     }
 
     /// Records that `bytes` are sent on `route`.
-    pub fn sent(&mut self, route: RouteId, bytes: u64) {
+    pub fn sent(&mut self, route: RouteId, bytes: u64, now_ms: u64) {
         let Some(route) = self.route_mut(route) else { return };
+        if route.flight_requests == 0 {
+            route.pace.begins(now_ms);
+        }
         route.flight_bytes += bytes;
         route.flight_requests += 1;
         route.paid_bytes += bytes;
     }
 
+    /// Records that `route` answered a request.
+    pub fn answered(&mut self, route: RouteId, now_ms: u64) {
+        if let Some(route) = self.route_mut(route) {
+            route.pace.answered(now_ms);
+            let usual_ms = route.pace.usual_ms();
+            let longest = [self.usual_ms_max, usual_ms].into_iter().flatten().reduce(f64::max);
+            self.usual_ms_max = longest;
+        }
+    }
+
     /// Returns the bytes in flight on `route`.
     pub fn in_flight_bytes(&self, route: RouteId) -> u64 {
-        self.position(route).map_or(0, |at| self.routes[at].flight_bytes)
+        self.route(route).map_or(0, |route| route.flight_bytes)
     }
 
     /// Records that `bytes` meant for `route` were certainly not sent: they cost nothing. They stay in flight until
@@ -308,6 +347,11 @@ impl Shares {
         }
     }
 
+    /// Returns whether a route that is not in `avoid` works.
+    fn has_lively(&self, avoid: &[RouteId], now_ms: u64) -> bool {
+        self.wanted().any(|route| !avoid.contains(&route.plan.id) && self.is_lively(route, now_ms))
+    }
+
     /// Returns whether no route at all is up.
     pub fn all_down(&self) -> bool {
         self.wanted().all(|route| route.health != Health::Up)
@@ -355,8 +399,7 @@ impl Shares {
 
     /// Returns whether the bytes still to be sent exceed what the ceiling in bytes leaves.
     pub fn lacks_bytes(&self) -> bool {
-        let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
-        let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes);
+        let rest_bytes = self.owed_bytes.saturating_sub(self.useful_flight_bytes());
         self.ceiling_bytes.is_some_and(|most_bytes| self.sent_bytes() + rest_bytes > most_bytes)
     }
 
@@ -386,8 +429,9 @@ impl Shares {
         (self.spent_before_usd - mean_usd).max(0.0) + self.routes.iter().map(lost).sum::<f64>()
     }
 
-    /// Returns what the ceilings allow for the next `bytes`. It is the same for all routes, and costs a look at each.
-    fn allowance(&self, bytes: u64) -> Allowance {
+    /// Returns what the ceilings allow for the next `bytes`, of which `useful_bytes` are not in flight already. It is the
+    /// same for all routes, and costs a look at each.
+    fn allowance(&self, bytes: u64, useful_bytes: u64) -> Allowance {
         if bytes == 0 {
             return Allowance::Anything;
         }
@@ -395,8 +439,7 @@ impl Shares {
             return Allowance::Nothing;
         }
         let Some(most_usd) = self.most_usd() else { return Allowance::Anything };
-        let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
-        let rest_bytes = self.owed_bytes.saturating_sub(flight_bytes + bytes);
+        let rest_bytes = self.owed_bytes.saturating_sub(self.useful_flight_bytes() + useful_bytes);
         let cheapest = self.wanted().map(|route| route.plan.usd_per_gb).fold(f64::INFINITY, f64::min);
         Allowance::Within { most_usd, spent_usd: self.spent_usd(), rest_usd: cost_usd(rest_bytes, cheapest) }
     }
@@ -409,6 +452,15 @@ impl Shares {
             return Some(guess);
         }
         self.routes.iter().position(is_it)
+    }
+
+    fn useful_flight_bytes(&self) -> u64 {
+        let flight_bytes: u64 = self.routes.iter().map(|route| route.flight_bytes).sum();
+        flight_bytes.saturating_sub(self.surplus_bytes)
+    }
+
+    fn route(&self, id: RouteId) -> Option<&Route> {
+        self.position(id).map(|at| &self.routes[at])
     }
 
     fn route_mut(&mut self, id: RouteId) -> Option<&mut Route> {
@@ -450,6 +502,7 @@ impl Route {
             plan: RoutePlan { window_requests: plan.window_requests.max(1), ..*plan },
             retired: false,
             window: Window::new(plan.window_bytes_min, plan.window_bytes_start, plan.window_bytes),
+            pace: Pace::default(),
             health: Health::Up,
             done_bytes: 0,
             level_bytes: 0.0,

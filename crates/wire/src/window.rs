@@ -41,6 +41,11 @@ impl Window {
         wanted_bytes.min(self.most_bytes)
     }
 
+    /// Returns the recent rate in bytes per ms; `None` before the first ack.
+    pub fn bytes_per_ms(&self) -> Option<f64> {
+        self.recent_ms.map(|_| self.recent_bytes / self.least_ms.max(SPAN_MS))
+    }
+
     /// Records the ack of a request of `bytes` that was sent at `sent_ms`.
     pub fn acked(&mut self, bytes: u64, sent_ms: u64, now_ms: u64) {
         if bytes == 0 {

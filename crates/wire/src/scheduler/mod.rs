@@ -8,7 +8,11 @@
 //! A reply names each object of its request with one `done` or `fault`, then `answered` ends the request. Replies come
 //! from other machines, so the scheduler does not trust them: it ignores an object that is named twice or was not in
 //! the request, and counts an object that the reply left out as not done.
+//!
+//! If a route stands still, its requests may also be sent over another route ([`duplicates`](self::duplicates)). The
+//! first answer that the work is done counts. A failure counts only if no other request in flight may still do the work.
 
+mod duplicates;
 mod object;
 mod ready;
 #[cfg(test)]
@@ -23,6 +27,7 @@ pub use work::{Action, Config, Idle, Work};
 
 use crate::shares::{Before, RoutePlan, Shares};
 use crate::{Fault, ObjectId, RequestId, RouteId};
+use duplicates::Rescue;
 use ready::{PartAgain, Ready, Tries};
 use send::Obstacles;
 use std::collections::{HashMap, VecDeque};
@@ -54,8 +59,9 @@ struct Object {
     phase: Phase,
     /// Requests in flight that serve it.
     flights: usize,
-    /// The bundle it is in, while in flight.
+    /// The bundle it is in, while in flight, and a second one that it is in as well.
     bundle: Option<RequestId>,
+    second_bundle: Option<RequestId>,
     counted_open: bool,
     /// Bytes that a route still has to carry.
     owed_bytes: u64,
@@ -102,6 +108,16 @@ struct Flight {
     reported: bool,
     /// True if some of its work must be sent again.
     again: bool,
+    /// Objects for which its answer counts.
+    awaited: usize,
+    /// True if another request has done all its work.
+    superseded: bool,
+    /// The other request in flight with the same work.
+    twin: Option<RequestId>,
+    /// True if a duplicate of it was sent.
+    duplicated: bool,
+    /// Bytes of `bytes` that a twin carries as well, or has carried.
+    surplus_bytes: u64,
 }
 
 /// The scheduler; see the module documentation.
@@ -127,6 +143,9 @@ pub struct Scheduler {
     losing: Vec<RouteId>,
     open_count: usize,
     draining: bool,
+    /// Requests in flight whose answers count for nothing but their routes.
+    superseded: usize,
+    rescue: Rescue,
 }
 
 /// One object's share of a request, removed from the scheduler's records when it is reported on.
@@ -158,7 +177,8 @@ impl Scheduler {
         Self {
             shares: Shares::new(&config.routes, config.ceiling_usd_per_gb)
                 .within(config.ceiling_usd)
-                .within_bytes(config.ceiling_bytes),
+                .within_bytes(config.ceiling_bytes)
+                .with_duplicates(config.duplicate_fraction_max),
             next_request: config.first_request,
             config,
             objects: HashMap::new(),
@@ -174,6 +194,8 @@ impl Scheduler {
             losing: Vec::new(),
             open_count: 0,
             draining: false,
+            superseded: 0,
+            rescue: Rescue::default(),
         }
     }
 
@@ -230,6 +252,7 @@ impl Scheduler {
                 phase,
                 flights: 0,
                 bundle: None,
+                second_bundle: None,
                 counted_open: false,
                 owed_bytes,
                 tries: Tries::default(),
@@ -251,6 +274,11 @@ impl Scheduler {
     /// Returns the number of requests in flight.
     pub fn flights(&self) -> usize {
         self.flights.len()
+    }
+
+    /// Returns the number of requests in flight whose answers count. The others repeat work that is done.
+    pub fn awaited_flights(&self) -> usize {
+        self.flights.len() - self.superseded
     }
 
     /// Returns the number of retries so far. All requests that a route loses until it answers again (for example those
@@ -277,7 +305,7 @@ impl Scheduler {
     /// Records `object`'s share of `request` as done (durable, opened, closed and proven, or aborted). Call it once per
     /// object of a bundle, then [`Scheduler::answered`]. A reply to a request that is no longer in flight is ignored.
     pub fn done(&mut self, request: RequestId, object: ObjectId) {
-        let Some(report) = self.take_report(request, object) else { return };
+        let Some(report) = self.take_report(request, object, true) else { return };
         match report.kind {
             Kind::Open => self.begin_parts(object),
             Kind::Part(_) => self.part_done(object, report.bytes),
@@ -292,7 +320,7 @@ impl Scheduler {
     /// Records `object`'s share of `request` as not done. Call it once per object of a bundle, then
     /// [`Scheduler::answered`].
     pub fn fault(&mut self, request: RequestId, object: ObjectId, fault: Fault) {
-        let Some(report) = self.take_report(request, object) else { return };
+        let Some(report) = self.take_report(request, object, false) else { return };
         if report.kind == Kind::Abort {
             return self.abort_failed(object, report.tries, fault);
         }
@@ -341,7 +369,11 @@ impl Scheduler {
             self.fault(request, object, fault.unwrap_or(Fault::Unavailable));
         }
         let Some(flight) = self.flights.remove(&request) else { return };
+        self.landed(&flight);
         self.count_retry(&flight, fault);
+        if !matches!(fault, Some(Fault::Lost | Fault::RouteDown)) {
+            self.shares.answered(flight.route, now_ms);
+        }
         match fault {
             None => {
                 self.done_ms = Some(now_ms);
@@ -353,7 +385,10 @@ impl Scheduler {
         let recovered = match fault {
             None | Some(Fault::Permanent | Fault::Changed | Fault::UploadGone) => {
                 self.shares.acked(flight.route, flight.bytes, flight.sent_ms, now_ms);
-                self.shares.done(flight.route, flight.bytes)
+                match flight.superseded {
+                    true => self.shares.refused(flight.route, flight.bytes),
+                    false => self.shares.done(flight.route, flight.bytes),
+                }
             }
             Some(Fault::Unavailable | Fault::Corrupt | Fault::Refused) => {
                 self.shares.refused(flight.route, flight.bytes)
@@ -437,9 +472,10 @@ impl Scheduler {
         self.next_send(now_ms, &mut obstacles).ok_or_else(|| self.idle(&obstacles, now_ms))
     }
 
-    /// Takes the object's share of a request, once; `None` if it was not in the request or has been reported on.
-    fn take_report(&mut self, request: RequestId, id: ObjectId) -> Option<Report> {
-        let flight = self.flights.get_mut(&request)?;
+    /// Takes the object's share of a request, once. Returns `None` if the request's answer does not count for it, or
+    /// if the work is not done, but another request in flight may still do it.
+    fn take_report(&mut self, request: RequestId, id: ObjectId, is_done: bool) -> Option<Report> {
+        let flight = self.flights.get_mut(&request).filter(|flight| flight.awaited > 0)?;
         let object = self.objects.get_mut(&id)?;
         let kind = match flight.work {
             Work::Open(_) => Kind::Open,
@@ -448,16 +484,25 @@ impl Scheduler {
             Work::Close(_) => Kind::Close,
             Work::Abort(_) => Kind::Abort,
         };
-        let tries = if kind == Kind::Bundle {
-            object.bundle.take_if(|bundle| *bundle == request)?;
-            object.tries
+        let (tries, other) = if kind == Kind::Bundle {
+            (object.tries, object.take_bundle(request)?)
         } else {
             let expected = !flight.reported && flight.work.members() == [id];
             flight.reported |= expected;
-            expected.then_some(flight.tries)?
+            expected.then_some((flight.tries, flight.twin))?
         };
+        flight.awaited -= 1;
         object.flights -= 1;
-        Some(Report { route: flight.route, bytes: flight.bytes, kind, tries })
+        let report = Report { route: flight.route, bytes: flight.bytes, kind, tries };
+        match other {
+            Some(other) if is_done => self.done_elsewhere(other),
+            Some(other) => {
+                self.is_needed(id, kind, other);
+                return None;
+            }
+            None => {}
+        }
+        Some(report)
     }
 
     /// Decides what a fault means for an object that has not ended yet.

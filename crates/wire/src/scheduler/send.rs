@@ -29,7 +29,7 @@ enum Obstacle {
 
 impl Scheduler {
     pub(super) fn idle(&mut self, obstacles: &Obstacles, now_ms: u64) -> Idle {
-        let grounded = self.flights.is_empty();
+        let grounded = self.awaited_flights() == 0;
         // Nothing to send, or an answer is still pending: not stuck. A probe in flight on a resting route proves
         // nothing.
         if (grounded && obstacles.none()) || self.shares.up_and_busy() {
@@ -45,7 +45,7 @@ impl Scheduler {
             }
             // Only requests in flight are left. If their routes are down, do not wait for them forever.
             if self.draining || grounded || !self.shares.all_down() {
-                return Idle::Waiting;
+                return self.until(self.next_rescue_ms(now_ms));
             }
         }
         if self.draining && grounded {
@@ -66,8 +66,12 @@ impl Scheduler {
             return Idle::Stalled;
         }
         let paced_ms = obstacles.paced.then(|| self.paced_until_ms.ceil() as u64);
-        let next = [stalled_ms, paced_ms, obstacles.retry_ms].into_iter().flatten().min();
-        next.map_or(Idle::Waiting, Idle::Until)
+        let rescue_ms = self.next_rescue_ms(now_ms);
+        self.until([stalled_ms, paced_ms, obstacles.retry_ms, rescue_ms].into_iter().flatten().min())
+    }
+
+    fn until(&self, at_ms: Option<u64>) -> Idle {
+        at_ms.map_or(Idle::Waiting, Idle::Until)
     }
 
     /// Returns whether a request has been in flight so long that a dead gateway on its route would have been noticed,
@@ -115,7 +119,7 @@ impl Scheduler {
                 }
             }
         }
-        None
+        self.send_duplicate(now_ms)
     }
 
     /// Opens at most [`OPEN_OBJECTS_MAX`] uploads, and each only shortly before its parts can be sent.
@@ -202,9 +206,14 @@ impl Scheduler {
         Some(self.send(route, carried_bytes, Work::Bundle(members), Tries::default(), now_ms))
     }
 
+    /// Returns whether the rate limit allows no bytes now.
+    pub(super) fn is_paced(&self, now_ms: u64) -> bool {
+        self.paced_until_ms > now_ms as f64
+    }
+
     /// Returns a route for `bytes` of a lane; if there is none now, notes why.
     fn route(&self, lane: usize, bytes: u64, now_ms: u64, obstacles: &mut Obstacles) -> Option<RouteId> {
-        if bytes > 0 && self.paced_until_ms > now_ms as f64 {
+        if bytes > 0 && self.is_paced(now_ms) {
             obstacles.note(Obstacle::Paced, None);
             return None;
         }
@@ -213,8 +222,8 @@ impl Scheduler {
         picked.inspect_err(|why| obstacles.note(Obstacle::Blocked(*why), self.shares.next_retry_ms(avoid, now_ms))).ok()
     }
 
-    fn send(&mut self, route: RouteId, bytes: u64, work: Work, tries: Tries, now_ms: u64) -> Action {
-        self.shares.sent(route, bytes);
+    pub(super) fn send(&mut self, route: RouteId, bytes: u64, work: Work, tries: Tries, now_ms: u64) -> Action {
+        self.shares.sent(route, bytes, now_ms);
         let queued_bytes = self.shares.in_flight_bytes(route);
         if let Some(rate) = self.config.rate_limit_bytes_per_s {
             let due_ms = self.paced_until_ms.max(now_ms as f64 - PACE_CREDIT_MS);
@@ -222,11 +231,13 @@ impl Scheduler {
         }
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        let bundle = matches!(work, Work::Bundle(_)).then_some(request);
+        let is_bundle = matches!(work, Work::Bundle(_));
         for object in work.members() {
             if let Some(object) = self.objects.get_mut(object) {
                 object.flights += 1;
-                object.bundle = bundle;
+                if is_bundle {
+                    object.enter_bundle(request);
+                }
             }
         }
         let flight = Flight {
@@ -235,10 +246,15 @@ impl Scheduler {
             paid_bytes: bytes,
             sent_ms: now_ms,
             queued_bytes,
+            awaited: work.members().len(),
             work: work.clone(),
             tries,
             reported: false,
             again: false,
+            superseded: false,
+            twin: None,
+            duplicated: false,
+            surplus_bytes: 0,
         };
         self.flights.insert(request, flight);
         Action::Send { request, route, work }

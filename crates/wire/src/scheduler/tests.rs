@@ -1,5 +1,6 @@
 //! Tests of the scheduler's guarantees, by subject; `tests/simulation.rs` simulates the network as a whole.
 
+mod duplicates;
 mod money;
 mod objects;
 mod replies;
@@ -32,6 +33,7 @@ fn config(routes: usize) -> Config {
         ceiling_bytes: None,
         bundle_bytes_max: 16 * MIB,
         bundle_objects_max: 100,
+        duplicate_fraction_max: 0.0,
         rate_limit_bytes_per_s: None,
         stall_ms: STALL_MS,
         first_request: 1,

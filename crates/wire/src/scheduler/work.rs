@@ -18,6 +18,8 @@ pub struct Config {
     pub bundle_bytes_max: u64,
     /// Most objects in a bundle.
     pub bundle_objects_max: usize,
+    /// Most bytes sent as [duplicates](crate::shares::Shares::with_duplicates), as a fraction of the bytes listed.
+    pub duplicate_fraction_max: f64,
     /// Bytes per second to send, over all routes.
     pub rate_limit_bytes_per_s: Option<u64>,
     /// Time after which the job stalls if none of the remaining work could be sent and no route answered meanwhile.

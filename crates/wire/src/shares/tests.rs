@@ -15,7 +15,7 @@ fn plan(id: u16, share: f64, usd_per_gb: f64) -> RoutePlan {
 
 fn carry(shares: &mut Shares, bytes: u64, now_ms: u64) -> Result<RouteId, Blocked> {
     let route = shares.pick(bytes, &[], now_ms)?;
-    shares.sent(route, bytes);
+    shares.sent(route, bytes, now_ms);
     shares.done(route, bytes);
     Ok(route)
 }
@@ -53,7 +53,7 @@ fn rests_double_up_to_the_limit_and_one_failure_counts_once() {
 fn a_resting_route_is_tried_with_one_request() {
     let mut shares = Shares::new(&[plan(0, 1.0, 0.0)], None);
     shares.rest(RouteId(0), 0);
-    shares.sent(RouteId(0), 1);
+    shares.sent(RouteId(0), 1, 0);
     assert_eq!(shares.pick(1, &[], REST_MS_MIN), Err(Blocked::Full));
     assert!(shares.done(RouteId(0), 1), "up again");
     assert_eq!(shares.pick(1, &[], REST_MS_MIN), Ok(RouteId(0)));
@@ -65,7 +65,7 @@ fn lost_bytes_are_paid_from_the_rest_of_the_whole_jobs_ceiling() {
     let mut roomy = Shares::new(&[plan(0, 1.0, 0.02)], Some(0.02)).within(Some(cost_usd(1_200, 0.02)));
     for shares in [&mut strict, &mut roomy] {
         shares.listed(1_000);
-        shares.sent(RouteId(0), 200);
+        shares.sent(RouteId(0), 200, 0);
         shares.undone(RouteId(0), 200);
     }
     assert_eq!(strict.pick(200, &[], 0), Err(Blocked::Ceiling), "the mean price of all that is sent");
@@ -88,7 +88,7 @@ fn losses_of_earlier_runs_do_not_end_a_job_that_can_pay_for_them() {
 #[test]
 fn a_body_longer_than_the_window_goes_alone_and_control_passes_beside_it() {
     let mut shares = Shares::new(&[RoutePlan { window_bytes: 10, ..plan(0, 1.0, 0.0) }], None);
-    shares.sent(RouteId(0), 100);
+    shares.sent(RouteId(0), 100, 0);
     assert_eq!(shares.pick(1, &[], 0), Err(Blocked::Full));
     assert_eq!(shares.pick(0, &[], 0), Ok(RouteId(0)));
 }
@@ -183,7 +183,7 @@ impl PricedJob {
         let bytes = self.owed[which.index(self.owed.len())];
         if let Ok(route) = self.shares.pick(bytes, &[], self.now_ms) {
             self.owed.swap_remove(which.index(self.owed.len()));
-            self.shares.sent(route, bytes);
+            self.shares.sent(route, bytes, self.now_ms);
             self.flying.push((route, bytes));
         }
     }

@@ -164,6 +164,9 @@ impl LeadNode {
                 let SinkReply(outcomes) = unpack(&words);
                 let only = if let [(_, Err(fault))] = outcomes[..] { Some(fault) } else { None };
                 for (object, outcome) in outcomes {
+                    if !self.scheduler.awaits(reply.request, object) {
+                        continue;
+                    }
                     match outcome {
                         Ok(receipt) => self.done(shared, reply.request, object, receipt),
                         Err(fault) => {
@@ -185,7 +188,7 @@ impl LeadNode {
     /// Counts doubtful uploads: an open without an answer may have left one; an abandoned abort has.
     fn count_undone(&mut self, shared: &mut Shared, request: RequestId) {
         match self.scheduler.work(request) {
-            Some(Work::Open(object)) => {
+            Some(Work::Open(object)) if self.scheduler.awaits(request, *object) => {
                 shared.journal.doubtful.insert(self.keys[object]);
             }
             Some(Work::Abort(object)) => *self.aborts_undone.entry(*object).or_default() += 1,
@@ -240,6 +243,11 @@ impl LeadNode {
         let idle = loop {
             match self.scheduler.poll(net.now_ms) {
                 Ok(Action::Send { request, route, work }) => {
+                    if let Work::Open(object) = &work
+                        && self.scheduler.is_duplicated(request)
+                    {
+                        shared.journal.doubtful.insert(self.keys[object]);
+                    }
                     shared.journal.spent_usd = self.scheduler.shares().spent_usd();
                     let connections = net.open(self.id, self.sources[&route], true);
                     let Some(connection) = connections.get(request.0 as usize % connections.len().max(1)) else {

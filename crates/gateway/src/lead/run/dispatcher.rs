@@ -71,6 +71,7 @@ impl Dispatcher {
             ceiling_bytes: job.ceiling_bytes,
             bundle_bytes_max: BUNDLE_BYTES_MAX.min(job.chunk_bytes),
             bundle_objects_max: if context.local { BUNDLE_OBJECTS_MEMORY } else { BUNDLE_OBJECTS_HOP },
+            duplicate_fraction_max: job.duplicate_fraction_max,
             rate_limit_bytes_per_s: job.rate_limit_bytes_per_s,
             stall_ms: u64::from(job.stall_s) * 1000,
             first_request: 1,
