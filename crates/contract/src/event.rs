@@ -61,6 +61,9 @@ pub struct Progress {
     /// Retries: one for each failed request, whatever its number of objects, and one for all requests that a route lost
     /// until it answered again.
     pub retries: u64,
+    /// Bytes of this run that were sent a second time over another route because the first one did not answer.
+    #[serde(default)]
+    pub duplicate_bytes: u64,
     /// Bytes per second over the last seconds; in a summary, over the whole run.
     pub bytes_per_s: f64,
     /// Seconds since the start.

@@ -63,6 +63,11 @@ pub struct JobSpec {
     /// Maximum time without a working route, in seconds; then the job fails and can be resumed. Default 60.
     #[serde(default = "default_stall_s")]
     pub stall_s: u32,
+    /// Bytes that may be sent a second time over another route while the first route does not answer, as a fraction of
+    /// the bytes listed (0 to 1). Unless it is 0, a stalled route may always repeat what its smallest window holds.
+    /// Default 0.02.
+    #[serde(default = "default_duplicate_fraction_max")]
+    pub duplicate_fraction_max: f64,
     /// Report the first mappings and the totals, and move nothing.
     #[serde(default)]
     pub dry_run: bool,
@@ -138,6 +143,10 @@ fn default_chunk_bytes() -> u64 {
 
 fn default_stall_s() -> u32 {
     60
+}
+
+fn default_duplicate_fraction_max() -> f64 {
+    0.02
 }
 
 /// The objects that are taken from the source store.

@@ -71,6 +71,17 @@ def parse_count(text: str) -> int:
     return int(digits)
 
 
+def parse_percent(text: str) -> float:
+    """Parse `2%` or `2` as the fraction 0.02, from 0 to 1. Raises UsageError."""
+    try:
+        fraction = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        fraction = -1.0
+    if not 0.0 <= fraction <= 1.0:
+        raise UsageError(f"a percentage from 0% to 100%, not {text!r}")
+    return fraction
+
+
 def parse_chunk_bytes(text: str) -> int:
     """Parse a size of at least 5MiB. Raises UsageError."""
     size = parse_bytes(text)
@@ -165,6 +176,12 @@ SETTINGS: dict[str, Setting] = {
             parse_duration_s,
             "stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time",
             "60s",
+        ),
+        Setting(
+            "duplicates",
+            parse_percent,
+            "maximum volume to send a second time over another route while a route stands still (0: none)",
+            "2%",
         ),
         Setting(
             "store_work",

@@ -101,6 +101,7 @@ def _add_limit_arguments(parser: ArgumentParser) -> None:
     add_setting(speed, "chunk_size", metavar="SIZE")
     add_setting(speed, "concurrency", metavar="N")
     add_setting(speed, "stall", metavar="TIME")
+    add_setting(speed, "duplicates", metavar="PERCENT")
     add_setting(speed, "store_work", metavar="TIME")
     speed.add_argument(
         "--max-bytes",
@@ -201,6 +202,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         max_bytes=args.max_bytes,
         limit_bytes_per_s=args.limit_rate,
         stall_s=max(1, round(args.stall)),
+        duplicate_fraction_max=args.duplicates,
         store_work_s=None if args.store_work is None else max(1, round(args.store_work)),
         dry_run=args.dry_run,
         report_file=args.report,

@@ -269,6 +269,7 @@ class JobLedger:
                 read=_most(count.read, read),
                 write=_most(count.write, write),
                 route_bytes=_route_bytes(progress, count.route_bytes),
+                duplicate_bytes=max(count.duplicate_bytes, progress.duplicate_bytes),
             )
             self._ledger = replace(self._ledger, runs=(*others, count))
             if self._clock() - self._saved_s >= SAVE_S:

@@ -57,6 +57,9 @@ def summary_lines(
     ]
     if progress.bytes_earlier:
         rest.insert(0, f"{format_bytes(progress.bytes_earlier)} of it in earlier runs")
+
+    if progress.duplicate_bytes:
+        rest.append(f"{format_bytes(progress.duplicate_bytes)} sent twice because a route stood still or was slow")
     if rest:
         lines.append(f"also    {', '.join(rest)}")
     proofs = sorted(summary.proofs.items(), key=lambda item: (-item[1], item[0]))

@@ -66,6 +66,8 @@ class Options:
       count each time; requests that a gateway repeats to its destination store do not
     - `limit_bytes_per_s`: maximum rate over all routes
     - `stall_s`: stop (resumable) if no route works, or a store is unreachable or returns only errors, for this time
+    - `duplicate_fraction_max`: fraction of the bytes that may be sent a second time, over another route, while a route
+      stands still (0: none)
     - `store_work_s`: maximum time for a store to copy or complete one object, plus 1 s per 4 MiB; None: 1 h
     - `report_file`: one JSON verdict per object
     - `source`, `destination`: access to each side; for several destinations one for all, or one for each
@@ -95,6 +97,7 @@ class Options:
     max_bytes: int | None = None
     limit_bytes_per_s: int | None = None
     stall_s: int = 60
+    duplicate_fraction_max: float = 0.02
     store_work_s: int | None = None
     dry_run: bool = False
     report_file: str | None = None
@@ -149,6 +152,7 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
         ceiling_bytes=options.max_bytes,
         rate_limit_bytes_per_s=options.limit_bytes_per_s,
         stall_s=options.stall_s,
+        duplicate_fraction_max=options.duplicate_fraction_max,
         dry_run=options.dry_run,
         report_file=None if options.report_file is None else os.path.abspath(options.report_file),
     )

@@ -85,6 +85,9 @@ EventCallback = Callable[[Event], None]
 Restarter = Callable[[JobSpec, Plan], JobGateways]
 #: Timeout for a lead's process to end after its events ended early, so that its exit code can be reported.
 ENDING_S = 5.0
+#: Time for the gateways of a job that is done to end by themselves. They have nothing to save, so a frozen one must
+#: not hold up the job.
+DONE_STOP_S = 1.5
 #: Interval of the supervisor's clock: it keeps ceilings even without progress events.
 TICK_S = 0.5
 #: Maximum events in the inbox; beyond it the lead's reader waits and the lead buffers them.
@@ -449,6 +452,7 @@ class RunningJob:
                 self._gateways.kill()
             else:
                 grace_s = self._ledger.left_s(STOP_S + CEILING_END_S) - CEILING_END_S
+                grace_s = min(grace_s, DONE_STOP_S) if well else grace_s
                 self._gateways.stop(keep_logs=self._keep_logs or not well, grace_s=max(0.0, grace_s))
             self._forget()
             if self.summary_document is not None:

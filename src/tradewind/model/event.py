@@ -45,8 +45,9 @@ class Progress(Document):
     """Progress of a job. Counts are of objects × destinations; the totals grow until `listed`.
 
     `objects_earlier` and `bytes_earlier` are the parts of `objects_done` and `bytes_done` that earlier runs moved;
-    `bytes_per_s` excludes them. `cost_usd` covers all runs: a lead counts egress only, a running job reports the sum
-    of its ledger, including machines and requests.
+    `bytes_per_s` excludes them. `duplicate_bytes` were sent a second time over another route in this run. `cost_usd`
+    covers all runs: a lead counts egress only, a running job reports the sum of its ledger, including machines and
+    requests.
     """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "progress")
@@ -60,6 +61,7 @@ class Progress(Document):
     objects_skipped: int = 0
     objects_failed: int = 0
     retries: int = 0
+    duplicate_bytes: int = 0
     bytes_per_s: float = 0.0
     elapsed_s: float = 0.0
     cost_usd: float = 0.0

@@ -148,6 +148,7 @@ class JobSpec(Document):
     ceiling_bytes: int | None = None
     rate_limit_bytes_per_s: int | None = None
     stall_s: int = 60
+    duplicate_fraction_max: float = 0.02
     dry_run: bool = False
     state_dir: str | None = None
     report_file: str | None = None

@@ -15,7 +15,7 @@ from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.requests import KEYS_PER_LIST, ObjectSet, RequestPrices, Requests
 from tradewind.model.tier import PriceTier, tier_volumes_gb
-from tradewind.model.units import BYTES_PER_GB
+from tradewind.model.units import BYTES_PER_GB, format_bytes
 
 __all__ = [
     "OLD_JOB_SOURCE",
@@ -170,6 +170,8 @@ class RunCount:
     write: Requests = field(default_factory=Requests)
     route_bytes: Mapping[str, int] = field(default_factory=dict)
     """Bytes sent over each route that arrived; compressed bodies count as they were sent."""
+    duplicate_bytes: int = 0
+    """Bytes that were sent a second time over another route while the first one did not answer."""
 
 
 @dataclass(frozen=True)
@@ -334,9 +336,14 @@ def _egress_lines(count: RunCount, routes: Mapping[str, Sequence[EdgePrice]], ti
     if other_usd < -ROUNDING * count.egress_usd:
         lines, other_usd = [], count.egress_usd  # An earlier run has paid for these bytes.
     if other_usd > ROUNDING * count.egress_usd:
-        what = "bytes sent again" if lines else "all routes"
+        what = _sent_again(count) if lines else "all routes"
         lines.append(LedgerLine(count.run, "egress", what, other_usd, "USD", 1.0, EGRESS_SOURCE))
     return lines
+
+
+def _sent_again(count: RunCount) -> str:
+    duplicates = f", {format_bytes(count.duplicate_bytes)} as duplicates" if count.duplicate_bytes else ""
+    return f"bytes sent again{duplicates}"
 
 
 def _request_lines(run: int, side: str, requests: Requests, prices: RequestPrices, source: str) -> list[LedgerLine]:

@@ -27,7 +27,9 @@ def read_ledger(database: Database, job_id: str) -> Ledger | None:
             (job_id,),
         )
         runs = database.rows(
-            "SELECT run, egress_usd, read, write, route_bytes FROM ledger_runs WHERE job = ? ORDER BY run", (job_id,)
+            "SELECT run, egress_usd, read, write, route_bytes, duplicate_bytes FROM ledger_runs WHERE job = ?"
+            " ORDER BY run",
+            (job_id,),
         )
     if head is None:
         return None
@@ -37,8 +39,15 @@ def read_ledger(database: Database, job_id: str) -> Ledger | None:
         predicted_usd,
         tuple(MachineUse(*use) for use in machines),
         tuple(
-            RunCount(run, usd, Requests(**parse_json(read)), Requests(**parse_json(write)), parse_json(route_bytes))
-            for run, usd, read, write, route_bytes in runs
+            RunCount(
+                run,
+                usd,
+                Requests(**parse_json(read)),
+                Requests(**parse_json(write)),
+                parse_json(route_bytes),
+                duplicate_bytes,
+            )
+            for run, usd, read, write, route_bytes, duplicate_bytes in runs
         ),
         earlier_usd,
         heartbeat_s,
@@ -82,7 +91,7 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
         ),
     )
     connection.executemany(
-        "INSERT OR REPLACE INTO ledger_runs VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO ledger_runs VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 job_id,
@@ -91,6 +100,7 @@ def write_ledger(connection: sqlite3.Connection, job_id: str, ledger: Ledger) ->
                 json.dumps(to_document(count.read)),
                 json.dumps(to_document(count.write)),
                 json.dumps(to_document(count.route_bytes), ensure_ascii=False),
+                count.duplicate_bytes,
             )
             for count in ledger.runs
         ),

@@ -142,8 +142,12 @@ CREATE INDEX proposal_of_job ON proposals (job);
 ALTER TABLE plans ADD COLUMN document TEXT;
 """
 
+_DUPLICATES = """
+ALTER TABLE ledger_runs ADD COLUMN duplicate_bytes INTEGER NOT NULL DEFAULT 0;
+"""
+
 #: Each entry migrates a database by one version.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS, _DUPLICATES)
 #: Newest database version that this program reads.
 VERSION = len(MIGRATIONS)
 #: Tables with rows per job, in the column `job`.

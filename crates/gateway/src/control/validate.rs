@@ -348,6 +348,9 @@ fn check_job(job: &JobSpec, limits: &Limits) -> Checked {
             return refuse(format!("{name} is not a price"), "a price is 0 or more");
         }
     }
+    if !(0.0..=1.0).contains(&job.duplicate_fraction_max) {
+        return refuse("duplicate_fraction_max is not a fraction", "it is 0 (no duplicates) to 1 (all bytes)");
+    }
     if job.rate_limit_bytes_per_s == Some(0) || !(1..=PROGRAM_TIMEOUT_S_MAX).contains(&job.stall_s) {
         return refuse(
             "rate_limit_bytes_per_s and stall_s must not be 0",

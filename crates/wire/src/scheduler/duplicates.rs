@@ -20,6 +20,8 @@ const SEARCH_EVERY_MS: u64 = 100;
 #[derive(Debug, Default)]
 pub(super) struct Rescue {
     candidates: VecDeque<RequestId>,
+    /// True if their route is silent, and not just slow.
+    is_stall: bool,
     searched_ms: Option<u64>,
 }
 
@@ -33,8 +35,14 @@ impl Scheduler {
         }
     }
 
+    /// Returns whether a failure of `request` counts for `object`: its answer does, and no other request in flight may
+    /// still do the work.
+    pub fn is_last(&self, request: RequestId, object: ObjectId) -> bool {
+        self.awaits(request, object) && !self.has_twin(request, object)
+    }
+
     /// Returns whether another request in flight may also do what `request` does for `object`.
-    pub fn has_twin(&self, request: RequestId, object: ObjectId) -> bool {
+    fn has_twin(&self, request: RequestId, object: ObjectId) -> bool {
         match self.flights.get(&request) {
             Some(Flight { work: Work::Bundle(_), .. }) => {
                 self.objects.get(&object).is_some_and(|object| object.second_bundle.is_some())
@@ -85,6 +93,7 @@ impl Scheduler {
         let silent = self.shares.silent(now_ms);
         let slowest = || self.shares.slowest(self.config.bundle_bytes_max, now_ms);
         self.rescue.candidates.clear();
+        self.rescue.is_stall = !silent.is_empty();
         if !silent.is_empty() {
             let of_silent = self.flights.iter().filter(|(_, flight)| silent.contains(&flight.route));
             let mut requests: Vec<RequestId> = of_silent.map(|(request, _)| *request).collect();
@@ -131,6 +140,9 @@ impl Scheduler {
         let action = self.send(route, bytes, work, tries, now_ms);
         let Action::Send { request: twin, .. } = action else { return None };
         self.shares.duplicated(bytes);
+        if self.rescue.is_stall {
+            self.out.push_back(Action::RouteStalled(stalled));
+        }
         for (one, other, surplus_bytes) in [(request, twin, 0), (twin, request, bytes)] {
             if let Some(flight) = self.flights.get_mut(&one) {
                 flight.twin = Some(other);

@@ -88,6 +88,8 @@ pub enum Action {
     Restart(ObjectId),
     /// The object failed with its last fault; the scheduler has forgotten it.
     Failed(ObjectId, Fault),
+    /// A route answers nothing, and a request of it was sent over another one. Returned for each such request.
+    RouteStalled(RouteId),
     /// A route went down.
     RouteDown(RouteId),
     /// A route came back.

@@ -269,7 +269,7 @@ impl LeadNode {
                     self.forget(shared, object).ended = Some(Ended::Failed(fault));
                 }
                 Ok(Action::Restart(object)) => self.restart(shared, object),
-                Ok(Action::RouteDown(_) | Action::RouteUp(_)) => {}
+                Ok(Action::RouteDown(_) | Action::RouteUp(_) | Action::RouteStalled(_)) => {}
                 Err(idle) => break idle,
             }
         };

@@ -144,6 +144,7 @@ fn faults_of_a_local_program_are_named() {
         ("/lead/ceiling_usd_per_gb", json!(-1.0), "ceiling_usd_per_gb is not a price"),
         ("/lead/ceiling_usd", json!(-1.0), "ceiling_usd is not a price"),
         ("/lead/rate_limit_bytes_per_s", json!(0), "rate_limit_bytes_per_s and stall_s must not be 0"),
+        ("/lead/duplicate_fraction_max", json!(1.5), "duplicate_fraction_max is not a fraction"),
         ("/lead/stall_s", json!(0), "rate_limit_bytes_per_s and stall_s must not be 0"),
         ("/limits", json!({ "store_tries_max": 0 }), "limits.store_tries_max is 0"),
         ("/limits", json!({ "store_requests_max": 2000 }), "limits.store_requests_max is 2000"),

@@ -40,7 +40,9 @@ impl Dispatcher {
             return Ok(());
         }
         for object in work.objects() {
-            if let Some(transfer) = self.transfers.get_mut(&object) {
+            if self.scheduler.is_last(request, object)
+                && let Some(transfer) = self.transfers.get_mut(&object)
+            {
                 recorder.note_trouble(transfer.item.target, &failure, self.clock.now_ms());
                 if let Work::Part { part, .. } = work
                     && failure.is_lost()
@@ -73,6 +75,8 @@ impl Dispatcher {
     ) -> Result<(), SurveyError> {
         let SinkAnswer { reply, saved_bytes } = answer;
         match (work, reply) {
+            (Work::Part { object, .. } | Work::Open(object) | Work::Close(object), _)
+                if !self.scheduler.awaits(request, object) => {}
             (Work::Bundle(objects), SinkReply::Bundle(verdicts)) if objects.len() == verdicts.len() => {
                 if let Some(Err(failure)) = verdicts.first()
                     && verdicts.iter().all(|verdict| self.makes_route_useless_by(verdict))
@@ -151,7 +155,9 @@ impl Dispatcher {
 
     fn store_unreachable(&mut self, request: RequestId, work: &Work, failure: Failure) {
         for object in work.objects() {
-            if let Some(transfer) = self.transfers.get_mut(&object) {
+            if self.scheduler.is_last(request, object)
+                && let Some(transfer) = self.transfers.get_mut(&object)
+            {
                 transfer.failed(failure.clone());
             }
         }
@@ -167,6 +173,12 @@ impl Dispatcher {
         recorder: &mut Recorder,
         outlook: &mut Outlook,
     ) {
+        if !self.scheduler.awaits(request, object) {
+            return;
+        }
+        if verdict.is_err() && !self.scheduler.is_last(request, object) {
+            return self.scheduler.fault(request, object, Fault::Unavailable);
+        }
         let Some(transfer) = self.transfers.get_mut(&object) else { return };
         if let Err(failure) = &verdict {
             recorder.note_trouble(transfer.item.target, failure, self.clock.now_ms());

@@ -13,7 +13,7 @@ use crate::lead::journal::{Journal, JournalError};
 use crate::lead::status;
 use crate::node::clock::Clock;
 use crate::node::work::Failure;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tradewind_contract::{Progress, RouteSpec};
@@ -41,6 +41,8 @@ pub(super) struct Dispatcher {
     /// `None` for a job without a folder.
     spending: Option<Spending>,
     down: DownRoutes,
+    /// Routes that stood still and were reported, each once.
+    stalled: HashSet<RouteId>,
     /// A gateway's message about a store that it cannot reach, until something is done again.
     pub(super) unreachable: Option<String>,
     pub(super) clock: Clock,
@@ -84,6 +86,7 @@ impl Dispatcher {
             orders: OrderQueue::new(sources, replies),
             spending: None,
             down: DownRoutes::default(),
+            stalled: HashSet::new(),
             unreachable: None,
             clock: Clock::start(),
         }
@@ -128,6 +131,12 @@ impl Dispatcher {
                         return Ok(Ended::Restart(transfer));
                     }
                 }
+                Action::RouteStalled(route) => {
+                    if self.stalled.insert(route) {
+                        let name = recorder.tally.route_name(route);
+                        self.context.notice(format!("route {name} stands still; other routes also send what it holds"));
+                    }
+                }
                 Action::RouteDown(route) => self.down.went_down(route, self.clock.now_ms()),
                 Action::RouteUp(route) => {
                     if self.down.is_up(route) {
@@ -139,9 +148,14 @@ impl Dispatcher {
     }
 
     fn send(&mut self, request: RequestId, route: RouteId, work: &Work, journal: &Journal, outlook: &Outlook) {
+        let is_duplicate = self.scheduler.is_duplicated(request);
+        if is_duplicate {
+            self.expect_two_writes(work);
+        }
         self.drop_guesses(work, outlook);
         if let Work::Open(object) = work
             && let Some(transfer) = self.transfers.get_mut(object)
+            && !is_duplicate
         {
             let intent = transfer.intend(status::now_unix_ms());
             let order = order(request, route, work, &self.transfers, &self.context);
@@ -156,6 +170,19 @@ impl Dispatcher {
         }
         let order = order(request, route, work, &self.transfers, &self.context);
         self.orders.push(request, order);
+    }
+
+    /// Notes that two requests do the same work: the slower one may write after the other is proven, or open another
+    /// upload. The intent of the first one is in the journal already.
+    fn expect_two_writes(&mut self, work: &Work) {
+        for object in work.objects() {
+            let Some(transfer) = self.transfers.get_mut(&object) else { continue };
+            match work {
+                Work::Bundle(_) | Work::Close(_) => transfer.item.may_land_late = true,
+                Work::Open(_) => transfer.may_have_orphans(),
+                Work::Part { .. } | Work::Abort(_) => {}
+            }
+        }
     }
 
     /// Makes the writes of objects that were assumed to be new, but no longer are, unconditional. A guess that an order
@@ -241,7 +268,9 @@ impl Dispatcher {
             let message = format!("the request was not answered within {} s", self.context.request_s);
             let failure = Failure::new(Fault::Unavailable, "unavailable", message);
             for object in self.scheduler.work(request).map(Work::objects).unwrap_or_default() {
-                if let Some(transfer) = self.transfers.get_mut(&object) {
+                if self.scheduler.is_last(request, object)
+                    && let Some(transfer) = self.transfers.get_mut(&object)
+                {
                     transfer.failed(failure.clone());
                 }
             }

@@ -263,7 +263,7 @@ impl Run {
         self.dispatcher.drain();
         self.dispatcher.drop_unsent();
         let landed = async {
-            while self.dispatcher.scheduler.flights() > 0
+            while self.dispatcher.scheduler.awaited_flights() > 0
                 && let Some(reply) = replies.recv().await
             {
                 // It may return the failure that is known already.
@@ -428,7 +428,7 @@ impl Run {
     fn is_over(&mut self, idle: Idle, surveying: &Surveying) -> bool {
         let is_settled = self.finisher.outdated.is_idle();
         if let Some(stopping) = &self.stopping {
-            let has_landed = self.dispatcher.scheduler.flights() == 0 && is_settled;
+            let has_landed = self.dispatcher.scheduler.awaited_flights() == 0 && is_settled;
             return has_landed || self.dispatcher.clock.now_ms() >= stopping.deadline_ms;
         }
         match idle {

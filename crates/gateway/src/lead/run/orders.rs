@@ -107,7 +107,7 @@ fn whole_place(transfer: &ObjectTransfer, context: &Context) -> WholePlace {
         options: transfer.options.clone(),
         verify: context.job.verify,
         expect: transfer.item.expect.clone(),
-        again: transfer.retries > 0,
+        again: transfer.retries > 0 || transfer.item.may_land_late,
     }
 }
 

@@ -222,6 +222,7 @@ impl Tally {
             objects_skipped: self.objects_skipped,
             objects_failed: self.objects_failed,
             retries: retries + self.restarts,
+            duplicate_bytes: shares.duplicate_bytes(),
             bytes_earlier: self.bytes_earlier,
             bytes_per_s: self.bytes_now() as f64 / elapsed_s.max(1e-3),
             elapsed_s,

@@ -229,7 +229,7 @@ impl ObjectTransfer {
 
     /// Removes the guess, unless it was already used.
     pub(super) fn drop_guess(&mut self) {
-        if self.is_guess && self.retries == 0 {
+        if self.is_guess && self.retries == 0 && !self.item.may_land_late {
             self.item.expect = None;
             self.is_guess = false;
         }

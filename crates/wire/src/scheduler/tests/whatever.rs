@@ -37,7 +37,9 @@ fn answer(scheduler: &mut Scheduler, request: RequestId, (fate, partly): (Fate, 
         }
         Fate::Done => all_done(scheduler, request, now_ms),
         Fate::Fault(fault) => {
-            if let (Some(Work::Part { object, part, .. }), true) = (scheduler.work(request).cloned(), partly) {
+            if let (Some(Work::Part { object, part, .. }), true) = (scheduler.work(request).cloned(), partly)
+                && scheduler.is_last(request, object)
+            {
                 scheduler.must_carry(object, part);
             }
             scheduler.failed(request, fault, now_ms);
@@ -58,6 +60,8 @@ proptest! {
         ceiling_bytes in prop::option::of(0u64..3_000),
         rate in prop::option::of(100u64..10_000),
         window_requests in 1usize..6,
+        duplicate_fraction_max in prop::sample::select(vec![0.0, 0.02, 1.0]),
+        answer_ms in prop::sample::select(vec![10u64, 2_500]),
     ) {
         let mut config = config(0);
         config.routes = prices.iter().enumerate().map(|(id, price)| RoutePlan {
@@ -66,6 +70,7 @@ proptest! {
         config.ceiling_usd_per_gb = ceiling;
         config.ceiling_bytes = ceiling_bytes;
         config.rate_limit_bytes_per_s = rate;
+        config.duplicate_fraction_max = duplicate_fraction_max;
         let mut scheduler = Scheduler::new(config);
         let mut held: HashMap<ObjectId, NewObject> = HashMap::new();
         for (id, object) in objects.into_iter().enumerate() {
@@ -95,7 +100,7 @@ proptest! {
                     held.insert(id, again);
                     continue;
                 }
-                Ok(Action::RouteDown(_) | Action::RouteUp(_)) => continue,
+                Ok(Action::RouteDown(_) | Action::RouteUp(_) | Action::RouteStalled(_)) => continue,
                 Err(Idle::Until(later)) => {
                     prop_assert!(later > now_ms);
                     if flying.is_empty() {
@@ -108,7 +113,7 @@ proptest! {
             }
             let (fate, which, partly) = fates.next().unwrap_or((Fate::Done, 0, false));
             let request = flying.swap_remove(which % flying.len());
-            now_ms += 10;
+            now_ms += if matches!(fate, Fate::Done) { answer_ms } else { 10 };
             answer(&mut scheduler, request, (fate, partly), now_ms);
         };
         prop_assert_eq!(end == Idle::Empty, held.is_empty(), "{:?} with {} left", end, held.len());
