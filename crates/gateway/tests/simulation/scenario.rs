@@ -103,6 +103,8 @@ pub(crate) struct Scenario {
     pub(crate) compress: bool,
     /// `--stall`.
     pub(crate) stall_s: u32,
+    /// `--duplicates`.
+    pub(crate) duplicate_fraction_max: f64,
     /// Faults, in order of time.
     pub(crate) faults: Vec<(u64, Fault)>,
     /// Faults of the stores until everything heals.
@@ -133,6 +135,7 @@ impl Scenario {
             verify_read: rng.random_bool(0.2),
             compress: rng.random_bool(0.3),
             stall_s: rng.random_range(10..60),
+            duplicate_fraction_max: [0.0, 0.02, 1.0][rng.random_range(0..3)],
             faults: Vec::new(),
             store_faults: StoreFaults::default(),
             hosts,

@@ -468,7 +468,7 @@ impl World {
             "compress": scenario.compress,
             "codec": codec,
             "stall_s": scenario.stall_s,
-            "duplicate_fraction_max": [0.0, 0.02, 1.0][scenario.seed as usize % 3],
+            "duplicate_fraction_max": scenario.duplicate_fraction_max,
             "state_dir": folder,
             "resume": resume,
         });
