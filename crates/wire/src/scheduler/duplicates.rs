@@ -10,10 +10,11 @@
 //! lands. An object whose upload must be aborted still waits for both.
 
 use super::{Action, Flight, Kind, Object, Phase, Scheduler, Work};
+use crate::pace::PATIENCE_MS_MIN;
 use crate::{ObjectId, RequestId};
 use std::collections::VecDeque;
 
-/// Shortest time between two searches for requests to duplicate, in ms: a search looks at every request in flight.
+/// Shortest time between two searches for requests to duplicate, in ms.
 const SEARCH_EVERY_MS: u64 = 100;
 
 /// Requests that wait for a duplicate.
@@ -23,6 +24,8 @@ pub(super) struct Rescue {
     /// True if their route is silent, and not just slow.
     is_stall: bool,
     searched_ms: Option<u64>,
+    /// The earliest time at which another route may be silent.
+    wake_ms: u64,
 }
 
 impl Scheduler {
@@ -76,37 +79,42 @@ impl Scheduler {
         None
     }
 
-    /// Returns when the next route will have been silent for too long.
+    /// Returns when a route may next have been silent for too long.
     pub(super) fn next_rescue_ms(&self, now_ms: u64) -> Option<u64> {
-        let silence_ms = self.shares.next_silence_ms(now_ms);
-        let search_ms = self.rescue.searched_ms.map(|searched_ms| searched_ms + SEARCH_EVERY_MS);
-        let may_help = self.config.duplicate_fraction_max > 0.0 && self.shares.ids().nth(1).is_some();
-        silence_ms.filter(|_| may_help && !self.draining).map(|at_ms| at_ms.max(search_ms.unwrap_or(0)))
+        let may_help = self.may_duplicate() && !self.draining && self.awaited_flights() > 0;
+        let searched_ms = self.rescue.searched_ms.filter(|_| may_help)?;
+        Some(self.rescue.wake_ms.max(searched_ms + SEARCH_EVERY_MS).max(now_ms + 1))
     }
 
-    /// Finds the requests to duplicate, at most every [`SEARCH_EVERY_MS`].
+    fn may_duplicate(&self) -> bool {
+        self.config.duplicate_fraction_max > 0.0 && self.shares.ids().nth(1).is_some()
+    }
+
+    /// Finds the requests to duplicate, at most every [`SEARCH_EVERY_MS`]: a search looks at all routes and requests.
     fn search(&mut self, now_ms: u64) {
         let is_due = self.rescue.searched_ms.is_none_or(|searched_ms| now_ms >= searched_ms + SEARCH_EVERY_MS);
-        if !is_due || self.config.duplicate_fraction_max <= 0.0 {
+        if !is_due || !self.may_duplicate() {
             return;
         }
         let silent = self.shares.silent(now_ms);
-        let slowest = || self.shares.slowest(self.config.bundle_bytes_max, now_ms);
-        self.rescue.candidates.clear();
-        self.rescue.is_stall = !silent.is_empty();
+        let mut candidates: Vec<RequestId> = Vec::new();
         if !silent.is_empty() {
             let of_silent = self.flights.iter().filter(|(_, flight)| silent.contains(&flight.route));
-            let mut requests: Vec<RequestId> = of_silent.map(|(request, _)| *request).collect();
-            requests.sort_unstable();
-            self.rescue.candidates.extend(requests);
-        } else if let Some(slowest) = slowest() {
+            candidates.extend(of_silent.map(|(request, _)| *request));
+            candidates.sort_unstable();
+        } else if let Some(slowest) = self.shares.slowest(self.config.bundle_bytes_max, now_ms) {
             let of_slowest = self.flights.iter().filter(|(_, flight)| flight.route == slowest && flight.bytes > 0);
             let open = of_slowest.filter(|(_, flight)| flight.may_be_duplicated());
-            self.rescue.candidates.extend(open.map(|(request, _)| *request).max());
-        } else {
-            return;
+            candidates.extend(open.map(|(request, _)| *request).max());
         }
-        self.rescue.searched_ms = Some(now_ms);
+        // A request that is sent from now on is not late before then.
+        let unknown_ms = now_ms + PATIENCE_MS_MIN;
+        self.rescue = Rescue {
+            candidates: candidates.into(),
+            is_stall: !silent.is_empty(),
+            searched_ms: Some(now_ms),
+            wake_ms: self.shares.next_silence_ms(now_ms).map_or(unknown_ms, |at_ms| at_ms.min(unknown_ms)),
+        };
     }
 
     /// Returns the work of `request` that may be duplicated, and the bytes that it carries.

@@ -1,6 +1,7 @@
 //! Which routes stand still, which are idle, and whether a duplicate of a request may still be sent.
 
 use super::{Health, Route, RouteId, Shares};
+use crate::pace::PATIENCE_MS_MIN;
 
 /// A route is slow if what it has in flight takes longer than this multiple of the time that an idle route would need
 /// for the same request.
@@ -76,7 +77,8 @@ impl Shares {
     }
 
     pub(super) fn is_silent(&self, route: &Route, now_ms: u64) -> bool {
-        self.patient_until_ms(route).is_some_and(|until_ms| now_ms >= until_ms)
+        route.pace.waited_ms(now_ms) >= PATIENCE_MS_MIN
+            && self.patient_until_ms(route).is_some_and(|until_ms| now_ms >= until_ms)
     }
 
     pub(super) fn is_lively(&self, route: &Route, now_ms: u64) -> bool {
