@@ -115,7 +115,7 @@ class Echo(BaseHTTPRequestHandler):
         self.send_response(200 if listing else 403)
         self.send_header("Content-Length", str(len(body)))
         for name in ("x-amz-request-id", "x-ms-request-id", "x-guploader-uploadid"):
-            self.send_header(name, self.headers.get("x-amz-security-token") or self.headers.get("Authorization", ""))
+            self.send_header(name, self.headers.get("x-amz-security-token") or self.headers.get("Authorization") or "")
         self.end_headers()
         self.wfile.write(body)
 

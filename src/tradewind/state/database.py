@@ -7,6 +7,7 @@ in a folder without one; a read never does.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sqlite3
 import stat
@@ -39,6 +40,8 @@ MIGRATE_S = 300.0
 STEP_S = 0.1
 #: Pause between two tries if SQLite refused without waiting.
 PAUSE_S = 0.005
+#: Maximum wait at the exit for a thread that uses the connection.
+CLOSE_S = 0.5
 
 TROUBLE = "docs/guides/troubleshooting.md#the-state-database"
 
@@ -145,6 +148,14 @@ class Database:
             connection.close()
         elif connection is not None:
             _inherited.append(connection)
+
+    def close(self) -> None:
+        """Close the connection, so that SQLite moves its log into the database. The next use opens another one."""
+        if self._lock.acquire(timeout=CLOSE_S):
+            try:
+                self._leave()
+            finally:
+                self._lock.release()
 
     def _present(self) -> tuple[int, int, int]:
         try:
@@ -263,6 +274,14 @@ def open_database(state_dir: str | os.PathLike[str]) -> Database:
         if database is None:
             database = _databases[path] = Database(path)
         return database
+
+
+@atexit.register
+def _close_databases() -> None:
+    """Close the connections before Python ends: it need not collect the objects that hold them."""
+    for database in list(_databases.values()):
+        with suppress(sqlite3.Error):
+            database.close()
 
 
 @contextmanager
