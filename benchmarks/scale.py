@@ -47,7 +47,7 @@ class ScaleError(RuntimeError):
 
 @dataclass(frozen=True)
 class Sample:
-    """What the lead held at one moment."""
+    """Memory of the lead at one moment."""
 
     at_s: float
     rss_bytes: int

@@ -1,4 +1,4 @@
-"""What the benchmarks do with a command that fails, and with a tool that is missing."""
+"""Benchmarks report a command that fails, and a tool that is missing."""
 
 import os
 import sys

@@ -41,7 +41,7 @@ class _Run:
 
     elapsed_s: float
     cpu_s: float
-    """Of source and sink."""
+    """CPU time of source and sink."""
     lead_cpu_s: float
 
 

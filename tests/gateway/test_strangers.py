@@ -20,7 +20,7 @@ from tradewind.gateway.process import STOP_S, GatewayProcess
 
 BINARY = find_gateway()
 REFUSAL_LINES_MAX = 20
-"""Of crates/gateway/src/limits.rs."""
+"""Value in crates/gateway/src/limits.rs."""
 STRANGERS = 300
 STRANGERS_AT_ONCE = 100
 """Strangers that arrive between two messages of an enrolment. At 300 a second, a round trip of a third of a second."""

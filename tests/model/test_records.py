@@ -102,7 +102,7 @@ def matched(value: Any, kind: Any) -> Any:
             return left, right
 
 
-#: What a user of a class can observe, as a function of the classes.
+#: Observable behaviour of the classes, as functions of them.
 OBSERVED: dict[str, Callable[[Any], Any]] = {
     "defaults": lambda it: (it.Plain("a").size, it.Plain("a").parts, it.Plain("a", 4, [1]).parts, it.Plain.size),
     "each instance has its own list": lambda it: it.Plain("a").parts is it.Plain("a").parts,

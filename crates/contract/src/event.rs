@@ -81,7 +81,7 @@ pub struct HopActivity {
     pub name: String,
     /// Bytes acknowledged.
     pub bytes: u64,
-    /// Of these, the bytes that did not have to be sent, because bodies were compressed.
+    /// Part of `bytes` that did not have to be sent, because bodies were compressed.
     #[serde(default)]
     pub saved_bytes: u64,
     /// True if it works now.

@@ -1,4 +1,4 @@
-//! What routes cost the lead: the scheduler with some number of simulated routes, each with gateways that answer every
+//! Measures what routes cost the lead: the scheduler with some number of simulated routes, each with gateways that answer every
 //! request in the order in which it was sent. Prints one line of JSON; `benchmarks/scale.py` runs it.
 //!
 //! `routes ROUTES bundles|parts free|ceiling REQUESTS`: bundles of 1 KiB objects or parts of 16 MiB; with `ceiling`,

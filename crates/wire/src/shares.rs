@@ -67,7 +67,7 @@ struct Route {
     flight_requests: usize,
     /// Bytes that are paid for: all bytes sent, except those that were certainly never sent.
     paid_bytes: u64,
-    /// Of these, the bytes that compression saved: they cost nothing.
+    /// Part of `paid_bytes` that compression saved: these bytes cost nothing.
     saved_bytes: u64,
 }
 
@@ -124,7 +124,7 @@ pub struct Activity {
     pub route: RouteId,
     /// Bytes that arrived.
     pub done_bytes: u64,
-    /// Of these, the bytes that compression saved.
+    /// Part of `done_bytes` that compression saved.
     pub saved_bytes: u64,
     /// Requests in flight.
     pub flight_requests: usize,
@@ -469,7 +469,7 @@ impl Shares {
     }
 }
 
-/// What the ceilings allow for the next bytes.
+/// Answer of the ceilings for the next bytes.
 enum Allowance {
     Anything,
     Nothing,

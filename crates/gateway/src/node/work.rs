@@ -265,7 +265,7 @@ pub struct SinkAnswer {
     pub saved_bytes: u64,
 }
 
-/// What became of a sink's task.
+/// Result of a sink's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum SinkReply {
     /// The store acknowledged the part. A file store syncs parts only when it completes the upload.

@@ -1,4 +1,4 @@
-//! Which routes stand still, which are idle, and whether a duplicate of a request may still be sent.
+//! Finds routes that stand still or are slow, and routes for duplicates of their requests, within their limit.
 
 use super::{Health, Route, RouteId, Shares};
 use crate::pace::PATIENCE_MS_MIN;
