@@ -32,8 +32,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tradewind.Engine:
     return tradewind.Engine(gateway=str(find_binary("tradewind-gateway")))
 
 
-def request(tmp_path: Path) -> tradewind.Request:
-    write_files(tmp_path / "source", VOLUME_BYTES)
+def request(tmp_path: Path, volume_bytes: int = VOLUME_BYTES) -> tradewind.Request:
+    write_files(tmp_path / "source", volume_bytes)
     return tradewind.Request(
         tmp_path / "source", tmp_path / "copy", OPTIONS, sky=str(write_world(tmp_path)), ceiling_usd=1.0
     )
@@ -127,7 +127,8 @@ def test_a_request_that_cannot_be_planned_is_refused(engine: tradewind.Engine, t
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_job_left_running_is_drained_with_its_engine(engine: tradewind.Engine, tmp_path: Path, resumed: bool) -> None:
     with engine:
-        job = engine.start(engine.propose(request(tmp_path)))
+        # What is in flight at a pause still arrives, so there must be more.
+        job = engine.start(engine.propose(request(tmp_path, 5 * VOLUME_BYTES)))
         until(job, VOLUME_BYTES // 10)
         if resumed:
             until(job.pause().resume(), VOLUME_BYTES // 5)

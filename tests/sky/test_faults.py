@@ -127,9 +127,11 @@ def test_the_direct_path_takes_over_from_a_lost_relay(
     last = done.events[-1]["progress"]
     assert bytes_of(last, True) < bytes_of(last, False)
     assert bytes_of(last, True) - bytes_of(before, True) < VOLUME_BYTES / 4
-    assert last["retries"] > 0
-    said = [message for message in notices(done.events) if not message.endswith(ADVICE)]
-    assert said == [f"route {name} is down" for name in routes(last, True)], notices(done.events)
+    assert last["duplicate_bytes"] > 0
+    stalled, *others = [message for message in notices(done.events) if not message.endswith(ADVICE)]
+    (lost,) = routes(last, True)
+    assert stalled == f"route {lost} stands still; other routes also send what it holds"
+    assert others in ([], [f"route {lost} is down"]), "the job may end before the relay counts as dead"
 
 
 @pytest.mark.parametrize("gateway", ["azure-westus2-1", "azure-canadacentral-1", "gcp-asia-northeast1-1"])
@@ -152,8 +154,8 @@ def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: 
 
 
 def test_a_machine_that_cannot_be_replaced_is_planned_around(stage: Stage, tmp_path: Path) -> None:
-    """The relay's network is gone too, so no machine can be started there."""
-    running = stage.start(tmp_path / "copy")
+    """The relay's network is gone too, so no machine can be started there. Duplicates would end the job before that."""
+    running = stage.start(tmp_path / "copy", *GOAL, "--duplicates", "0")
     running.wait_for(over_both)
     stage.sky.vanish("relay-1")
     done = stage.finish(running, tmp_path / "copy")
