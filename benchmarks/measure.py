@@ -172,7 +172,7 @@ class CpuByName:
             name = self._name_of(pid)
             if name is not None:
                 self.cpu_s[name] = process_cpu_s(pid)
-                self.rss_bytes[name] = _peak_rss_bytes(pid)
+                self.rss_bytes[name] = max(self.rss_bytes.get(name, 0), _peak_rss_bytes(pid))
         except (OSError, ValueError, IndexError):
             # The process has ended meanwhile.
             return
@@ -198,7 +198,8 @@ def _is_zombie(pid: int) -> bool:
 
 def _peak_rss_bytes(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    # A process that has just ended has no memory any more.
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def load() -> str:
