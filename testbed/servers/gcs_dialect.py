@@ -11,6 +11,7 @@ import base64
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,8 +23,9 @@ _SIGNED = "AWS4-HMAC-SHA256 Credential=gcs/20200101/us-east-1/s3/aws4_request, S
 _GOOGLE, _AMAZON = "HTTP_X_GOOG_", "HTTP_X_AMZ_"
 _MD5_ETAG = re.compile(r'^"?([0-9a-f]{32})"?$')
 
-TRIES_MAX = 5
+TRIES_MAX = 100
 """moto answers 500 to a listing while another request changes the bucket: Python's dictionaries refuse that."""
+TRY_PAUSE_S = 0.02
 
 Headers = list[tuple[str, str]]
 
@@ -63,6 +65,7 @@ class GoogleDialect:
             body = self.application(environ, start)
             if environ["REQUEST_METHOD"] != "GET" or not begun[0][0].startswith("500"):
                 break
+            time.sleep(TRY_PAUSE_S)
         status, headers, failure = begun[0]
         start_response(status, to_google(headers), failure)
         return body
