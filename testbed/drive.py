@@ -30,6 +30,8 @@ MARK = "LC_TESTBED_TRADEWIND_RUN"
 _SETPRIV = ["setpriv", "--pdeathsig", "KILL", "--"]
 RUN_TIMEOUT_S = 240.0
 """Timeout of a command. After it the command is killed and the test fails."""
+OUTPUT_TIMEOUT_S = 30.0
+"""A command's output must end this long after the command: whatever it started must not hold it open."""
 
 Event = dict[str, Any]
 
@@ -147,6 +149,15 @@ class Command:
         wanted = f"{MARK}={self.mark}".encode()
         return [pid for pid in _live_pids() if wanted in _read(Path(f"/proc/{pid}/environ")).split(b"\0")]
 
+    def kill_all(self) -> list[str]:
+        """Kill all processes that this command started. Return their command lines."""
+        killed = []
+        for pid in self.processes():
+            killed.append(_read(Path(f"/proc/{pid}/cmdline")).replace(b"\0", b" ").decode(errors="replace").strip())
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return killed
+
     def wait_until_alone(self, timeout_s: float = 30.0) -> None:
         """Wait until all processes that this command started have ended: gateways end with their client."""
         for pid in self.processes():
@@ -159,16 +170,22 @@ class Command:
             assert ended, f"process {pid} outlives its client"
 
     def _run(self, arguments: tuple[str | Path, ...], stdin: bytes | None, timeout_s: float) -> tuple[int, bytes, str]:
-        done = subprocess.run(
+        process = subprocess.Popen(
             _dying_with_us([str(self.binary), *map(str, arguments)]),
             env=self.full_environment(),
             cwd=self.home,
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            timeout=timeout_s,
-            check=False,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        return done.returncode, done.stdout, done.stderr.decode(errors="replace")
+        try:
+            stdout, stderr = process.communicate(stdin, timeout_s)
+        except BaseException:
+            process.kill()
+            self.kill_all()
+            process.communicate()
+            raise
+        return process.returncode, stdout, stderr.decode(errors="replace")
 
 
 class Running:
@@ -227,13 +244,16 @@ class Running:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
+            self._command.kill_all()
             self.process.wait()
             said = self._stderr.decode(errors="replace")
             raise AssertionError(
                 f"not done within {timeout_s:.0f} s; last event {self.events[-1:]}\nstderr: {said}"
             ) from None
         for reader in self._readers:
-            reader.join()
+            reader.join(OUTPUT_TIMEOUT_S)
+        if any(reader.is_alive() for reader in self._readers):
+            raise AssertionError(f"its output stays open after its end; still running: {self._command.kill_all()}")
         return Finished(code, "".join(self._lines), self._stderr.decode(errors="replace"), self.events)
 
     def _read_events(self) -> None:
