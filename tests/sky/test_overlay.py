@@ -95,6 +95,8 @@ def test_a_transfer_meets_the_planned_shares_and_cost_and_leaves_nothing(
     assert plan.overlay is not None
     assert summary["progress"]["cost_usd"] == pytest.approx(plan.overlay.cost.egress_usd, rel=0.02)
     assert summary["progress"]["cost_usd"] <= ceiling_usd
+    limits = [event["limits"] for event in done.events if event["event"] == "progress" and "limits" in event]
+    assert "network" in {each.get("slowest") for each in limits}, "the links limit this job, not the files"
     carried = carried_bytes(done.events)
     for route in plan.routes:
         share = carried[" → ".join(route.nodes)] / VOLUME_BYTES

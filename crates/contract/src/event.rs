@@ -17,6 +17,8 @@ pub enum Event {
         /// One line.
         message: String,
     },
+    /// A gateway changed how many requests it has in flight.
+    LimitChanged(LimitChanged),
     /// `--dry-run`: one mapping.
     WouldCopy {
         /// Source URL.
@@ -72,6 +74,78 @@ pub struct Progress {
     pub cost_usd: f64,
     /// Traffic of each route.
     pub hops: Vec<HopActivity>,
+    /// Limits on concurrent requests, once the gateways have reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<StageLimits>,
+}
+
+/// A stage on the way of a body. Each has its own limit on concurrent requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Reading from the source.
+    Read,
+    /// Sending from the source's gateway.
+    Network,
+    /// Writing to the destination.
+    Write,
+}
+
+/// The limits on concurrent requests, each summed over the gateways that work at that stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StageLimits {
+    /// Requests to the source store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<StageLimit>,
+    /// Connections in use at the same time. None if the bytes cross no network between gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<StageLimit>,
+    /// Requests to the destination stores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<StageLimit>,
+    /// The stage that limits the rate now; none if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<Stage>,
+}
+
+/// A limit that tunes itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StageLimit {
+    /// Present limit.
+    pub now: u32,
+    /// The highest limit that is allowed.
+    pub max: u32,
+}
+
+/// Why a limit was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitReason {
+    /// Requests waited, so more are tried.
+    Waiting,
+    /// More requests did not raise the rate, so the last increase is reverted.
+    NoGain,
+    /// The store asked for fewer requests.
+    SlowDown,
+    /// Most requests failed or timed out.
+    Errors,
+}
+
+/// A changed limit on concurrent requests. Steps in one direction within half a second are one change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitChanged {
+    /// Gateway that changed it.
+    pub gateway: String,
+    /// Stage.
+    pub stage: Stage,
+    /// URL of the store, or name of the gateway to which the bytes are sent.
+    pub peer: String,
+    /// Limit before.
+    pub before: u32,
+    /// Limit now.
+    pub now: u32,
+    /// Why.
+    pub reason: LimitReason,
 }
 
 /// Activity of one route.

@@ -24,8 +24,8 @@ pub use enrol::{
     GatewayEntry, GatewayState, GatewayStates, IdentityGrant, Join, JoinControl, KeyRequest, OWNER_NAME, OwnerReady,
 };
 pub use event::{
-    DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, Outcome, Progress, Proofs, Summary,
-    ToDelete,
+    DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, LimitChanged, LimitReason, Outcome,
+    Progress, Proofs, Stage, StageLimit, StageLimits, Summary, ToDelete,
 };
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
 pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};

@@ -12,7 +12,7 @@ from tradewind.cli.arguments import add_setting
 from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RESUMABLE, JobRecord
-from tradewind.engine.report import cost_lines, job_cost, ledger_table, summary_lines
+from tradewind.engine.report import cost_lines, job_cost, ledger_table, limits_lines, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
@@ -105,7 +105,8 @@ def _show(args: Namespace, job: Job) -> int:
     cost = job_cost(job.ledger, plan, record.progress, ceiling, time.time())
     if args.json:
         summary = None if record.summary is None else to_document(record.summary)
-        more = {"cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
+        limits = None if record.state != "running" else to_document(record.progress.limits)
+        more = {"limits": limits, "cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
         print(json.dumps({**_document(record), **more}, ensure_ascii=False))
         return 0
     created = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created_unix_ms / 1000))
@@ -124,7 +125,8 @@ def _show(args: Namespace, job: Job) -> int:
         if record.summary.message:
             print(printable(f"error   {record.summary.message}"))
     else:
-        for line in cost_lines(cost):
+        limits = progress.limits if record.state == "running" else None
+        for line in [*limits_lines(limits), *cost_lines(cost)]:
             print(line)
     if args.cost:
         for line in ledger_table(cost):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.model.document import to_document
-from tradewind.model.event import Progress, Summary
+from tradewind.model.event import Progress, StageLimits, Summary
 from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
 from tradewind.model.records import dataclass
@@ -133,6 +133,20 @@ def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb:
         predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
     lines = ledger.lines(now_s)
     return JobCost(predicted, sum(line.usd for line in lines) if lines else progress.cost_usd, lines)
+
+
+#: What the limit of each stage counts, and the stage as the slowest one.
+_STAGES = {"read": ("reads", "reading"), "network": ("connections", "the network"), "write": ("writes", "writing")}
+
+
+def limits_lines(limits: StageLimits | None) -> list[str]:
+    """Return the line with the limits on concurrent requests; no line if they are unknown."""
+    stages = {stage: getattr(limits, stage, None) for stage in _STAGES}
+    parts = [f"{limit.now} of {limit.max} {_STAGES[stage][0]}" for stage, limit in stages.items() if limit is not None]
+    if limits is None or not parts:
+        return []
+    slowest = f"; {_STAGES[limits.slowest][1]} limits the rate now" if limits.slowest in _STAGES else ""
+    return [f"limits  {', '.join(parts)} at once{slowest}"]
 
 
 def cost_lines(cost: JobCost) -> list[str]:

@@ -40,6 +40,32 @@ class HopActivity:
     saved_bytes: int = 0
 
 
+Stage = Literal["read", "network", "write"]
+LimitReason = Literal["waiting", "no_gain", "slow_down", "errors"]
+
+
+@dataclass(frozen=True)
+class StageLimit:
+    """A limit on concurrent requests: its value `now`, and the highest one that is allowed."""
+
+    now: int
+    max: int
+
+
+@dataclass(frozen=True)
+class StageLimits:
+    """The limits on concurrent requests, each summed over the gateways that work at that stage.
+
+    `read`: requests to the source; `network`: connections that send at the same time, None without hops; `write`:
+    requests to the destinations. `slowest` is the stage that limits the rate now.
+    """
+
+    read: StageLimit | None = None
+    network: StageLimit | None = None
+    write: StageLimit | None = None
+    slowest: Stage | None = None
+
+
 @dataclass(frozen=True)
 class Progress(Document):
     """Progress of a job. Counts are of objects × destinations; the totals grow until `listed`.
@@ -47,7 +73,7 @@ class Progress(Document):
     `objects_earlier` and `bytes_earlier` are the parts of `objects_done` and `bytes_done` that earlier runs moved;
     `bytes_per_s` excludes them. `duplicate_bytes` were sent a second time over another route in this run. `cost_usd`
     covers all runs: a lead counts egress only, a running job reports the sum of its ledger, including machines and
-    requests.
+    requests. `limits` are known while the job runs.
     """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "progress")
@@ -66,6 +92,7 @@ class Progress(Document):
     elapsed_s: float = 0.0
     cost_usd: float = 0.0
     hops: tuple[HopActivity, ...] = ()
+    limits: StageLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +113,23 @@ class Notice(Document):
 
     TAG: ClassVar[tuple[str, str]] = ("event", "notice")
     message: str
+
+
+@dataclass(frozen=True)
+class LimitChanged(Document):
+    """A gateway changed how many requests it has in flight to a store, or to the next gateway (`peer`).
+
+    `reason`: `waiting` (requests waited, so more are tried), `no_gain` (more requests did not raise the rate),
+    `slow_down` (the store asked for fewer), `errors` (most requests failed or timed out).
+    """
+
+    TAG: ClassVar[tuple[str, str]] = ("event", "limit_changed")
+    gateway: str
+    stage: Stage
+    peer: str
+    before: int
+    now: int
+    reason: LimitReason
 
 
 @dataclass(frozen=True)
@@ -140,12 +184,12 @@ class Summary(Document):
     destinations: tuple[DestinationSummary, ...] = ()
 
 
-Event = Progress | ObjectFailed | Notice | WouldCopy | WouldDelete | Summary
+Event = Progress | ObjectFailed | Notice | LimitChanged | WouldCopy | WouldDelete | Summary
 
 
 def event_from_document(document: Mapping[str, Any]) -> Event | None:
     """Return the event of one line of the stream; None if this version does not know it."""
-    for kind in (Progress, ObjectFailed, Notice, WouldCopy, WouldDelete, Summary):
+    for kind in (Progress, ObjectFailed, Notice, LimitChanged, WouldCopy, WouldDelete, Summary):
         if document["event"] == kind.TAG[1]:
             return kind.from_document(document)
     return None

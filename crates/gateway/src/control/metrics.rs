@@ -41,6 +41,9 @@ pub const HOP_BYTES: Metric = counter("tradewind_hop_bytes_total", "Bytes sent o
 pub const HOP_CHUNKS: Metric = counter("tradewind_hop_chunks_total", "Requests (chunks, mostly) sent over a hop.");
 /// Labels: `from`, `to`.
 pub const HOP_CONNECTIONS: Metric = gauge("tradewind_hop_connections", "Connections of a hop that are up.");
+/// Labels: `from`, `to`.
+pub const HOP_SENDERS_LIMIT: Metric =
+    gauge("tradewind_hop_senders_limit", "Connections of a hop that may send at the same time now (adaptive).");
 /// Labels: `store` (URL), `end` (`ok`, `slow_down`, `retried`, `failed`).
 pub const STORE_REQUESTS: Metric = counter("tradewind_store_requests_total", "Requests to a store, by result.");
 /// Labels: `store`.

@@ -1,6 +1,6 @@
 //! Retries of one store request: which errors are retried, for how long, and how long a silent request may last.
 
-use super::budget::Throttle;
+use super::throttle::Throttle;
 use crate::retry::RetryPolicy;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 use tradewind_contract::Limits;
 use tradewind_store::{Error, ErrorKind, Result, WorkLimits, with_progress};
+
+/// Requests that are in flight to a store at first; the throttle tunes this.
+const REQUESTS_START: u32 = 16;
 
 /// How one gateway sends requests to one store.
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ impl Attempts {
     /// Retries and throttle with the program's limits.
     pub fn new(limits: &Limits) -> Self {
         Self {
-            throttle: Throttle::new(limits.store_requests_max),
+            throttle: Throttle::new(REQUESTS_START, 1..=limits.store_requests_max),
             policy: RetryPolicy::of_gateway(limits),
             counts: Arc::default(),
             failing_since: Arc::default(),
@@ -50,13 +53,18 @@ impl Attempts {
     }
 
     /// Requests that may be in flight now.
-    pub fn concurrency(&self) -> usize {
+    pub fn concurrency(&self) -> u32 {
         self.throttle.limit()
+    }
+
+    /// The limit on requests in flight.
+    pub fn throttle(&self) -> &Arc<Throttle> {
+        &self.throttle
     }
 
     /// Requests in flight.
     #[cfg(test)]
-    pub(super) fn active(&self) -> usize {
+    pub(super) fn active(&self) -> u32 {
         self.throttle.active()
     }
 
@@ -82,15 +90,19 @@ impl Attempts {
             let error = match outcome {
                 Ok(value) => {
                     self.answered();
-                    self.throttle.succeeded();
+                    self.throttle.succeeded(progress.load(Ordering::Relaxed).saturating_sub(moved));
                     self.counts.ok.fetch_add(1, Ordering::Relaxed);
                     return Ok(value);
                 }
                 Err(error) => error,
             };
-            if error.kind == ErrorKind::SlowDown {
-                self.throttle.slow_down();
-                self.counts.slow_down.fetch_add(1, Ordering::Relaxed);
+            match error.kind {
+                ErrorKind::SlowDown => {
+                    self.throttle.slow_down();
+                    self.counts.slow_down.fetch_add(1, Ordering::Relaxed);
+                }
+                ErrorKind::Timeout | ErrorKind::Connection | ErrorKind::Server => self.throttle.failed(),
+                _ => {}
             }
             // A connection that was lost while bytes moved does not mean that the store is down.
             let answers = matches!(error.kind, ErrorKind::SlowDown | ErrorKind::Server);

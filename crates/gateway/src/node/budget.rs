@@ -1,4 +1,4 @@
-//! Limits on what a gateway holds: object bytes in memory, and requests to a store.
+//! A limit on the object bytes that a gateway holds.
 //!
 //! Each route may hold only its share of the memory, so that a slow route, or one with hostile gateways, leaves the
 //! others theirs.
@@ -7,7 +7,6 @@ use super::adaptive_limit::{AdaptiveLimit, Change};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tradewind_wire::RouteId;
@@ -220,123 +219,9 @@ impl Drop for Held {
     }
 }
 
-/// Initial number of requests in flight.
-const CONCURRENCY_START: f64 = 16.0;
-/// Refusals within this time count as one.
-const DECREASE_PAUSE: Duration = Duration::from_millis(500);
-
-/// Adaptive concurrency for one store: one more request for each round of successes, half as many after SlowDown.
-#[derive(Debug)]
-pub struct Throttle {
-    state: Mutex<ThrottleState>,
-    freed: Notify,
-    limit_max: f64,
-}
-
-#[derive(Debug)]
-struct ThrottleState {
-    limit: f64,
-    active: usize,
-    decreased: Option<Instant>,
-}
-
-/// One request in flight. It ends on drop.
-#[derive(Debug)]
-pub struct Slot {
-    throttle: Arc<Throttle>,
-}
-
-impl Throttle {
-    /// Allows at most `requests_max` at once.
-    pub fn new(requests_max: u32) -> Arc<Self> {
-        let limit_max = f64::from(requests_max.max(1));
-        let state = ThrottleState { limit: CONCURRENCY_START.min(limit_max), active: 0, decreased: None };
-        Arc::new(Self { state: Mutex::new(state), freed: Notify::new(), limit_max })
-    }
-
-    /// Waits until one more request may be in flight.
-    pub async fn slot(self: &Arc<Self>) -> Slot {
-        loop {
-            let freed = self.freed.notified();
-            if self.try_enter() {
-                return Slot { throttle: self.clone() };
-            }
-            freed.await;
-        }
-    }
-
-    /// Requests that may be in flight now.
-    pub fn limit(&self) -> usize {
-        self.lock().limit as usize
-    }
-
-    /// Requests in flight.
-    #[cfg(test)]
-    pub(super) fn active(&self) -> usize {
-        self.lock().active
-    }
-
-    fn try_enter(&self) -> bool {
-        let mut state = self.lock();
-        let free = state.active < state.limit.max(1.0) as usize;
-        state.active += usize::from(free);
-        free
-    }
-
-    /// Records a success.
-    pub fn succeeded(&self) {
-        let mut state = self.lock();
-        state.limit = (state.limit + 1.0 / state.limit).min(self.limit_max);
-        drop(state);
-        self.freed.notify_one();
-    }
-
-    /// Records that the store asked for fewer requests.
-    pub fn slow_down(&self) {
-        let mut state = self.lock();
-        if state.decreased.is_none_or(|at| at.elapsed() >= DECREASE_PAUSE) {
-            state.limit = (state.limit / 2.0).max(1.0);
-            state.decreased = Some(Instant::now());
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, ThrottleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.throttle.lock().active -= 1;
-        self.throttle.freed.notify_one();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn slots_never_exceed_the_limit() {
-        let throttle = Throttle::new(2);
-        let (first, _second) = (throttle.slot().await, throttle.slot().await);
-        let third = tokio::spawn({
-            let throttle = throttle.clone();
-            async move { throttle.slot().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(!third.is_finished());
-        drop(first);
-        third.await.expect("gets the freed slot");
-    }
-
-    #[test]
-    fn slow_down_halves_once_per_burst() {
-        let throttle = Throttle::new(64);
-        throttle.slow_down();
-        throttle.slow_down();
-        assert_eq!(throttle.limit(), 8);
-    }
 
     #[tokio::test]
     async fn a_route_that_holds_its_share_leaves_the_others_theirs() {

@@ -3,6 +3,7 @@
 
 use super::attempts::Attempts;
 use super::budget::MemoryBudget;
+use super::load::{Answer, StageMeter};
 use super::parcel::Parcel;
 use super::replay::Taken;
 use super::reply::{Owed, ReplyTo};
@@ -64,7 +65,7 @@ impl Ends {
         let (from, to) = (DirectoryTree::with(&[(KEY, &content()), ("empty", b"")]), DirectoryTree::new());
         let (limits, tasks, budget) = (Limits::default(), TaskTracker::new(), MemoryBudget::new(64 << 20));
         let keys = KeyScope::Prefix { prefix: String::new() };
-        let target = Target { store: Stepped::new(&to.store), attempts: Attempts::new(&limits) };
+        let target = Target::new("local", 0, Stepped::new(&to.store), &limits);
         let sink = Arc::new(Sink {
             targets: vec![target],
             scope: WriteScope::new(vec![keys.clone()]),
@@ -72,9 +73,11 @@ impl Ends {
             taken: Taken::default(),
             tasks: tasks.clone(),
         });
+        let attempts = Attempts::new(&limits);
         let source = Arc::new(Source {
             store: Stepped::new(&from.store),
-            attempts: Attempts::new(&limits),
+            meter: StageMeter::of_reading("local", &attempts),
+            attempts,
             budget: budget.clone(),
             downstream: RouteTable::new(HashMap::from(
                 [0, 1].map(|route| (RouteId(route), Downstream::Memory(sink.clone()))),
@@ -234,9 +237,15 @@ fn only_answer(answers: &mut mpsc::UnboundedReceiver<Reply>, when: &str) -> Verd
     verdict
 }
 
+/// The sink's reply in an answer, from the sink itself or by way of a source.
+fn sink_reply(words: &[u8]) -> Option<SinkReply> {
+    let by_source = parse_exactly::<Answer>(words).map(|answer| answer.sink);
+    by_source.or_else(|| parse_exactly::<SinkAnswer>(words)).map(|answer| answer.reply)
+}
+
 pub(super) fn assert_done(verdict: &Verdict, when: &str) {
     let Verdict::Sink(words) = verdict else { panic!("{when}: {verdict:?}") };
-    let done = match parse_exactly::<SinkAnswer>(words).unwrap().reply {
+    let done = match sink_reply(words).unwrap() {
         SinkReply::Bundle(verdicts) => verdicts.iter().all(Result::is_ok),
         SinkReply::Failed(_) => false,
         _ => true,
@@ -274,9 +283,8 @@ async fn at_sink(ends: &Ends, parcel: Parcel, over_hop: bool, polls: usize, when
 /// states no checksum by which the sink could recognize the object, so the lead restarts it.
 fn is_completed_before(request: Request, verdict: &Verdict) -> bool {
     let Verdict::Sink(words) = verdict else { return false };
-    let answer = parse_exactly::<SinkAnswer>(words).map(|answer| answer.reply);
     request == Request::Close
-        && matches!(answer, Some(SinkReply::Failed(failure)) if failure.fault == Fault::UploadGone)
+        && matches!(sink_reply(words), Some(SinkReply::Failed(failure)) if failure.fault == Fault::UploadGone)
 }
 
 async fn sink_is_dropped_everywhere(request: Request) {

@@ -14,9 +14,11 @@ mod tests;
 
 use super::clock::Clock;
 use super::dial::Dial;
+use super::load::{StageAt, StageMeter};
 use super::parcel::Coded;
 use super::reply::{ReplyTo, verdict_of};
 use super::seal::Seal;
+use super::throttle::Throttle;
 use super::work::Failure;
 use crate::net::{ConnectionError, FrameWriter, Network, Security};
 pub use sending::Sending;
@@ -37,6 +39,9 @@ const RETIRE_PAUSE: Duration = Duration::from_millis(500);
 const OVERDUE_LOOKS: u32 = 8;
 /// Longest pause between two such checks.
 const OVERDUE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Errors lower the number of connections that send at the same time to no less than the hop's divided by this.
+const SENDERS_MIN_DIVISOR: u16 = 4;
 
 /// Settings of a hop.
 pub struct HopSetup {
@@ -68,6 +73,9 @@ pub struct Hop {
     dial: Option<Dial>,
     /// Number of connections to keep open.
     wanted: AtomicU16,
+    /// Limits the connections that send at the same time.
+    throttle: Arc<Throttle>,
+    meter: Arc<StageMeter>,
 }
 
 /// Counters of the traffic on a hop.
@@ -114,6 +122,12 @@ impl Hop {
     pub fn start(setup: HopSetup, stop: CancellationToken) -> Arc<Self> {
         let (idle_in, idle_out) = mpsc::unbounded_channel();
         let dial = setup.dial();
+        let connections = setup.spec.connections;
+        // A connection may stand still, so some others always remain.
+        let senders_min = u32::from(connections / SENDERS_MIN_DIVISOR).max(1);
+        let throttle = Throttle::new(connections.into(), senders_min..=connections.into());
+        let at = StageAt::Network { peer: setup.spec.to.clone() };
+        let meter = StageMeter::new(&setup.hello.node, at, throttle.clone());
         let hop = Arc::new(Self {
             setup,
             flights: Mutex::default(),
@@ -125,8 +139,10 @@ impl Hop {
             counts: HopCounts::default(),
             dial,
             wanted: AtomicU16::new(0),
+            throttle,
+            meter,
         });
-        hop.widen(hop.setup.spec.connections);
+        hop.widen(connections);
         tokio::spawn(hop.clone().give_up_overdue());
         if hop.dial.is_none() {
             tokio::spawn(hop.clone().watch_for_absence());
@@ -151,6 +167,7 @@ impl Hop {
     /// Raises the number of connections to keep open. It is never lowered.
     pub fn widen(self: &Arc<Self>, connections: u16) {
         let before = self.wanted.fetch_max(connections, Ordering::Relaxed);
+        self.throttle.raise_max(connections.into());
         if self.dial.is_some() {
             for _ in before..connections {
                 tokio::spawn(self.clone().keep_connected());
@@ -184,6 +201,16 @@ impl Hop {
     /// Number of requests sent and not answered.
     pub fn in_flight(&self) -> usize {
         self.flights().len()
+    }
+
+    /// What the lead is told of this hop.
+    pub(super) fn meter(&self) -> &Arc<StageMeter> {
+        &self.meter
+    }
+
+    /// Connections that may send at the same time now.
+    pub fn concurrency(&self) -> u32 {
+        self.throttle.limit()
     }
 
     /// Counters of the traffic on the hop.
@@ -248,7 +275,9 @@ impl Hop {
         reply: &ReplyTo,
     ) -> Result<(Lent<'_>, InFlight<'_, R>), NotBegun> {
         loop {
-            let lent = Lent { hop: self, outgoing: self.next_connection().await?, begun: false };
+            let slot = self.throttle.slot().await;
+            let outgoing = self.throttle.counted(self.next_connection()).await?;
+            let lent = Lent { hop: self, outgoing, begun: false, sent_bytes: 0, _slot: slot };
             if self.register(requests.as_ref(), &lent.outgoing, reply)? {
                 return Ok((lent, InFlight { hop: self, requests, sent: false }));
             }

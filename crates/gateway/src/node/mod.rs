@@ -8,8 +8,8 @@
 //! The path of a byte: [`source`] reads it, [`parcel`] encodes it, [`hop`] sends it over connections that [`dial`]
 //! opens; [`inbound`] forwards it (relay) or collects it for [`sink`], which writes and proves it.
 //! [`expected`](self::expected) handles writes whose destination was in an unexpected state. [`reply`] carries the
-//! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`], [`adaptive_limit`] and
-//! [`attempts`] limit the memory and the load on a store.
+//! answer back. [`work`] has the messages that lead, source and sink exchange. [`budget`] and [`adaptive_limit`] limit
+//! the memory; [`attempts`], [`throttle`] and [`tuner`] the requests in flight, of which [`load`] tells the lead.
 //!
 //! Stations in the same process are connected through memory and run the same code without sockets.
 
@@ -23,6 +23,7 @@ mod drops;
 mod expected;
 pub mod hop;
 pub mod inbound;
+pub mod load;
 pub mod parcel;
 pub mod replay;
 pub mod reply;
@@ -31,4 +32,6 @@ pub mod seal;
 pub mod sink;
 pub mod source;
 pub mod table;
+pub mod throttle;
+mod tuner;
 pub mod work;

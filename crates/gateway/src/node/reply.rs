@@ -1,5 +1,6 @@
 //! The reply path: where the answer to a request goes.
 
+use super::load::StageMeter;
 use super::seal::Seal;
 use super::work::{Failure, SinkAnswer};
 use std::collections::HashMap;
@@ -29,6 +30,16 @@ pub enum Upstream {
 pub struct ReplyTo {
     path: ReplyPath,
     trust: Trust,
+    note: Note,
+}
+
+/// What this gateway adds to a sink's answer.
+#[derive(Clone, Debug)]
+enum Note {
+    /// Nothing: it is not the source of the request.
+    Nothing,
+    /// At the source: the report of one of these stages, if one is due when the answer comes.
+    Load([Option<Arc<StageMeter>>; 2]),
 }
 
 /// The parts of an answer that are trusted.
@@ -51,12 +62,12 @@ enum ReplyPath {
 impl ReplyTo {
     /// To the lead in this process.
     pub fn memory(lead: mpsc::UnboundedSender<Reply>) -> Self {
-        Self { path: ReplyPath::Memory(lead), trust: Trust::All }
+        Self { path: ReplyPath::Memory(lead), trust: Trust::All, note: Note::Nothing }
     }
 
     /// To `peer`, by `connection` if it is still open, otherwise by any other connection of the same peer.
     pub fn peer(peers: Peers, peer: Arc<str>, connection: ConnectionId) -> Self {
-        Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All }
+        Self { path: ReplyPath::Peer { peers, peer, connection }, trust: Trust::All, note: Note::Nothing }
     }
 
     /// The same path, for answers that arrive at a source over a hop.
@@ -64,9 +75,14 @@ impl ReplyTo {
         Self { trust: Trust::Sealed(seal), ..self }
     }
 
+    /// The same path, at the source of a request. Each answer gets a place for the report of one of the source's stages.
+    pub fn from_source(self, reading: Arc<StageMeter>, sending: Option<Arc<StageMeter>>) -> Self {
+        Self { note: Note::Load([Some(reading), sending]), ..self }
+    }
+
     /// Sends an answer. If the recipient has ended, the answer is dropped.
     pub fn send(&self, request: RequestId, verdict: Verdict) {
-        self.deliver(request, self.believed(request, verdict));
+        self.deliver(request, self.noted(self.believed(request, verdict)));
     }
 
     fn deliver(&self, request: RequestId, verdict: Verdict) {
@@ -104,6 +120,20 @@ impl ReplyTo {
             Err(error) => {
                 self.fail(request, Fault::Unavailable, "unavailable", format!("cannot write a reply: {error}"))
             }
+        }
+    }
+
+    /// Makes the sink's answer the first field of an [`Answer`](super::load::Answer).
+    fn noted(&self, verdict: Verdict) -> Verdict {
+        match (&self.note, verdict) {
+            (Note::Load(meters), Verdict::Sink(answer)) => {
+                let load = meters.iter().flatten().find(|meter| meter.is_due()).map(|meter| meter.load());
+                match postcard::to_extend(&load, Vec::from(answer)) {
+                    Ok(words) => Verdict::Sink(words.into()),
+                    Err(error) => verdict_of(Failure::new(Fault::Unavailable, "unavailable", error.to_string())),
+                }
+            }
+            (_, verdict) => verdict,
         }
     }
 

@@ -77,7 +77,7 @@ impl Sink {
             Ok(parcel) => self.work(parcel).await,
             Err(failure) => SinkReply::Failed(failure),
         };
-        owed.reply().sink(request, &SinkAnswer { reply, saved_bytes }, self.seal.as_deref());
+        owed.reply().sink(request, &self.answer(reply, saved_bytes), self.seal.as_deref());
         owed.settled();
     }
 
@@ -90,12 +90,19 @@ impl Sink {
     pub(super) async fn accepting(self: Arc<Self>, parcel: Parcel, owed: Owed) {
         let request = parcel.request;
         let reply = self.work(parcel).await;
-        owed.reply().sink(request, &SinkAnswer { reply, saved_bytes: 0 }, None);
+        owed.reply().sink(request, &self.answer(reply, 0), None);
         owed.settled();
+    }
+
+    fn answer(&self, reply: SinkReply, saved_bytes: u64) -> SinkAnswer {
+        let due = self.targets.iter().map(|target| &target.meter).find(|meter| meter.is_due());
+        SinkAnswer { reply, saved_bytes, load: due.map(|meter| meter.load()) }
     }
 
     async fn work(&self, parcel: Parcel) -> SinkReply {
         let Parcel { manifest, data, held, .. } = parcel;
+        // All destinations together: a request may write to several.
+        let _busy = self.targets.first().map(|target| target.meter.busy());
         let done = match manifest {
             Manifest::Bundle(entries) => Ok(SinkReply::Bundle(self.bundle(entries, data).await)),
             Manifest::Part { place, checksums } => self.part(place, data, checksums).await.map(SinkReply::Part),

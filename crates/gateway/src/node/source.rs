@@ -4,6 +4,7 @@
 use super::attempts::{Attempts, Describe, Patience};
 use super::budget::{Held, MemoryBudget};
 use super::hop::Hop;
+use super::load::StageMeter;
 use super::parcel::{Coded, Parcel};
 use super::reply::{Owed, ReplyTo};
 use super::scope::ReadScope;
@@ -41,6 +42,8 @@ pub struct Source {
     pub store: Arc<dyn Store>,
     /// The retries and throttle for its requests.
     pub attempts: Attempts,
+    /// What the lead is told of its reading.
+    pub meter: Arc<StageMeter>,
     /// The memory for bytes that are read and not yet sent.
     pub budget: MemoryBudget,
     /// The next station of each route.
@@ -84,6 +87,11 @@ impl Source {
     }
 
     async fn send(&self, downstream: &Downstream, parcel: Parcel, codec: Option<CodecChoice>, reply: ReplyTo) {
+        let sending = match downstream {
+            Downstream::Memory(_) => None,
+            Downstream::Hop(hop) => Some(hop.meter().clone()),
+        };
+        let reply = reply.from_source(self.meter.clone(), sending);
         match downstream {
             Downstream::Memory(sink) => sink.accept(parcel, reply),
             Downstream::Hop(hop) => match self.coded(&parcel, codec) {
@@ -125,6 +133,7 @@ impl Source {
         (route, copies): (RouteId, u64),
     ) -> Result<(Manifest, Payload, Held), Failure> {
         let held = self.budget.hold(route, copies * (range.end - range.start)).await;
+        let _busy = self.meter.busy();
         let (_, data, checksums) = self.read(key, Some(range), condition).await?;
         Ok((Manifest::Part { place, checksums }, data, held))
     }
@@ -138,6 +147,7 @@ impl Source {
         let is_read = |fetch: &&Fetch| fetch.copy_from_bucket.is_none() && fetch.check.is_none();
         let bytes: u64 = fetches.iter().filter(is_read).map(|fetch| fetch.size_bytes).sum();
         let held = if bytes > 0 { Some(self.budget.hold(route, copies * bytes).await) } else { None };
+        let _busy = self.meter.busy();
         let read: Vec<(Entry, Payload)> =
             stream::iter(fetches).map(|fetch| self.whole(fetch)).buffered(BUNDLE_READS_MAX).collect().await;
         let mut segments = Vec::new();

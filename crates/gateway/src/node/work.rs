@@ -3,6 +3,7 @@
 //! An [`Order`] tells a source what to do. The source then sends a parcel down the route: a [`Manifest`], which tells
 //! the sink what to do, and the object bytes it describes. The sink answers with a [`SinkAnswer`].
 
+use super::load::StageLoad;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -263,6 +264,8 @@ pub struct SinkAnswer {
     pub reply: SinkReply,
     /// Bytes that compression saved on the hops; 0 if the body was not compressed.
     pub saved_bytes: u64,
+    /// What the sink reports about its limits, now and then.
+    pub load: Option<StageLoad>,
 }
 
 /// Result of a sink's task.

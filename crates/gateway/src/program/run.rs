@@ -11,6 +11,7 @@ use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
 use crate::node::clock::FreezeDetector;
 use crate::node::inbound::Inbound;
+use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
 use crate::node::reply::Peers;
 use crate::node::scope::{ReadScope, WriteScope};
@@ -181,9 +182,10 @@ impl<'a> Building<'a> {
         if program.sinks.is_empty() {
             return Ok(None);
         }
-        let target =
-            |spec: &StoreSpec| Ok(Target { store: self.open_target(spec)?, attempts: Attempts::new(&program.limits) });
-        let targets = program.sinks.iter().map(target).collect::<Result<_, Refusal>>()?;
+        let target = |(index, spec): (u16, &StoreSpec)| {
+            Ok(Target::new(&program.node, index, self.open_target(spec)?, &program.limits))
+        };
+        let targets = (0..).zip(&program.sinks).map(target).collect::<Result<_, Refusal>>()?;
         Ok(Some(Arc::new(Sink {
             targets,
             scope: WriteScope::of(program),
@@ -197,9 +199,11 @@ impl<'a> Building<'a> {
         let Some(spec) = &program.source else { return Ok(None) };
         let scope =
             ReadScope::of(program).ok_or_else(|| refusal("the program does not say which keys to read", None))?;
+        let attempts = Attempts::new(&program.limits);
         Ok(Some(Arc::new(Source {
             store: self.open(spec)?,
-            attempts: Attempts::new(&program.limits),
+            meter: StageMeter::of_reading(&program.node, &attempts),
+            attempts,
             budget: self.budget.clone(),
             downstream: RouteTable::new(downstream_by_route(program, hops, sink)?),
             scope,
@@ -339,6 +343,7 @@ impl Running for Node {
             snapshot.add(&metrics::HOP_BYTES, labels(), hop.counts().sent_bytes.load(Ordering::Relaxed) as f64);
             snapshot.add(&metrics::HOP_CHUNKS, labels(), hop.counts().requests.load(Ordering::Relaxed) as f64);
             snapshot.add(&metrics::HOP_CONNECTIONS, labels(), hop.connections() as f64);
+            snapshot.add(&metrics::HOP_SENDERS_LIMIT, labels(), f64::from(hop.concurrency()));
         }
         snapshot.add(&metrics::CHUNKS_IN_FLIGHT, [], self.in_flight() as f64);
         let (held, limit) = self.budget.usage_bytes();
@@ -359,7 +364,7 @@ impl Running for Node {
             snapshot.add(
                 &metrics::STORE_REQUESTS_LIMIT,
                 [("store", store.url().to_owned().into())],
-                attempts.concurrency() as f64,
+                f64::from(attempts.concurrency()),
             );
         }
         snapshot

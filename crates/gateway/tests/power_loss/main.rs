@@ -33,6 +33,7 @@ use tradewind_gateway::lead::run::{LeadSetup, RouteSource, begin};
 use tradewind_gateway::lead::status;
 use tradewind_gateway::node::attempts::Attempts;
 use tradewind_gateway::node::budget::MemoryBudget;
+use tradewind_gateway::node::load::StageMeter;
 use tradewind_gateway::node::replay::Taken;
 use tradewind_gateway::node::scope::{ReadScope, WriteScope};
 use tradewind_gateway::node::sink::{Sink, Target};
@@ -249,7 +250,7 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
     let target = &job.targets[0].store;
     let target = open_on(&config(&target.url, target.fsync), disk.clone()).unwrap();
     let tasks = TaskTracker::new();
-    let written = Target { store: target.clone(), attempts: Attempts::new(&limits) };
+    let written = Target::new("local", 0, target.clone(), &limits);
     let sink = Arc::new(Sink {
         targets: vec![written],
         scope: WriteScope::new(job.writes()),
@@ -257,9 +258,11 @@ async fn lead(job: JobSpec, disk: Arc<LosingDisk>) -> bool {
         taken: Taken::default(),
         tasks: tasks.clone(),
     });
+    let attempts = Attempts::new(&limits);
     let source = Arc::new(Source {
         store: store.clone(),
-        attempts: Attempts::new(&limits),
+        meter: StageMeter::of_reading("local", &attempts),
+        attempts,
         budget: MemoryBudget::new(limits.memory_bytes),
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),

@@ -6,7 +6,10 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use crate::lead::journal::Entry;
 use crate::lead::survey::SurveyError;
+use crate::node::load::{Answer, StageAt, StageLoad};
 use crate::node::work::{Failure, Leaves, Placed, Side, SinkAnswer, SinkReply, parse_exactly};
+use tokio::time::Instant;
+use tradewind_contract::Event;
 use tradewind_store::PartTag;
 use tradewind_wire::frame::{Reply, Verdict as ReplyVerdict};
 use tradewind_wire::scheduler::Work;
@@ -23,9 +26,14 @@ impl Dispatcher {
         // A late answer: the request has been abandoned, and another attempt at it is or was in progress.
         let Some(work) = self.scheduler.work(request).cloned() else { return Ok(()) };
         let failure = match verdict {
-            ReplyVerdict::Sink(words) => match parse_exactly::<SinkAnswer>(&words) {
-                Some(SinkAnswer { reply: SinkReply::Failed(failure), .. }) => failure,
-                Some(answer) => return self.sink_answer(request, work, answer, recorder, outlook).await,
+            ReplyVerdict::Sink(words) => match parse_exactly::<Answer>(&words) {
+                Some(Answer { mut sink, source }) => {
+                    [sink.load.take(), source].into_iter().flatten().for_each(|load| self.heard_of_limits(load));
+                    match sink.reply {
+                        SinkReply::Failed(failure) => failure,
+                        _ => return self.sink_answer(request, work, sink, recorder, outlook).await,
+                    }
+                }
                 None => Failure::mismatch("a sink's answer does not parse"),
             },
             ReplyVerdict::Failed { fault, kind, message, unsent } => {
@@ -65,6 +73,19 @@ impl Dispatcher {
         Ok(())
     }
 
+    fn heard_of_limits(&mut self, load: StageLoad) {
+        let url_of = |at: &StageAt| match at {
+            StageAt::Read => self.context.source.url().to_owned(),
+            StageAt::Network { peer } => peer.clone(),
+            StageAt::Write { target } => {
+                self.context.targets.get(usize::from(*target)).map_or_else(String::new, |store| store.url().to_owned())
+            }
+        };
+        for change in self.limits.heard(load, Instant::now(), url_of) {
+            self.context.events.send(Event::LimitChanged(change));
+        }
+    }
+
     async fn sink_answer(
         &mut self,
         request: RequestId,
@@ -73,7 +94,7 @@ impl Dispatcher {
         recorder: &mut Recorder,
         outlook: &mut Outlook,
     ) -> Result<(), SurveyError> {
-        let SinkAnswer { reply, saved_bytes } = answer;
+        let SinkAnswer { reply, saved_bytes, .. } = answer;
         match (work, reply) {
             (Work::Part { object, .. } | Work::Open(object) | Work::Close(object), _)
                 if !self.scheduler.awaits(request, object) => {}

@@ -2,6 +2,7 @@
 //! orders need of each object, sends the orders, and books their cost before they leave.
 
 use super::context::Context;
+use super::limits::Limits;
 use super::order_queue::{OrderQueue, RouteSource};
 use super::orders::order;
 use super::outlook::Outlook;
@@ -16,6 +17,7 @@ use crate::node::work::Failure;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tradewind_contract::{Progress, RouteSpec};
 use tradewind_store::WORK_BYTES_PER_S_MIN;
 use tradewind_wire::frame::Reply;
@@ -46,6 +48,7 @@ pub(super) struct Dispatcher {
     /// A gateway's message about a store that it cannot reach, until something is done again.
     pub(super) unreachable: Option<String>,
     pub(super) clock: Clock,
+    pub(super) limits: Limits,
 }
 
 /// An object that the scheduler has finished with.
@@ -89,6 +92,7 @@ impl Dispatcher {
             stalled: HashSet::new(),
             unreachable: None,
             clock: Clock::start(),
+            limits: Limits::default(),
         }
     }
 
@@ -294,7 +298,9 @@ impl Dispatcher {
 
     /// Progress for an event, with the recent rate.
     pub(super) fn progress(&self, recorder: &mut Recorder) -> Progress {
-        recorder.tally.progress(self.scheduler.retries(), self.scheduler.shares())
+        let progress = recorder.tally.progress(self.scheduler.retries(), self.scheduler.shares());
+        let in_flight = progress.hops.iter().map(|route| route.requests_in_flight).sum();
+        Progress { limits: self.limits.now(in_flight, Instant::now()), ..progress }
     }
 
     /// Progress for the summary, with the mean rate.

@@ -12,6 +12,7 @@ use crate::lead::report::{ObjectVerdict, Verdict};
 use crate::lead::status;
 use crate::node::attempts::Attempts;
 use crate::node::budget::MemoryBudget;
+use crate::node::load::StageMeter;
 use crate::node::replay::Taken;
 use crate::node::scope::{ReadScope, WriteScope};
 use crate::node::sink::{Sink, Target};
@@ -215,15 +216,17 @@ async fn ends_in_time(lead: impl Future<Output = ()>, steps: &Steps, stop: &Canc
 fn setup(job: JobSpec, [from, to]: [Arc<Stepped>; 2], tasks: &TaskTracker) -> LeadSetup {
     let limits = Limits::default();
     let sink = Arc::new(Sink {
-        targets: vec![Target { store: to.clone(), attempts: Attempts::new(&limits) }],
+        targets: vec![Target::new("local", 0, to.clone(), &limits)],
         scope: WriteScope::new(job.writes()),
         seal: None,
         taken: Taken::default(),
         tasks: tasks.clone(),
     });
+    let attempts = Attempts::new(&limits);
     let source = Arc::new(Source {
         store: from.clone(),
-        attempts: Attempts::new(&limits),
+        meter: StageMeter::of_reading("local", &attempts),
+        attempts,
         budget: MemoryBudget::new(limits.memory_bytes),
         downstream: RouteTable::new(HashMap::from([(RouteId(0), Downstream::Memory(sink))])),
         scope: ReadScope::new(job.reads()),

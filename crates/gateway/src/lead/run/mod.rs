@@ -31,6 +31,7 @@ mod ending;
 mod finisher;
 mod intake;
 mod leftovers;
+mod limits;
 mod looking;
 mod opening;
 mod order_queue;

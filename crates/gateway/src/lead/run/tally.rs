@@ -228,6 +228,7 @@ impl Tally {
             elapsed_s,
             cost_usd: shares.spent_usd(),
             hops: shares.activity().map(activity).collect(),
+            limits: None,
         }
     }
 

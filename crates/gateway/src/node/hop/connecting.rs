@@ -37,6 +37,9 @@ impl Drop for Live<'_> {
         self.closed.cancel();
         self.hop.health.send_modify(|health| health.connections -= 1);
         let lost = self.hop.flights().connection_lost(self.id);
+        if !lost.is_empty() {
+            self.hop.throttle.failed();
+        }
         for (request, reply) in lost {
             let (from, to, ended) = (&self.hop.setup.hello.node, self.hop.peer(), &self.ended);
             let message = format!("lost the connection from {from} to {to}: {ended}");

@@ -4,6 +4,7 @@ use super::{Hop, Outgoing, lost_downstream};
 use crate::net::{ConnectionError, FrameWriter};
 use crate::node::reply::verdict_of;
 use crate::node::seal::Sealing;
+use crate::node::throttle::Slot;
 use std::sync::atomic::Ordering;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -56,18 +57,23 @@ pub(super) struct Lent<'a> {
     pub(super) hop: &'a Hop,
     pub(super) outgoing: Outgoing,
     pub(super) begun: bool,
+    /// Bytes of bodies written since it was taken.
+    pub(super) sent_bytes: u64,
+    pub(super) _slot: Slot,
 }
 
 impl Lent<'_> {
     /// Marks the request as complete, so that the connection is kept.
     pub(super) fn give_back(mut self) {
         self.begun = false;
+        self.hop.throttle.succeeded(self.sent_bytes);
     }
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if self.begun {
+            self.hop.throttle.failed();
             self.outgoing.closed.cancel();
         } else {
             self.hop.give_back(self.outgoing.clone());
@@ -113,6 +119,7 @@ impl Sending<'_> {
     /// Writes bytes of the body.
     pub async fn piece(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
         self.lent.hop.guarded(&self.lent.outgoing, self.writer.data(bytes)).await?;
+        self.lent.sent_bytes += bytes.len() as u64;
         self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }

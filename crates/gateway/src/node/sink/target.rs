@@ -1,10 +1,12 @@
 //! A destination store, with the retries and time limits of its requests.
 
 use crate::node::attempts::{Attempts, Describe, Patience};
+use crate::node::load::{StageAt, StageMeter};
 use crate::node::work::{Failure, Side, Unsynced};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tradewind_contract::Limits;
 use tradewind_store::{Checksums, Payload, PutOptions, Store};
 
 /// A system call in progress counts as progress this often. It is well below the shortest time limit for a store.
@@ -16,9 +18,18 @@ pub struct Target {
     pub store: Arc<dyn Store>,
     /// The retries and throttle for its requests.
     pub attempts: Attempts,
+    /// What the lead is told of its writing.
+    pub meter: Arc<StageMeter>,
 }
 
 impl Target {
+    /// The destination with this index in the job.
+    pub fn new(gateway: &str, target: u16, store: Arc<dyn Store>, limits: &Limits) -> Self {
+        let attempts = Attempts::new(limits);
+        let meter = StageMeter::new(gateway, StageAt::Write { target }, attempts.throttle().clone());
+        Self { store, attempts, meter }
+    }
+
     /// Runs a request with retries. `payload` is the request's body, whose progress shows whether it is still moving.
     pub(in crate::node) async fn run<T, F>(
         &self,
