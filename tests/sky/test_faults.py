@@ -154,10 +154,13 @@ def test_a_machine_that_dies_is_replaced(stage: Stage, tmp_path: Path, gateway: 
 
 
 def test_a_machine_that_cannot_be_replaced_is_planned_around(stage: Stage, tmp_path: Path) -> None:
-    """The relay's network is gone too, so no machine can be started there. Duplicates would end the job before that."""
+    """The relay's network is gone too, so no machine can be started there. The job must not end before that."""
     running = stage.start(tmp_path / "copy", *GOAL, "--duplicates", "0")
     running.wait_for(over_both)
+    stage.sky.set_link(SOURCE, SINK, rate_mbps=8)
     stage.sky.vanish("relay-1")
+    running.wait_for(lambda event: event.get("message", "").startswith("machine "))
+    stage.sky.set_link(SOURCE, SINK, rate_mbps=50)
     done = stage.finish(running, tmp_path / "copy")
     said = [message for message in notices(done.events) if message.startswith("machine ")]
     assert len(said) == 1 and said[0].startswith("machine azure-westus2-1 ended and is not replaced: "), said
