@@ -112,6 +112,17 @@ impl MemStore {
         ObjectInfo { key, size_bytes: self.size_bytes, etag, ..ObjectInfo::default() }
     }
 
+    /// Index of the first object whose key comes after `key`.
+    fn first_after(&self, key: Option<&str>) -> u64 {
+        let Some(key) = key else { return 0 };
+        let (mut least, mut most) = (0, self.objects);
+        while least < most {
+            let middle = least.midpoint(most);
+            if object_key(middle, self.objects).as_str() > key { most = middle } else { least = middle + 1 }
+        }
+        least
+    }
+
     fn sink(&self) -> std::sync::MutexGuard<'_, Sink> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +193,7 @@ impl Store for MemStore {
 
     async fn list_page(&self, request: &ListRequest) -> Result<ListPage> {
         let first = match &request.continuation {
-            None => 0,
+            None => self.first_after(request.start_after.as_deref()),
             Some(text) => text.parse().map_err(|_| {
                 self.error(ErrorKind::BadRequest, "list", "", "this is not a continuation of a listing")
             })?,
@@ -193,8 +204,7 @@ impl Store for MemStore {
         while index < self.objects && (page.objects.len() as u64) < page_keys {
             let object = self.object(index);
             index += 1;
-            let after = request.start_after.as_ref().is_none_or(|after| object.key > *after);
-            if after && object.key.starts_with(&request.prefix) {
+            if object.key.starts_with(&request.prefix) {
                 page.objects.push(object);
             }
         }

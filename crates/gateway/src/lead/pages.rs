@@ -75,9 +75,16 @@ impl NameRange {
         Self { after: cut(&range.after), until: cut(&range.until) }
     }
 
-    fn keys_below(&self, prefix: &str) -> KeyRange {
+    /// The bounds of the range as keys below `prefix`.
+    pub fn keys_below(&self, prefix: &str) -> KeyRange {
         let put = |bound: &Option<String>| bound.as_deref().map(|name| format!("{prefix}{name}"));
         KeyRange { after: put(&self.after), until: put(&self.until) }
+    }
+
+    /// The part up to `name`, a name of this range, and the part after it.
+    pub fn split_after(self, name: &str) -> [Self; 2] {
+        let name = Some(name.to_owned());
+        [Self { after: self.after, until: name.clone() }, Self { after: name, until: self.until }]
     }
 }
 

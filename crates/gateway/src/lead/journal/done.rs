@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tradewind_store::{Checksums, ObjectInfo, Written};
+use tradewind_store::{Checksums, KeyRange, ObjectInfo, Written};
 
 /// The fields that must be equal for a source object to be the one that was copied: ETag (or version, or neither for
 /// files), size and modification time, as the **survey** found them. Other requests may state more (a version), so
@@ -128,6 +128,20 @@ impl DoneSet {
             };
             let objects_max = i64::try_from(objects_max).unwrap_or(i64::MAX);
             statement.query_map(params![target, target_key, objects_max], object)?.collect()
+        })
+        .await
+    }
+
+    /// Returns the last key in `range` that is done at a destination.
+    ///
+    /// # Errors
+    /// SQLite's error.
+    pub async fn last_key(&self, target: u16, range: KeyRange) -> Result<Option<String>, JournalError> {
+        self.ask(Ok(None), move |connection| {
+            // The greatest character stands for an open end.
+            let sql = "SELECT max(target_key) FROM done
+                       WHERE target = ?1 AND target_key > ifnull(?2, '') AND target_key <= ifnull(?3, char(1114111))";
+            connection.query_row(sql, params![target, range.after, range.until], |row| row.get(0))
         })
         .await
     }

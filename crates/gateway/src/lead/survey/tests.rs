@@ -5,6 +5,7 @@ use crate::lead::state_dir::StateDir;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use tradewind_contract::{Comparison, Deletion, FilterRule, ObjectFilter, Outcome, Selection, Target};
+use tradewind_store::ListRequest;
 
 fn job(source: &DirectoryTree, selection: Selection, targets: &[(&DirectoryTree, &str)]) -> JobSpec {
     let targets =
@@ -28,12 +29,12 @@ async fn survey(
     targets: &[(&DirectoryTree, &str)],
     done: DoneSet,
 ) -> (Result<SurveyEnd, SurveyError>, Vec<Found>) {
-    survey_to(job, source, targets.iter().map(|(tree, _)| tree.store.clone()).collect(), done).await
+    survey_of(job, source.store.clone(), targets.iter().map(|(tree, _)| tree.store.clone()).collect(), done).await
 }
 
-async fn survey_to(
+async fn survey_of(
     job: &JobSpec,
-    source: &DirectoryTree,
+    source: Arc<dyn Store>,
     targets: Vec<Arc<dyn Store>>,
     done: DoneSet,
 ) -> (Result<SurveyEnd, SurveyError>, Vec<Found>) {
@@ -41,7 +42,7 @@ async fn survey_to(
     let (out, mut found) = mpsc::channel(2);
     let survey = Survey {
         job: Arc::new(job.clone()),
-        source: source.store.clone(),
+        source,
         targets,
         limits: Limits::default(),
         done,
@@ -186,6 +187,39 @@ async fn what_an_earlier_run_has_done_is_not_done_again_unless_it_changed() {
 }
 
 #[tokio::test]
+async fn a_job_that_resumes_finds_new_work_before_it_has_looked_at_all_that_is_done() {
+    let done = 20 * BATCH_OBJECTS_MAX;
+    let folder = tempfile::tempdir().unwrap();
+    let spec = serde_json::json!({ "source": { "url": "mem:" }, "selection": prefix(""),
+                                   "targets": [{ "store": { "url": "mem:" }, "key": "to/" }] });
+    let source = open_memory(done + 5);
+    let journal = Journal::create(&StateDir::create(folder.path()).unwrap()).unwrap();
+    let request = ListRequest { max_keys: Some(done as u32), ..ListRequest::default() };
+    for info in source.list(&request).await.unwrap().objects {
+        let (target_key, fingerprint) = (format!("to/{}", info.key), fingerprint(&info));
+        let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None, written: None };
+        journal.record(closed).await.unwrap();
+    }
+    journal.flush().await.unwrap();
+    let job = serde_json::from_value(spec).unwrap();
+    let (end, found) = survey_of(&job, source, vec![open_memory(0)], journal.done_set().unwrap()).await;
+    let before: Vec<_> = found.split(|one| matches!(one, Found::Item(_))).map(done_in).collect();
+    assert_eq!((before.len(), before.iter().sum::<u64>()), (6, done as u64));
+    assert!(before[0] < done as u64, "all that is done was looked at before the first new object was found");
+    assert_eq!(end.unwrap().objects, done as u64 + 5);
+}
+
+fn open_memory(objects: usize) -> Arc<dyn Store> {
+    let mut config = tradewind_store::StoreConfig { url: "mem:".to_owned(), ..Default::default() };
+    config.extra.insert("objects".to_owned(), objects.to_string());
+    tradewind_store::open(&config).unwrap()
+}
+
+fn done_in(found: &[Found]) -> u64 {
+    found.iter().map(|one| if let Found::AlreadyDone { objects, .. } = one { *objects } else { 0 }).sum()
+}
+
+#[tokio::test]
 async fn a_store_that_keeps_nothing_is_not_asked_for_copies_of_earlier_runs() {
     let source = DirectoryTree::with(&[("a", b"1"), ("b", b"2")]);
     let (target, folder) = (DirectoryTree::new(), tempfile::tempdir().unwrap());
@@ -194,10 +228,8 @@ async fn a_store_that_keeps_nothing_is_not_asked_for_copies_of_earlier_runs() {
     let closed = Entry::Closed { target: 0, target_key, fingerprint, size_bytes: 1, unsynced: None, written: None };
     journal.record_durably(closed).await.unwrap();
     let job = job(&source, prefix(""), &[(&target, "")]);
-    let memory = tradewind_store::StoreConfig { url: "mem:".to_owned(), ..Default::default() };
-    let memory = tradewind_store::open(&memory).unwrap();
-    for (store, is_done) in [(memory, true), (target.store.clone(), false)] {
-        let (_, found) = survey_to(&job, &source, vec![store], journal.done_set().unwrap()).await;
+    for (store, is_done) in [(open_memory(0), true), (target.store.clone(), false)] {
+        let (_, found) = survey_of(&job, source.store.clone(), vec![store], journal.done_set().unwrap()).await;
         assert_eq!(found.contains(&Found::AlreadyDone { target: 0, objects: 1, bytes: 1 }), is_done);
     }
 }

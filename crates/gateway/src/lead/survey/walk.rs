@@ -218,9 +218,33 @@ impl Walk {
             None => Vec::new(),
         };
         let ranges = source.ranges().await.map_err(SurveyError::Source)?;
+        let ranges = self.undone_first(ranges, naming).await?;
         futures::stream::iter(ranges.into_iter().map(Ok))
             .try_for_each_concurrent(RANGES_AT_ONCE_MAX, |range| self.look_at_range(&source, &targets, range, naming))
             .await
+    }
+
+    /// Orders the ranges of a job that resumes so that new work is found first: in each range, an earlier run went
+    /// through the names in order, so what follows the last name that is done comes before all others.
+    async fn undone_first(&self, ranges: Vec<NameRange>, naming: Naming<'_>) -> Result<Vec<NameRange>, SurveyError> {
+        let Some(target) = self.survey.job.targets.first().filter(|_| !self.survey.done.is_empty()) else {
+            return Ok(ranges);
+        };
+        let below = format!("{}{}", target.key, naming.put);
+        let (mut undone, mut begun) = (Vec::new(), Vec::new());
+        for range in ranges {
+            let last = self.survey.done.last_key(0, range.keys_below(&below)).await?;
+            match last.as_deref().and_then(|key| key.strip_prefix(&below)).filter(|name| !name.is_empty()) {
+                Some(name) => {
+                    let [before, after] = range.split_after(name);
+                    undone.push(after);
+                    begun.push(before);
+                }
+                None => undone.push(range),
+            }
+        }
+        undone.append(&mut begun);
+        Ok(undone)
     }
 
     async fn look_at_range(
