@@ -1,4 +1,4 @@
-"""``python -m benchmarks local|chain|scale|planner [--quick]``: measure, print Markdown, and write it to a folder."""
+"""``python -m benchmarks SUITE… [--quick]``: measure, print Markdown, and write it to a folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from benchmarks.chain import run_chain
 from benchmarks.local import run_local
 from benchmarks.measure import load
 from benchmarks.scale import ScaleError, run_scale
+from benchmarks.splice import run_splice
 from benchmarks.tables import as_json, machine, markdown
 from testbed.drive import MissingBinary
 from testbed.servers import InstallError, ServerError
 
 SUITES = {"local": run_local, "chain": run_chain}
-SCALE, PLANNER = "scale", "planner"
+SCALE, SPLICE, PLANNER = "scale", "splice", "planner"
 
 
 def main() -> int:
@@ -26,15 +27,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure tradewind and comparable programs."
     )
-    parser.add_argument("suites", nargs="*", metavar="local|chain|scale|planner", help="suites to run (default: all)")
+    parser.add_argument(
+        "suites", nargs="*", metavar="local|chain|scale|splice|planner", help="suites to run (default: all)"
+    )
     parser.add_argument("--quick", action="store_true", help="few small runs, to check that the benchmark works")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for the results")
     parser.add_argument("--objects", type=int, metavar="N", help="scale: number of objects (default: 10 million)")
     parser.add_argument("--grid", type=Path, help="planner: folder of the measured grids (default: ../shared/grid)")
     parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: use the pairs of an earlier run")
     arguments = parser.parse_args()
-    suites = arguments.suites or [*SUITES, SCALE, PLANNER]
-    if unknown := [name for name in suites if name not in (*SUITES, SCALE, PLANNER)]:
+    suites = arguments.suites or [*SUITES, SCALE, SPLICE, PLANNER]
+    if unknown := [name for name in suites if name not in (*SUITES, SCALE, SPLICE, PLANNER)]:
         parser.error(f"no such suite: {', '.join(unknown)}")
     try:
         for name in suites:
@@ -42,6 +45,8 @@ def main() -> int:
                 _plan(arguments)
             elif name == SCALE:
                 _scale(arguments)
+            elif name == SPLICE:
+                _splice(arguments)
             else:
                 _measure(name, arguments.quick, arguments.out)
     except (InstallError, MissingBinary, ScaleError, ServerError) as error:
@@ -68,6 +73,17 @@ def _scale(arguments: argparse.Namespace) -> None:
     (arguments.out / "scale.md").write_text(text)
     (arguments.out / "scale.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
     (arguments.out / "scale.svg").write_text(plot)
+
+
+def _splice(arguments: argparse.Namespace) -> None:
+    before, started = load(), _now()
+    table, figures = run_splice(arguments.quick)
+    about = _about(SPLICE, arguments.quick, before, started)
+    text = f"{_header(about)}\n\n{table}"
+    print(text)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "splice.md").write_text(text)
+    (arguments.out / "splice.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
 
 
 def _measure(name: str, quick: bool, out: Path) -> None:
