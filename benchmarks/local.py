@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,9 +82,16 @@ class Bench:
         for server, bucket in places:
             place = server.folder / "data" / bucket
             for each in list(place.iterdir()):
-                shutil.rmtree(each) if each.is_dir() else each.unlink()
+                _remove(each)
             shutil.rmtree(server.folder / "versions", ignore_errors=True)
             (server.folder / "versions").mkdir()
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder or a file, also while the server still deletes parts of finished uploads in it."""
+    while path.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def run_local(quick: bool) -> list[Cell]:
