@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.measure import Cost, CpuByName, Spread, run
-from benchmarks.peers import debian_program
 from benchmarks.tables import GB, OURS, Cell, Entry
 from testbed.chains import chain, write
+from testbed.debian import debian_program
 from testbed.drive import find_binary
 from testbed.processes import gateway_name
 from testbed.servers.process import free_port, guarded

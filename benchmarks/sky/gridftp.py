@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.peers import debian_program
+from testbed.debian import debian_program
 from testbed.servers.process import guarded
 from tradewind.sky.running import Sky, SkyMachine
 

@@ -26,9 +26,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import run
-from benchmarks.peers import debian_program
 from benchmarks.sky.table import Figure, Table
 from testbed.chains import chain, write
+from testbed.debian import debian_program
 from testbed.drive import find_binary
 from testbed.servers.install import InstallError, python_environment
 from testbed.servers.process import spawn, temporary_folder

@@ -543,7 +543,8 @@ class Fleet:
             return None
         if self._admitted.get(machine.name) != (machine.id, machine.control):
             token = self._tokens[machine.tags[KEY_TAG]]
-            owner.add(machine.name, token, dial=machine.control, calls_home=not machine.inbound)
+            calls_home = not machine.inbound and machine.control is None
+            owner.add(machine.name, token, dial=machine.control, calls_home=calls_home)
             self._admitted[machine.name] = (machine.id, machine.control)
         return sockets.address(machine.name)
 

@@ -204,8 +204,10 @@ class Machine:
     """Control address of its gateway: `host:port` for the owner, or `unix:PATH` on this host. None while that is
     unknown, and if the gateway calls home.
     """
+    data_at_home: str | None = None
+    """Address at which the lead at home reaches the gateway's data port, `host:port`, if that is forwarded."""
     inbound: bool = True
-    """False if no connection can be opened to it from outside its network. Its gateway then calls home."""
+    """False if no connection can be opened to it from outside its network. Without `control` its gateway calls home."""
     lease: Lease | None = None
     """Its lease at launch."""
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -26,6 +26,8 @@ ANSWER_S_MIN = 1.0
 LIST_S = 1.0
 #: Length of the log's end that is shown if a gateway does not start.
 TAIL_BYTES = 2000
+#: Addresses of a gateway that listens at all addresses of its machine.
+EVERY_ADDRESS = ("0.0.0.0", "[::]")
 #: Number of machines to wait for concurrently. It is above the size of any fleet.
 AT_ONCE_MAX = 1024
 
@@ -84,7 +86,9 @@ class Readiness:
             if (control := self._reach(machine)) is not None:
                 try:
                     said = GatewayClient(control).version(min(left_s, answer_s))
-                    return self._present(machine), GatewayAddress(control, said.get("data_address"), machine.inbound)
+                    machine = self._present(machine)
+                    data = _reachable(said.get("data_address"), machine)
+                    return machine, GatewayAddress(control, data, machine.inbound, machine.data_at_home)
                 except GatewayLost as error:
                     why = str(error)
                 answer_s = min(ANSWER_S_MAX, answer_s * 1.5)
@@ -117,3 +121,12 @@ class Readiness:
                     pass  # Retried every LIST_S, until the deadline.
                 self._next_listing_s = time.monotonic() + LIST_S
         return (self._found or {}).get(machine.id, machine)
+
+
+def _reachable(data: str | None, machine: Machine) -> str | None:
+    """Return the data address of a gateway that others dial. One that listens at all addresses has its machine's."""
+    host, _, port = (data or "").rpartition(":")
+    if host not in EVERY_ADDRESS or not machine.addresses:
+        return data
+    address = next(iter(machine.addresses.values()))
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -159,6 +159,8 @@ class GatewayAddress:
     data: str | None = None
     inbound: bool = True
     """False if gateways of other regions cannot open connections to its machine."""
+    data_at_home: str | None = None
+    """`ip:port` that the lead dials instead of `data`; None if it needs no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,8 @@ class Deployment:
         there = self.addresses[called]
         if (detour := self.detours.get((caller, called))) is not None:
             return detour
+        if caller == self.plan.lead and there.data_at_home is not None:
+            return there.data_at_home
         return there.data if there.inbound or self._region(caller) == self._region(called) else None
 
     def _region(self, name: str) -> str:

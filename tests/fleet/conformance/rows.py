@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from testbed.sky import unavailable
+from testbed.sshd import ssh_servers, sshd_unavailable
 from tests.fleet.worlds import World
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import LOCAL, make_provider
@@ -44,4 +46,33 @@ def sky(folder: Path) -> Iterator[World]:
         yield World(journal, provider, ("site:a", "site:b"), binary, most=2)
 
 
-ROWS: dict[str, Row] = {"local": local, "sky": sky}
+@contextmanager
+def ssh(folder: Path) -> Iterator[World]:
+    """Two hosts with real SSH servers, behind a jump host."""
+    from tradewind.sky.file import network_from_document
+    from tradewind.sky.running import Sky
+
+    reason = unavailable() or sshd_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        Sky.up(network_from_document(SKY, Path())) as sky,
+        TemporaryDirectory(prefix="tw-ssh-") as short,
+        ssh_servers(sky, ("a-1", "b-1"), Path(short, "ssh"), jump="a-2") as config,
+    ):
+        hosts = [
+            {
+                "name": name,
+                "region": region,
+                "address": sky.machines[name].address,
+                "gateways": 3,
+                "folder": str(folder / f"on {name}"),
+            }
+            for name, region in (("a-1", "site:a"), ("b-1", "site:b"))
+        ]
+        document = {"kind": "ssh", "hosts": hosts, "ssh_config": str(config)}
+        yield World(journal, make_provider(document, binary, journal), ("site:a", "site:b"), binary, most=3)
+
+
+ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh}

@@ -1,0 +1,520 @@
+"""Machines that are processes on the user's own hosts, reached over SSH.
+
+A machine is a gateway in a folder of its own on a host (`fleet/ssh/machine.sh`), with its tags in a file there: any
+process of the user finds it without other state. It ends when it is asked to, or when its lease expires, even if nobody
+can reach the host any more. Its control port, and its data port for the lead at home, are forwarded over the SSH
+connection, so that home and hosts need no open ports for each other; gateways connect to each other directly.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.calls import each_of
+from tradewind.fleet.provider import (
+    ANY_TYPE,
+    FLEET_TAG,
+    KEY_TAG,
+    NAME_TAG,
+    CallRefused,
+    Ended,
+    Home,
+    Host,
+    LaunchOrder,
+    LaunchResult,
+    Lease,
+    Leftover,
+    Machine,
+    Offer,
+    Quota,
+    Refusal,
+)
+from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
+from tradewind.fleet.ssh.hosts import SshHost, SshHosts, hosts_from_document, in_regions
+from tradewind.model.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from tradewind.fleet.providers import Settings
+
+__all__ = ["SshProvider", "connect"]
+
+#: Maximum time to copy the program to a host.
+COPY_S = 600.0
+#: A host that could not be used is tried last for this time.
+AVOID_S = 60.0
+#: Interval between two looks at a machine that is asked often whether it has ended.
+LOOK_S = 1.0
+#: Time after which a machine that has not written its process id counts as ended.
+STARTING_S = 30.0
+BOOT_S = 2.0
+"""Typical time from the order until the gateway answers, if its program is on the host."""
+TENTHS_PER_S = 10
+
+
+class SshProvider:
+    """Runs gateways on hosts of the user. Each host is a zone of its region."""
+
+    kind = "ssh"
+    settles_s = 0.0
+
+    def __init__(self, hosts: SshHosts, binary: str) -> None:
+        self._hosts = hosts
+        self._binary = binary
+        self._by_name = {host.name: host for host in hosts.hosts}
+        self._connections: dict[str, Connection] = {}
+        self._sockets: Path | None = None
+        #: Held while connections are made, and while machines are placed.
+        self._connecting, self._placing = threading.Lock(), threading.Lock()
+        #: Machines that this object started, by id, with their forwards.
+        self._known: dict[str, Machine] = {}
+        #: Hosts on which this object may have started machines, by fleet.
+        self._used: dict[str, set[str]] = {}
+        #: Number of each machine among those of its host.
+        self._places: dict[str, int] = {}
+        #: Time until which a host is tried last.
+        self._avoided: dict[str, float] = {}
+
+    def document(self) -> dict[str, Any]:
+        """Return the kind and the hosts."""
+        return {"kind": self.kind, **self._hosts.document()}
+
+    def home(self, region: str) -> Home:
+        """Return this host: the lead runs beside the client, and reaches the others over SSH."""
+        return Home()
+
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        """Return one offer for each kind of host in each region, the cheapest first."""
+        found: dict[tuple[Any, ...], list[str]] = {}
+        for host in self._hosts.hosts:
+            if host.region in regions:
+                key = (host.region, host.usd_per_hour, host.egress_gbps, host.ingress_gbps)
+                found.setdefault(key, []).append(host.name)
+        return tuple(
+            Offer(
+                region,
+                ANY_TYPE,
+                usd_per_s=usd_per_hour / 3600,
+                price_source="the configuration",
+                egress_gbps=egress,
+                ingress_gbps=ingress,
+                boot_s=BOOT_S,
+                zones=tuple(zones),
+            )
+            for (region, usd_per_hour, egress, ingress), zones in sorted(found.items())
+        )
+
+    def quota(self, region: str) -> Quota | None:
+        """Return how many gateways the hosts of a region run at most. One that cannot be reached counts as full."""
+        hosts = in_regions(self._hosts.hosts, region)
+        used = each_of(hosts, self._gateways_on)
+        return Quota(sum(host.gateways for host in hosts), sum(used))
+
+    def _gateways_on(self, host: SshHost) -> int:
+        try:
+            return sum(not machine.ended for machine in self._listed(host))
+        except CallRefused:
+            return host.gateways
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Start gateways concurrently. A machine that was ordered before with the same key is returned instead."""
+        try:
+            digest = _digest(self._binary)
+        except OSError as error:
+            refusal = Refusal("bad request", f"the gateway program cannot be read: {error}")
+            return [LaunchResult(order, refusal=refusal) for order in orders]
+        with self._placing:
+            placed = self._place(orders)
+            return each_of(list(zip(orders, placed, strict=True)), lambda each: self._started(*each, digest))
+
+    def _place(self, orders: Sequence[LaunchOrder]) -> list[LaunchResult | tuple[SshHost, int]]:
+        """Return for each order its machine, why it is refused, or a host and the number of a free place there."""
+        regions = {order.region for order in orders}
+        hosts = [host for host in self._hosts.hosts if host.region in regions]
+        listed = dict(zip((host.name for host in hosts), each_of(hosts, self._listed_or_refused), strict=True))
+        there = [machine for found in listed.values() if not isinstance(found, Refusal) for machine in found]
+        living = [machine for machine in there if not machine.ended]
+        taken = {
+            host.name: {self._places[machine.id] for machine in living if machine.zone == host.name} for host in hosts
+        }
+        placed: list[LaunchResult | tuple[SshHost, int]] = []
+        for order in orders:
+            known = _known_machine(order, living)
+            if known is not None:
+                placed.append(known)
+                continue
+            able = [host for host in in_regions(hosts, order.region) if order.zone in (None, host.name)]
+            free = [host for host in able if len(taken[host.name]) < host.gateways]
+            reached = [host for host in free if not isinstance(listed[host.name], Refusal)]
+            if not reached:
+                placed.append(LaunchResult(order, refusal=_no_place(order.region, able, free, listed)))
+                continue
+            now_s = time.monotonic()
+            host = min(reached, key=lambda one: (self._avoided.get(one.name, 0.0) > now_s, len(taken[one.name])))
+            number = min(set(range(host.gateways)) - taken[host.name])
+            taken[host.name].add(number)
+            placed.append((host, number))
+        return placed
+
+    def _listed_or_refused(self, host: SshHost) -> list[Machine] | Refusal:
+        try:
+            return self._listed(host)
+        except CallRefused as error:
+            return error.refusal
+
+    def _started(self, order: LaunchOrder, placed: LaunchResult | tuple[SshHost, int], digest: str) -> LaunchResult:
+        if isinstance(placed, LaunchResult):
+            return placed
+        host, number = placed
+        try:
+            return LaunchResult(order, self._start(order, host, number, digest))
+        except CallRefused as error:
+            self._avoided[host.name] = time.monotonic() + AVOID_S
+            return LaunchResult(order, refusal=error.refusal)
+
+    def _start(self, order: LaunchOrder, host: SshHost, number: int, digest: str) -> Machine:
+        connection = self._connection(host)
+        folder_id = sha256(f"{order.fleet_id} {order.name} {order.key}".encode()).hexdigest()[:24]
+        data = None
+        if order.peers:
+            data = order.network.listen or f"0.0.0.0:{host.port + number if host.port else 0}"
+        arguments, join = ["--lease-s", str(order.lease.seconds)], ""
+        if order.join is None:
+            # Relative to the machine's folder, where the gateway works.
+            arguments += ["--control", "unix:control", "--plain", *([] if data is None else ["--data", data])]
+        else:
+            arguments += ["--join", "-"]
+            join = order.join.listening("127.0.0.1:0", data)
+        mark = json.dumps(_mark(order, host, number))
+        self._used.setdefault(order.fleet_id, set()).add(host.name)
+        for _ in range(2):
+            answer = next(iter(connection.call("launch", folder_id, digest, mark, join, *arguments)), [""])
+            if answer[0] != "program missing":
+                break
+            connection.copy_program(self._binary, digest, COPY_S)
+        if answer[0] != "machine":
+            why = answer[1] if len(answer) > 1 else "the host's shell said nothing"
+            raise CallRefused(_refusal_of_start(host.name, answer[0], why))
+        machine = self._machine(host, answer)
+        if machine is None or machine.ended:
+            raise CallRefused(Refusal("transient", f"{host.name}: the gateway ended at once"))
+        return self._reached(host, machine, answer)
+
+    def _reached(self, host: SshHost, machine: Machine, answer: Sequence[str]) -> Machine:
+        """Forward the ports of a machine that has stated them, and remember it."""
+        ready = _parsed(answer[4] if len(answer) > 4 else "")
+        if ready is not None and machine.control is None and not machine.ended:
+            connection = self._connection(host)
+            control: str = ready.get("control") or ""
+            if control.startswith("unix:"):
+                folder = f"{connection.call('where', _folder_id(machine.id))[0][0]}/control"
+                control = f"unix:{connection.forward(folder, str(self._socket_folder() / _folder_id(machine.id)))}"
+            elif control:
+                control = connection.forward(control)
+            data: str = ready.get("data_address") or ""
+            port = data.rpartition(":")[2]
+            at_home = connection.forward(f"127.0.0.1:{port}") if port else None
+            machine = replace(machine, control=control or None, data_at_home=at_home)
+        self._known[machine.id] = machine
+        return machine
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        """Return machines with these tags.
+
+        A fleet that this object started is looked for on its own hosts. If one of them cannot be reached, its machines
+        count as living. Otherwise each host must answer.
+        """
+        used = self._used.get(tags.get(FLEET_TAG, ""))
+        hosts = [host for host in self._hosts.hosts if used is None or host.name in used]
+        found: list[Machine] = []
+        for host, listed in zip(hosts, each_of(hosts, self._listed_or_refused), strict=True):
+            if not isinstance(listed, Refusal):
+                found += listed
+            elif used is None:
+                raise CallRefused(listed)
+            else:
+                found += [machine for machine in self._known.values() if machine.zone == host.name]
+        wanted = [machine for machine in found if tags.items() <= machine.tags.items()]
+        return tuple(sorted(wanted, key=lambda machine: (machine.name, machine.id)))
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        """Ask all machines to end, and kill those that have not ended within `grace_s`."""
+        wanted = list(dict.fromkeys(ids))
+        by_host: dict[str, list[str]] = {}
+        for machine_id in wanted:
+            by_host.setdefault(machine_id.rpartition("/")[0], []).append(machine_id)
+        answers: dict[str, Ended] = {}
+        for ended in each_of(list(by_host.items()), lambda each: self._end_on(*each, grace_s)):
+            answers |= {one.id: one for one in ended}
+        self._close_unused()
+        return [answers[machine_id] for machine_id in wanted]
+
+    def _end_on(self, name: str, ids: Sequence[str], grace_s: float) -> list[Ended]:
+        host = self._by_name.get(name.removesuffix(PROGRAMS))
+        if host is None:
+            return [Ended(machine_id) for machine_id in ids]  # Not a machine of ours.
+        connection = self._connection(host)
+        try:
+            if name.endswith(PROGRAMS):
+                for machine_id in ids:
+                    connection.call("remove_program", _folder_id(machine_id))
+                return [Ended(machine_id, time.time()) for machine_id in ids]
+            tenths = str(round(grace_s * TENTHS_PER_S))
+            said = connection.call("terminate", tenths, *map(_folder_id, ids), timeout_s=COMMAND_S + grace_s)
+        except CallRefused as error:
+            return [Ended(machine_id, refusal=error.refusal) for machine_id in ids]
+        living = {line[1] for line in said if line[0] == "lives"}
+        if ["done"] not in said:
+            refusal = Refusal("transient", f"{name}: the answer of the host is not complete")
+            return [Ended(machine_id, refusal=refusal) for machine_id in ids]
+        answers = []
+        for machine_id in ids:
+            if _folder_id(machine_id) in living:
+                words = f"{name}: the gateway did not end after SIGKILL"
+                answers.append(Ended(machine_id, refusal=Refusal("transient", words)))
+                continue
+            known = self._known.pop(machine_id, None)
+            if known is not None:
+                self._unreach(connection, known)
+            answers.append(Ended(machine_id, time.time()))
+        return answers
+
+    def _unreach(self, connection: Connection, machine: Machine) -> None:
+        for local in (machine.control, machine.data_at_home):
+            if local is not None:
+                connection.unforward(local.removeprefix("unix:"))
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return all machines and programs of ours on all hosts. Raises CallRefused if a host cannot be reached."""
+        found = []
+        for host, lines in zip(self._hosts.hosts, each_of(self._hosts.hosts, self._lines), strict=True):
+            for line in lines:
+                machine = self._machine(host, line)
+                if machine is not None:
+                    found.append(Leftover(machine.id, "machine", machine.region, machine.tags))
+                elif line[0] == "program":
+                    found.append(Leftover(f"{host.name}{PROGRAMS}/{line[1]}", "program", host.region))
+        return tuple(found)
+
+    def host(self, machine: Machine) -> Host | None:
+        """Return access to a machine."""
+        host = self._by_name.get(machine.zone or "")
+        return None if host is None else SshAccess(self._connection(host), machine, self._look)
+
+    def _look(self, machine: Machine) -> Machine | None:
+        """Return a machine as its host shows it now; None if it is gone."""
+        host = self._by_name[machine.zone or ""]
+        return next((found for found in self._listed(host) if found.id == machine.id), None)
+
+    def _lines(self, host: SshHost) -> list[list[str]]:
+        lines = self._connection(host).call("list_machines")
+        if ["done"] not in lines:
+            raise CallRefused(Refusal("transient", f"{host.name}: the answer of the host is not complete"))
+        return lines
+
+    def _listed(self, host: SshHost) -> list[Machine]:
+        found = []
+        for line in self._lines(host):
+            machine = self._machine(host, line)
+            if machine is None:
+                continue
+            known = self._known.get(machine.id)
+            if known is not None:
+                machine = replace(machine, control=known.control, data_at_home=known.data_at_home)
+                # Its ports may have been unknown when it was launched.
+                machine = self._reached(host, machine, line)
+            found.append(machine)
+        return found
+
+    def _machine(self, host: SshHost, line: Sequence[str]) -> Machine | None:
+        """Return the machine of a line of the host; None for another line, or one of another version."""
+        if line[0] != "machine" or len(line) < 4:
+            return None
+        mark = _parsed(line[3])
+        try:
+            assert mark is not None
+            launched_s, tags = float(mark["launched_unix_s"]), dict(mark["tags"])
+            never_began = line[2] == "starting" and time.time() - launched_s > STARTING_S
+            machine_id = f"{host.name}/{line[1]}"
+            self._places[machine_id] = int(mark["place"])
+            return Machine(
+                machine_id,
+                tags[NAME_TAG],
+                mark["region"],
+                mark["type"],
+                host.name,
+                launched_unix_s=launched_s,
+                running_unix_s=launched_s,
+                ended=line[2].startswith("ended") or never_began,
+                addresses={"network": host.address},
+                inbound=host.inbound,
+                lease=Lease(int(mark["lease_s"]), mark["owner"]),
+                tags=tags,
+            )
+        except (AssertionError, KeyError, TypeError, ValueError):
+            return None
+
+    def _connection(self, host: SshHost) -> Connection:
+        with self._connecting:
+            if host.name not in self._connections:
+                index = list(self._by_name).index(host.name)
+                self._connections[host.name] = Connection(
+                    host, self._hosts.ssh_config, self._socket_folder() / f"ssh-{index}"
+                )
+            return self._connections[host.name]
+
+    def _socket_folder(self) -> Path:
+        if self._sockets is None:
+            # A socket's path may have about a hundred bytes only, which the state folder's may exceed.
+            self._sockets = Path(tempfile.mkdtemp(prefix="tradewind-"))
+            weakref.finalize(self, shutil.rmtree, self._sockets, ignore_errors=True)
+        return self._sockets
+
+    def _close_unused(self) -> None:
+        """Close all connections once no machine of this object is left."""
+        if self._known:
+            return
+        with self._connecting:
+            connections, self._connections = list(self._connections.values()), {}
+        each_of(connections, Connection.close)
+
+
+PROGRAMS = "/programs"
+"""What follows a host's name in the id of a program there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshAccess:
+    """Access to a machine on a host."""
+
+    connection: Connection
+    machine: Machine
+    look: Any
+
+    def put(self, name: str, content: bytes) -> str:
+        """Write a file into the machine's folder, which is removed with the machine."""
+        where = self._call("where", _folder_id(self.machine.id))[0][0]
+        path = f"{where}/files/{Path(name).name}"
+        quoted = "'" + path.replace("'", "'\\''") + "'"
+        folder = quoted[: quoted.rindex("/")] + "'"
+        steps = f"umask 077; mkdir -p {folder} && cat > {quoted} && chmod 700 {quoted}"
+        code, _, said = self._run(steps, content, COMMAND_S)
+        if code != 0:
+            raise GatewayError(f"{name} cannot be written on {self.machine.zone}: {last_line(said)}")
+        return path
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
+        """Run a command on the host, as the user that logs in there."""
+        from shlex import join
+
+        code, out, _ = self._run(f"{join(words)} 2>&1", b"", timeout_s)
+        return code, out.decode(errors="replace")
+
+    def log_tail(self, bytes_max: int) -> str:
+        """Return the end of the gateway's log."""
+        lines = self._call("tail_log", _folder_id(self.machine.id), str(bytes_max))
+        return "\n".join("\t".join(line) for line in lines)
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Return that the gateway has ended; None if it still runs."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            with suppress(CallRefused):
+                now = self.look(self.machine)
+                if now is None or now.ended:
+                    return "it has ended"
+            if time.monotonic() >= deadline_s:
+                return None
+            time.sleep(LOOK_S)
+
+    def _call(self, function: str, *words: str) -> list[list[str]]:
+        try:
+            return self.connection.call(function, *words)
+        except CallRefused as error:
+            raise GatewayError(str(error)) from error
+
+    def _run(self, command: str, given: bytes, timeout_s: float) -> tuple[int, bytes, str]:
+        try:
+            return self.connection.run(command, given, timeout_s)
+        except CallRefused as error:
+            raise GatewayError(str(error)) from error
+
+
+def _mark(order: LaunchOrder, host: SshHost, number: int) -> dict[str, Any]:
+    return {
+        "region": order.region,
+        "type": order.type,
+        "place": number,
+        "launched_unix_s": time.time(),
+        "lease_s": order.lease.seconds,
+        "owner": order.lease.owner,
+        "tags": order.tags,
+    }
+
+
+def _known_machine(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
+    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
+    for machine in living:
+        if machine.tags.get(FLEET_TAG) != order.fleet_id:
+            continue
+        if machine.tags.get(KEY_TAG) == order.key:
+            return LaunchResult(order, machine)
+        if machine.name == order.name:
+            words = f"fleet {order.fleet_id} has another machine {order.name}"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+    return None
+
+
+def _no_place(
+    region: str, able: Sequence[SshHost], free: Sequence[SshHost], listed: Mapping[str, list[Machine] | Refusal]
+) -> Refusal:
+    """Return why no host of a region can start a machine."""
+    if free:
+        refusals = [found for host in free if isinstance(found := listed[host.name], Refusal)]
+        return refusals[0]
+    count = sum(host.gateways for host in able)
+    return Refusal("quota", f"no host of {region} has room for another gateway: they may run {count}")
+
+
+def _refusal_of_start(host: str, answer: str, why: str) -> Refusal:
+    if answer == "program missing":
+        return Refusal("bad request", f"{host}: the gateway program is gone after it was copied")
+    if "No space left" in why or "Disk quota" in why:
+        return Refusal("capacity", f"{host}: {why}")
+    if "Permission denied" in why or "Read-only" in why or "cannot " in why:
+        return Refusal("permission", f"{host}: {why}", action="a folder to write to: `folder` of the host")
+    return Refusal("bad request", f"{host}: {why}")
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        found = json.loads(text)
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _folder_id(machine_id: str) -> str:
+    return machine_id.rpartition("/")[2]
+
+
+def _digest(path: str) -> str:
+    digest = sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def connect(document: Mapping[str, Any], settings: Settings) -> SshProvider:
+    """Return the provider of the hosts that the document names."""
+    return SshProvider(hosts_from_document(document), settings.binary)

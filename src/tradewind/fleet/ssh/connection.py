@@ -1,0 +1,279 @@
+"""One connection to each host: the user's own `ssh`, over which commands run and ports are forwarded.
+
+The first call opens a master connection, a child of this process. It ends with this process, because the command that
+it runs on the host reads our pipe. If it breaks, the next call opens another one and forwards the same ports.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
+from tradewind.fleet.ssh.hosts import SshHost
+
+__all__ = ["Connection"]
+
+#: Timeout of a connection attempt [s], and of one command on a host.
+CONNECT_S = 15
+COMMAND_S = 50.0
+#: A connection that answers nothing for three of these is closed.
+ALIVE_S = 10
+#: Maximum time to close a connection.
+CLOSE_S = 1.0
+#: Commands at once over one connection. An ssh server admits ten by default, one of which is the master's.
+SESSIONS_MAX = 6
+#: The output of a command is truncated to this length.
+OUTPUT_BYTES_MAX = 1 << 20
+#: Attempts to find a free local port for a forward.
+PORT_TRIES = 5
+#: Exit code of `ssh` if it could not connect.
+SSH_FAILED = 255
+
+_HELLO = b"tradewind\n"
+_MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
+_DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
+_STRANGER = re.compile(r"host key verification failed|identification has changed", re.I)
+_NOWHERE = re.compile(r"could not resolve hostname|bad configuration option|bad owner or permissions", re.I)
+
+
+class Connection:
+    """Commands and forwarded ports of one host. Its methods may be called from any thread; all raise CallRefused."""
+
+    def __init__(self, host: SshHost, ssh_config: str | None, socket_path: Path) -> None:
+        """`socket_path` is a short path in a private folder."""
+        self.host = host
+        self._socket = socket_path
+        self._options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}"]
+        self._options += ["-o", f"ServerAliveInterval={ALIVE_S}", "-o", "ServerAliveCountMax=3"]
+        self._options += [] if ssh_config is None else ["-F", ssh_config]
+        self._opening = threading.Lock()
+        self._sessions = threading.Semaphore(SESSIONS_MAX)
+        self._master: subprocess.Popen[bytes] | None = None
+        #: Ends the master. Called at the latest when this object is collected.
+        self._end_master: weakref.finalize[..., Connection] | None = None
+        #: Local end by remote end of each forward, as ssh writes them.
+        self._forwards: dict[str, str] = {}
+
+    def call(self, function: str, *words: str, timeout_s: float = COMMAND_S) -> list[list[str]]:
+        """Call a function of machine.sh on the host; return its lines, split at tabs."""
+        script = f"base={self._base}\n{_MACHINE_SCRIPT.read_text(encoding='utf-8')}\n{function} {shlex.join(words)}\n"
+        code, out, said = self.run("sh -s", script.encode(), timeout_s)
+        if code != 0:
+            raise CallRefused(Refusal("transient", f"{self.host.name}: sh ended with code {code}: {last_line(said)}"))
+        return [line.split("\t") for line in out.decode(errors="replace").splitlines()]
+
+    @property
+    def _base(self) -> str:
+        """Our folder on the host, as an expression of its shell."""
+        folder = self.host.folder
+        if folder is None:
+            return '"${XDG_CACHE_HOME:-$HOME/.cache}"/tradewind'
+        return f'"$HOME"/{shlex.quote(folder[2:])}' if folder.startswith("~/") else shlex.quote(folder)
+
+    def run(self, command: str, given: bytes, timeout_s: float = COMMAND_S) -> tuple[int, bytes, str]:
+        """Run a command by the login shell of the host; return its exit code, output and standard error."""
+        self._open()
+        words = [
+            "ssh",
+            *self._options,
+            "-S",
+            str(self._socket),
+            "-o",
+            "ControlMaster=no",
+            "--",
+            self.host.name,
+            command,
+        ]
+        with self._sessions:
+            try:
+                done = subprocess.run(words, input=given, capture_output=True, timeout=timeout_s, check=False)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise CallRefused(Refusal("transient", f"{self.host.name}: {_brief(error)}")) from error
+        said = done.stderr.decode(errors="replace")
+        if done.returncode == SSH_FAILED:
+            raise CallRefused(refusal_of(self.host.name, said))
+        return done.returncode, done.stdout[-OUTPUT_BYTES_MAX:], said
+
+    def copy_program(self, path: str, digest: str, timeout_s: float) -> None:
+        """Copy the gateway program to the host, unless it arrives damaged or does not fit there."""
+        folder = f"{self._base}/programs"
+        steps = (
+            f"umask 077; mkdir -p {folder} && cd {folder} || exit 3; t=.{digest}.$$; "
+            'trap "rm -f $t" EXIT; cat > "$t" || exit 4; '
+            's=$( (sha256sum || shasum -a 256) < "$t" 2>/dev/null | cut -d" " -f1); '
+            f'[ "$s" = {digest} ] || exit 5; chmod 700 "$t" && mv "$t" {digest} || exit 3'
+        )
+        with open(path, "rb") as file:
+            content = file.read()
+        code, _, said = self.run(f"sh -c {shlex.quote(steps)}", content, timeout_s)
+        if code != 0:
+            why = "the program arrived damaged" if code == 5 else last_line(said) or f"exit code {code}"
+            kind: RefusalKind = "capacity" if "No space left" in said or "quota exceeded" in said else "bad request"
+            raise CallRefused(Refusal(kind, f"{self.host.name}: the gateway program cannot be copied: {why}"))
+
+    def forward(self, remote: str, local: str | None = None) -> str:
+        """Lead connections at a local address to `remote` on the host; return the local address.
+
+        `remote` is `127.0.0.1:port` or the path of a socket; `local` likewise, by default any free port.
+        """
+        self._open()
+        if (known := self._forwards.get(remote)) is not None:
+            return known
+        for _ in range(PORT_TRIES):
+            end = local or f"127.0.0.1:{_free_port()}"
+            code, said = self._control("forward", "-L", f"{end}:{remote}")
+            if code == 0:
+                self._forwards[remote] = end
+                return end
+        raise CallRefused(Refusal("transient", f"{self.host.name}: no port can be forwarded: {last_line(said)}"))
+
+    def unforward(self, local: str) -> None:
+        """End the forward of a local address. No effect if there is none."""
+        remote = next((remote for remote, end in self._forwards.items() if end == local), None)
+        if remote is None:
+            return
+        del self._forwards[remote]
+        if self._is_open():
+            with suppress(CallRefused):
+                self._control("cancel", "-L", f"{local}:{remote}")
+        if local.startswith("/"):
+            Path(local).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the connection. The next call opens another one."""
+        with self._opening:
+            self._close()
+
+    def _close(self) -> None:
+        if self._end_master is not None:
+            self._end_master()
+        self._master = self._end_master = None
+
+    def _is_open(self) -> bool:
+        return self._master is not None and self._master.poll() is None
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._is_open():
+                return
+            self._close()
+            self._start_master()
+            for remote, local in list(self._forwards.items()):
+                if local.startswith("/"):
+                    Path(local).unlink(missing_ok=True)
+                code, said = self._control("forward", "-L", f"{local}:{remote}")
+                if code != 0:
+                    raise CallRefused(Refusal("transient", f"{self.host.name}: {last_line(said)}"))
+
+    def _start_master(self) -> None:
+        self._socket.unlink(missing_ok=True)
+        words = [
+            "ssh",
+            *self._options,
+            "-M",
+            "-S",
+            str(self._socket),
+            "-o",
+            "ControlPersist=no",
+            "-o",
+            "LogLevel=ERROR",
+        ]
+        command = f"echo {_HELLO.decode().strip()}; exec cat > /dev/null"
+        try:
+            self._master = subprocess.Popen(
+                [*words, "--", self.host.name, f"sh -c {shlex.quote(command)}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            why = "there is no `ssh` on this machine" if isinstance(error, FileNotFoundError) else _brief(error)
+            raise CallRefused(Refusal("bad request", why)) from error
+        self._end_master = weakref.finalize(self, _end, self._master)
+        assert self._master.stdout is not None and self._master.stderr is not None
+        deadline_s, heard = time.monotonic() + 2 * CONNECT_S, b""
+        while not heard.endswith(_HELLO):
+            if not select.select([self._master.stdout], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+                self._master.kill()
+                said = f"no answer within {2 * CONNECT_S} s"
+                self._close()
+                raise CallRefused(Refusal("transient", f"{self.host.name}: {said}"))
+            piece = os.read(self._master.stdout.fileno(), 4096)
+            if not piece:
+                said = self._master.stderr.read(OUTPUT_BYTES_MAX).decode(errors="replace")
+                self._close()
+                raise CallRefused(refusal_of(self.host.name, said))
+            heard += piece  # A login shell may greet first.
+
+    def _control(self, action: str, *words: str) -> tuple[int, str]:
+        """Send a request to the master. Returns ssh's exit code and standard error."""
+        command = ["ssh", *self._options, "-S", str(self._socket), "-O", action, *words, "--", self.host.name]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=CONNECT_S, check=False, stdin=subprocess.DEVNULL
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CallRefused(Refusal("transient", f"{self.host.name}: {_brief(error)}")) from error
+        return done.returncode, done.stderr.decode(errors="replace")
+
+
+def _end(master: subprocess.Popen[bytes]) -> None:
+    """Close the pipe at whose end the host closes the connection; kill the client if that takes long."""
+    assert master.stdin is not None and master.stdout is not None and master.stderr is not None
+    with suppress(OSError):
+        master.stdin.close()
+    try:
+        master.wait(CLOSE_S)
+    except subprocess.TimeoutExpired:
+        master.kill()
+        master.wait()
+    master.stdout.close()
+    master.stderr.close()
+
+
+def refusal_of(host: str, said: str) -> Refusal:
+    """Classify what `ssh` said when it could not connect."""
+    reason = f"{host}: {last_line(said) or 'ssh could not connect'}"
+    if _STRANGER.search(said):
+        return Refusal("permission", reason, action=f"a known host key: connect once by hand with `ssh {host}`")
+    if _DENIED.search(said):
+        return Refusal(
+            "permission", reason, action=f"a login without a password: try `ssh -o BatchMode=yes {host} true`"
+        )
+    if _NOWHERE.search(said):
+        return Refusal("bad request", reason)
+    return Refusal("transient", reason)
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not empty."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _brief(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer within {error.timeout:.0f} s"
+    return str(error)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
+
+
+def as_gateway_error(host: str, error: CallRefused) -> GatewayError:
+    """Return the error of a call to a host, for callers that expect GatewayError."""
+    return GatewayError(f"{host} cannot be reached: {error}")

@@ -1,0 +1,137 @@
+# What Tradewind does on a host that it reaches over SSH. This text is sent to `sh` there, followed by one call.
+# $base: our folder on the host.
+#   programs/SHA256   gateway programs, copied once for each version
+#   machines/ID       one folder for each machine:
+#     mark.json         tags, lease and place, one line
+#     join              what the gateway needs to join its fleet; removed when the gateway has opened it
+#     ready, log        its standard output and error
+#     pid, supervisor   process ids
+#     exit              its exit code, once it has ended
+#     files/            files of `Host.put`
+# The gateway ends by itself when its lease expires, whether or not anybody can still reach the host.
+set -u
+umask 077
+TRIES=100 # tenths of a second to wait for a gateway's addresses
+KEPT_S=60 # for so long the log of a machine that has ended can be read
+
+fail() { printf 'failed\t%s\n' "$*"; exit 0; }
+
+# Links in the path are followed once, so that folders can be compared with those in which processes work.
+if [ -d "$base" ]; then base=$(cd "$base" && pwd -P); fi
+
+# Whether a process of this number works in the folder. Without /proc: whether it exists.
+lives() { # PID FOLDER
+  [ -n "$1" ] && kill -0 "$1" 2>/dev/null || return 1
+  [ ! -d /proc/self ] || [ "$(readlink "/proc/$1/cwd" 2>/dev/null)" = "$2" ]
+}
+
+state() { # FOLDER
+  if [ -f "$1/exit" ]; then printf 'ended %s' "$(cat "$1/exit")"
+  elif [ ! -f "$1/pid" ]; then printf 'starting'
+  elif lives "$(cat "$1/pid")" "$1"; then printf 'running'
+  else printf 'ended'
+  fi
+}
+
+show() { # FOLDER
+  printf 'machine\t%s\t%s\t%s\t%s\n' "${1##*/}" "$(state "$1")" "$(cat "$1/mark.json")" "$(head -n 1 "$1/ready" 2>/dev/null)"
+}
+
+list_machines() {
+  for folder in "$base"/machines/*; do
+    if [ -f "$folder/mark.json" ]; then show "$folder"; fi
+  done
+  for program in "$base"/programs/*; do
+    if [ -f "$program" ]; then printf 'program\t%s\n' "${program##*/}"; fi
+  done
+  echo done
+}
+
+# Runs in the background until the gateway has ended, then removes the machine's folder.
+supervise='
+  cd "$1" || exit 1
+  program=$2; shift 2
+  echo $$ > supervisor
+  exec 3< join
+  rm -f join
+  "$program" serve "$@" <&3 > ready 2> log &
+  gateway=$!
+  exec 3<&-
+  echo $gateway > pid
+  wait $gateway
+  echo $? > exit.new && mv exit.new exit
+  sleep "$KEPT_S"
+  rm -rf "$PWD"
+'
+
+launch() { # ID PROGRAM MARK JOIN ARGUMENT…
+  folder=$base/machines/$1 program=$base/programs/$2 mark=$3 join=$4
+  shift 4
+  [ -x "$program" ] || { printf 'program missing\t%s\n' "$(uname -sm)"; exit 0; }
+  mkdir -p "$base/machines" || fail "cannot make $base/machines"
+  if ! mkdir "$folder" 2>/dev/null; then
+    [ -f "$folder/mark.json" ] || fail "cannot make $folder"
+    show "$folder"
+    exit 0
+  fi
+  printf '%s\n' "$join" > "$folder/join" && printf '%s\n' "$mark" > "$folder/mark.new" &&
+    mv "$folder/mark.new" "$folder/mark.json" || { rm -rf "$folder"; fail "cannot write to $folder"; }
+  detach=setsid
+  command -v setsid > /dev/null || detach=nohup
+  KEPT_S=$KEPT_S $detach sh -c "$supervise" tradewind "$folder" "$program" "$@" < /dev/null > /dev/null 2>&1 &
+  left=$TRIES
+  while [ ! -s "$folder/ready" ] && [ ! -f "$folder/exit" ] && [ "$left" -gt 0 ]; do
+    sleep 0.1
+    left=$((left - 1))
+  done
+  if [ -f "$folder/exit" ]; then
+    printf 'failed\tthe gateway did not start: %s\n' "$(tail -n 1 "$folder/log")"
+    remove "$folder"
+  else
+    show "$folder"
+  fi
+}
+
+remove() { # FOLDER
+  if [ -f "$1/supervisor" ] && lives "$(cat "$1/supervisor")" "$1"; then
+    # It leads a process group, except where it was started without setsid.
+    kill -KILL "-$(cat "$1/supervisor")" 2>/dev/null || kill -KILL "$(cat "$1/supervisor")"
+  fi
+  rm -rf "$1"
+}
+
+# Asks all to end, kills those that have not after a grace period, and removes their folders.
+terminate() { # TENTHS_OF_GRACE ID…
+  left=$1
+  shift
+  for id; do
+    folder=$base/machines/$id
+    if [ "$left" -gt 0 ] && [ -f "$folder/pid" ] && lives "$(cat "$folder/pid")" "$folder"; then kill -TERM "$(cat "$folder/pid")"; fi
+  done
+  for id; do
+    folder=$base/machines/$id
+    [ -d "$folder" ] || { printf 'ended\t%s\n' "$id"; continue; }
+    pid=$(cat "$folder/pid" 2>/dev/null)
+    while lives "$pid" "$folder" && [ "$left" -gt 0 ]; do sleep 0.1; left=$((left - 1)); done
+    if lives "$pid" "$folder"; then kill -KILL "$pid"; fi
+    tries=$TRIES
+    while lives "$pid" "$folder" && [ "$tries" -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done
+    if lives "$pid" "$folder"; then printf 'lives\t%s\n' "$id"; continue; fi
+    remove "$folder"
+    printf 'ended\t%s\n' "$id"
+  done
+  echo done
+}
+
+tail_log() { # ID BYTES
+  tail -c "$2" "$base/machines/$1/log" 2>/dev/null
+}
+
+remove_program() { # SHA256
+  rm -f "$base/programs/$1"
+  echo done
+}
+
+where() { # ID
+  printf '%s\n' "$base/machines/$1"
+}
