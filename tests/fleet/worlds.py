@@ -32,6 +32,8 @@ class World:
     binary: str
     most: int | None = None
     """Maximum machines of one fleet in the first region; None if there is no limit."""
+    start_s: int = 0
+    """Time that the start of a fleet takes beyond that of processes. Short leases are longer by it."""
     owner: str = field(default_factory=lambda: f"owner-{secrets.token_hex(4)}")
     """Owner of the machines. It differs in each world, because other tests may run machines at the same time."""
 
@@ -79,7 +81,8 @@ def late_binary(folder: Path, late: str) -> str:
     nothing.touch()
     real = find_gateway()
     named = json.dumps({NAME_TAG: late}).strip("{}")
-    test = f"case \"${MACHINE_VARIABLE}\" in *'{named}'*) exec tail -f {nothing};; esac"
+    mark = f"${MACHINE_VARIABLE}$(cat mark.json 2>/dev/null)"  # In the environment, or in the machine's folder.
+    test = f"case \"{mark}\" in *'{named}'*) exec tail -f {nothing};; esac"
     script.write_text(f'#!/bin/sh\n{test}\nexec {real} "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return str(script)

@@ -66,13 +66,14 @@ def ssh(folder: Path) -> Iterator[World]:
                 "name": name,
                 "region": region,
                 "address": sky.machines[name].address,
-                "gateways": 3,
+                "gateways": 4,
                 "folder": str(folder / f"on {name}"),
             }
             for name, region in (("a-1", "site:a"), ("b-1", "site:b"))
         ]
         document = {"kind": "ssh", "hosts": hosts, "ssh_config": str(config)}
-        yield World(journal, make_provider(document, binary, journal), ("site:a", "site:b"), binary, most=3)
+        provider = make_provider(document, binary, journal)
+        yield World(journal, provider, ("site:a", "site:b"), binary, most=4, start_s=8)
 
 
 ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh}

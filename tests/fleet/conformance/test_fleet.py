@@ -74,7 +74,7 @@ def test_reconciling_orders_missing_machines_once(world: World) -> None:
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stands still"])
 def test_machines_end_when_their_client(world: World, end: signal.Signals) -> None:
     """The leases of a suspended client expire. Some providers notice a dead client earlier."""
-    with client_of(world, lease_s=2) as (client, fleet_id):
+    with client_of(world, lease_s=2 + world.start_s) as (client, fleet_id):
         client.send_signal(end)
         wait_until(lambda: living(world.provider, fleet_id) == [])
     (record,) = world.journal.records()
@@ -83,8 +83,8 @@ def test_machines_end_when_their_client(world: World, end: signal.Signals) -> No
 
 
 def test_a_living_client_renews_its_leases(world: World) -> None:
-    with client_of(world, lease_s=3) as (_, fleet_id):
-        witness = world.provider.launch([world.order("witness", fleet="another", lease_s=4)])[0].machine
+    with client_of(world, lease_s=3 + world.start_s) as (_, fleet_id):
+        witness = world.provider.launch([world.order("witness", fleet="another", lease_s=4 + world.start_s)])[0].machine
         assert witness is not None
         wait_until(lambda: world.living("another") == [])
         assert [machine.name for machine in living(world.provider, fleet_id)] == ["sink", "source"]
