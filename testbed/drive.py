@@ -89,6 +89,8 @@ class Command:
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    enter: tuple[str, ...] = ()
+    """Prefix that runs the command elsewhere, such as in a machine of a sky."""
 
     def __post_init__(self) -> None:
         self.binary = find_binary("tradewind")
@@ -112,7 +114,7 @@ class Command:
     def start(self, *arguments: str | Path) -> Running:
         """Start the command with ``--json``, and return at once."""
         process = subprocess.Popen(
-            _dying_with_us([str(self.binary), *map(str, arguments), "--json"]),
+            _dying_with_us([*self.enter, str(self.binary), *map(str, arguments), "--json"]),
             env=self.full_environment(),
             cwd=self.home,
             stdin=subprocess.DEVNULL,
@@ -171,7 +173,7 @@ class Command:
 
     def _run(self, arguments: tuple[str | Path, ...], stdin: bytes | None, timeout_s: float) -> tuple[int, bytes, str]:
         process = subprocess.Popen(
-            _dying_with_us([str(self.binary), *map(str, arguments)]),
+            _dying_with_us([*self.enter, str(self.binary), *map(str, arguments)]),
             env=self.full_environment(),
             cwd=self.home,
             stdin=subprocess.PIPE,

@@ -48,10 +48,13 @@ def sshd_unavailable() -> str | None:
 
 
 @contextmanager
-def ssh_servers(sky: Sky, machines: Sequence[str], folder: Path, *, jump: str | None = None) -> Iterator[Path]:
+def ssh_servers(
+    sky: Sky, machines: Sequence[str], folder: Path, *, jump: str | None = None, enter: bool = True
+) -> Iterator[Path]:
     """Run an SSH server on each machine; yield the configuration of `ssh` for them, by their names.
 
-    With `jump`, they are reached through that machine, whose own server is entered from this host.
+    With `jump`, they are reached through that machine. If `enter`, its server is entered from this host; otherwise
+    `ssh` must run in a machine of the sky.
     """
     folder.mkdir(parents=True)
     folder.chmod(0o700)
@@ -67,10 +70,10 @@ def ssh_servers(sky: Sky, machines: Sequence[str], folder: Path, *, jump: str | 
     for name in machines:
         way = "" if jump is None or name == jump else f"  ProxyJump {jump}\n"
         entries.append(f"Host {name}\n  HostName {sky.machines[name].address}\n{way}")
-    if jump is not None:
+    if jump is not None and enter:
         # The server speaks on its standard input and output: this host has no route into a sky.
-        enter = shlex.join(sky.command(jump, [server, "-i", "-f", str(settings)]))
-        entries.append(f"Host {jump}\n  HostName {sky.machines[jump].address}\n  ProxyCommand {enter}\n")
+        command = shlex.join(sky.command(jump, [server, "-i", "-f", str(settings)]))
+        entries.append(f"Host {jump}\n  HostName {sky.machines[jump].address}\n  ProxyCommand {command}\n")
     client.write_text("".join(entries), encoding="utf-8")
     with ExitStack() as stack:
         for name in machines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.codec import COMPRESSIONS, parse_compression
@@ -13,6 +13,9 @@ from tradewind.model.files import config_folder, read_user_file
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.records import dataclass
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
+
+if TYPE_CHECKING:
+    from tradewind.model.hosts import SshHosts
 
 USAGE = "[OPTION]… show"
 HELP = """\
@@ -23,6 +26,8 @@ EXAMPLES = """\
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
   tradewind config show --profile lab --json"""
 
+#: Table of the user's own hosts.
+SSH = "ssh"
 #: Maximum of a count: more than any real one, and within the gateway's 64 bits.
 COUNT_MAX = 10**15
 #: Values are padded to at most this width. A longer one shifts its origin to the right.
@@ -225,7 +230,7 @@ class Configuration:
         self._file = _read(self.path, required=path is not None)
         self.profile = profile or os.environ.get("TRADEWIND_PROFILE") or self._file.get("profile")
         self._profile = self._chosen_profile()
-        _check_names(self._file, self.path)
+        _check_names({name: content for name, content in self._file.items() if name != SSH}, self.path)
         for name, table in self._profiles().items():
             _check_names(table, f"{self.path} [profiles.{name}]")
 
@@ -248,6 +253,17 @@ class Configuration:
             return SETTINGS[name].parse(origin.text)
         except UsageError as error:
             raise ConfigError(f"{name} from {origin.place}: {error}", hint=error.hint) from None
+
+    def ssh_hosts(self) -> SshHosts:
+        """Return the hosts of the table `[ssh]`. Raises ConfigError."""
+        from tradewind.model.hosts import NO_HOSTS, read_hosts
+
+        table = self._file.get(SSH)
+        if table is None:
+            return NO_HOSTS
+        if not isinstance(table, dict):
+            raise ConfigError(f"{self.path}: ssh must be a table", hint="begin each host with [[ssh.hosts]]")
+        return read_hosts(table, self.path)
 
     def _chosen_profile(self) -> Mapping[str, Any]:
         if self.profile is None:

@@ -141,10 +141,11 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
     )
     gateways.add_argument(
         "--via",
-        choices=("local", "sky", "auto"),
+        choices=("local", "fleet", "sky", "auto"),
         default="local",
-        help="where the bytes go: local: through this machine (default); sky: through gateways in the machines of a "
-        "sky, as planned; auto: sky if it has machines in the regions of both sides, else local",
+        help="where the bytes go: local: through this machine (default); fleet: through gateways on your hosts, as "
+        "planned (docs/guides/ssh.md); sky: through gateways in the machines of a sky; auto: sky or fleet if there are "
+        "machines in the regions of both sides, else local",
     )
     gateways.add_argument(
         "--sky",
@@ -154,7 +155,7 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
     gateways.add_argument(
         "--replan",
         action="store_true",
-        help="with --via sky: replan and change the routes when a route is much slower than planned",
+        help="with --via fleet or sky: replan and change the routes when a route is much slower than planned",
     )
     add_setting(gateways, "compress", metavar="CODEC")
     gateways.add_argument(
@@ -296,6 +297,7 @@ def request_of(args: Namespace, options: Options) -> Request:
         machines_per_region=args.max_vms,
         replan=args.replan,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
+        hosts=args.configuration.ssh_hosts(),
     )
 
 

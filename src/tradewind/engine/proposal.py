@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, single_launch, topology_launch
@@ -19,6 +19,7 @@ from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
 from tradewind.errors import SkyUnavailable, UsageError
 from tradewind.model.goal import Deadline, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.hosts import NO_HOSTS, SshHosts, in_region
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass, field, replace
@@ -46,8 +47,9 @@ class Request:
     - `verb`: `cp`, `sync` or `mv`, as job lists show it
     - `topology`: path of a topology file; the gateways in it move the bytes
     - `sky`: path of a sky file; gateways on its machines move the bytes, as planned
-    - `via`: `local`: this machine; `sky`: the sky; `auto`: the sky if it has machines in the regions of both sides,
-      else this machine. None: the sky if one is given
+    - `via`: `local`: this machine; `sky`: the sky; `fleet`: gateways on `hosts`; `auto`: the sky, else the hosts, if
+      they are in the regions of both sides, else this machine. None: the sky if one is given
+    - `hosts`: the user's own hosts, on which gateways may run
     - `goal`: goal of the plan. None: the fastest within the ceiling, or at any cost without one
     - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
     - `machines_per_region`: the most machines in each region; None: as many as the sky has
@@ -71,6 +73,7 @@ class Request:
     machines_per_region: int | None = None
     replan: bool = False
     compression_ratio: float = 1.0
+    hosts: SshHosts = NO_HOSTS
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
@@ -78,7 +81,7 @@ class Request:
         if self.moved_by != "local":
             return
         if self.sky is not None or self.replan:
-            raise UsageError(f"--{'replan' if self.sky is None else 'sky'} needs --via sky")
+            raise UsageError("--replan needs --via fleet or sky" if self.sky is None else "--sky needs --via sky")
         options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else [])]
         if self.topology is not None:
             others = [option for option in options if option != "--max-cost"]
@@ -160,25 +163,77 @@ def propose(control: JobControl, request: Request) -> Proposal:
     if request.topology is not None:
         hint = "leave one of them out"
         raise UsageError("--topology and --via cannot be combined: both choose the gateways", hint=hint)
-    if request.sky is None:
-        raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
+    if via == "fleet" and request.sky is not None:
+        raise UsageError("--via fleet and --sky cannot be combined", hint="--via sky uses the sky's machines")
+    on_hosts = via == "fleet" or (via == "auto" and request.sky is None)
     access = request.options.destination
     if len(request.destinations) != 1 or not isinstance(access, Access):
-        raise UsageError("--via sky takes one destination")
+        raise UsageError(f"--via {via} takes one destination")
+    with ExitStack() as stack:
+        if on_hosts:
+            made = _on_hosts(control, request, access)
+        elif request.sky is None:
+            raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
+        else:
+            regions = _regions(request, access, regions_of_sky(request.sky), "the sky has no machine")
+            try:
+                sky = stack.enter_context(sky_of(request.sky, control.store.state_dir))
+            except SkyUnavailable as error:
+                if via != "auto":
+                    raise
+                return _local(request, f"--via auto uses this machine: {error}")
+            made = _planned(control, request, _ground_of_sky(control, request, sky), regions)
+        if via == "auto":
+            words = "your hosts" if on_hosts else "the sky"
+            there = f"{request.options.source.region} and {access.region}"
+            made = replace(made, notes=(*made.notes, f"--via auto uses {words}, which are in {there}"))
+        return replace(made, held=stack.pop_all())
+
+
+@dataclass(frozen=True)
+class _Ground:
+    """Where a plan can place gateways: the provider's document, the catalog of its regions, and the most machines in a
+    region. `scale` is that of an emulated WAN, 1 elsewhere.
+    """
+
+    provider: Mapping[str, Any]
+    catalog: Catalog
+    machines: int
+    scale: float = 1.0
+
+
+def _ground_of_sky(control: JobControl, request: Request, sky: Sky) -> _Ground:
+    from tradewind.sky.file import read_sky_file
+
+    assert request.sky is not None
+    provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(request.sky)}
+    catalog = _catalog_of_sky(control, request.sky)
+    return _Ground(provider, catalog, len(sky.machines), read_sky_file(request.sky).scale)
+
+
+def _on_hosts(control: JobControl, request: Request, access: Access) -> Proposal:
+    """Return a proposal for gateways on the user's hosts."""
+    hosts = request.hosts
+    if not hosts.hosts:
+        raise UsageError("--via fleet needs hosts in the configuration", hint="docs/guides/ssh.md shows how")
+    for place in (*place_texts(request.source), *request.destinations):
+        if _is_path(place) or place.startswith("file:"):
+            raise UsageError(
+                f"--via fleet moves objects between stores, and {place} is on this machine", hint="use --via local"
+            )
+    regions = _regions(request, access, hosts.regions, "no host of the configuration is")
+    provider = {"kind": "ssh", **hosts.document()}
+    machines = max(sum(host.gateways for host in in_region(hosts.hosts, region)) for region in hosts.regions)
+    return _planned(control, request, _Ground(provider, _catalog_of_hosts(control, hosts), machines), regions)
+
+
+def _regions(request: Request, access: Access, there: Sequence[str], missing: str) -> tuple[Region, Region]:
+    """Return the regions of both sides, in which there must be machines."""
     regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
-    there = regions_of_sky(request.sky)
     for region in map(str, regions):
         if region not in there:
-            raise UsageError(f"the sky has no machine in {region}", hint=f"it has some in {', '.join(there)}")
-    with ExitStack() as stack:
-        try:
-            sky = stack.enter_context(sky_of(request.sky, control.store.state_dir))
-        except SkyUnavailable as error:
-            if via != "auto":
-                raise
-            return _local(request, f"--via auto uses this machine: {error}")
-        proposal = _planned(control, request, sky, regions)
-        return replace(proposal, held=stack.pop_all())
+            raise UsageError(f"{missing} in {region}", hint=f"there are some in {', '.join(there)}")
+    return regions
 
 
 def _local(request: Request, note: str | None = None) -> Proposal:
@@ -192,8 +247,8 @@ def _why_local(request: Request) -> str | None:
     """Return why no overlay is possible; None if one is. Raises SkyFileError."""
     if request.topology is not None:
         return "--topology sets the routes"
-    if request.sky is None:
-        return "no sky is given (--sky)"
+    if request.sky is None and not request.hosts.hosts:
+        return "no sky is given (--sky), and no host is configured"
     access = request.options.destination
     if len(request.destinations) != 1 or not isinstance(access, Access):
         return "there are several destinations"
@@ -202,20 +257,19 @@ def _why_local(request: Request) -> str | None:
         return "the regions of both sides are not set (--src-region, --dst-region)"
     if sides[0] == sides[1]:
         return "both sides are in one region"
-    there = regions_of_sky(request.sky)
+    there = request.hosts.regions if request.sky is None else regions_of_sky(request.sky)
     missing = next((region for region in sides if region not in there), None)
-    return None if missing is None else f"the sky has no machine in {missing}"
+    if missing is None:
+        return None
+    return f"no host is in {missing}" if request.sky is None else f"the sky has no machine in {missing}"
 
 
-def _planned(control: JobControl, request: Request, sky: Sky, regions: tuple[Region, Region]) -> Proposal:
+def _planned(control: JobControl, request: Request, ground: _Ground, regions: tuple[Region, Region]) -> Proposal:
     from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
-    from tradewind.sky.file import read_sky_file
 
-    assert request.sky is not None
-    options = request.options
-    provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(request.sky)}
+    options, provider, catalog = request.options, ground.provider, ground.catalog
     single = single_launch(str(regions[0]), provider)
     counted = control.start(
         request.source, request.destination, replace(options, dry_run=True), single, verb=request.verb
@@ -225,10 +279,8 @@ def _planned(control: JobControl, request: Request, sky: Sky, regions: tuple[Reg
     made = Proposal(_new_id(), request, single.plan, options, single, volume_bytes, objects)
     if volume_bytes <= 0:
         return made
-    network = read_sky_file(request.sky)
-    catalog = _catalog_of_sky(control, request.sky)
     limits = PlanningLimits(
-        machines_per_region=request.machines_per_region or len(sky.machines),
+        machines_per_region=request.machines_per_region or ground.machines,
         compression_ratio=request.compression_ratio,
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
@@ -236,7 +288,7 @@ def _planned(control: JobControl, request: Request, sky: Sky, regions: tuple[Reg
     plan = plan_gateways(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
     if options.dry_run:
         return replace(made, plan=plan)
-    options = replace(options, chunk_bytes=_chunk_bytes(request, plan, network.scale))
+    options = replace(options, chunk_bytes=_chunk_bytes(request, plan, ground.scale))
     plan = with_memory_for(plan, options.chunk_bytes)
     plan_request = PlanRequest(
         catalog,
@@ -287,8 +339,9 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             hint="write the names to a file",
         )
     launch = kept.launch
-    if launch.plan_request is not None and request.sky is not None:
-        now = _catalog_of_sky(control, request.sky)
+    if launch.plan_request is not None and (request.sky is not None or request.hosts.hosts):
+        of_sky = request.sky is not None
+        now = _catalog_of_sky(control, request.sky or "") if of_sky else _catalog_of_hosts(control, request.hosts)
         if changed := changed_prices(launch.plan, launch.plan_request.catalog, now):
             raise UsageError(
                 f"proposal {proposal_id} is out of date: these prices have changed: {', '.join(changed)}",
@@ -318,7 +371,9 @@ def _check_ratio(request: Request) -> None:
     if not 0 < ratio < 1:
         raise UsageError(f"a compression ratio is above 0 and at most 1, not {ratio:g}", hint="for example 0.6")
     if request.moved_by == "local":
-        raise UsageError("--compression-ratio needs --via sky", hint="`tradewind plan` predicts with a ratio, too")
+        raise UsageError(
+            "--compression-ratio needs --via fleet or sky", hint="`tradewind plan` predicts with a ratio, too"
+        )
     if not request.options.compress:
         raise UsageError("--compression-ratio needs --compress", hint="for example --compress zstd")
     if request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None:
@@ -374,6 +429,13 @@ def _catalog_of_sky(control: JobControl, file: str) -> Catalog:
     from tradewind.sky.file import read_sky_file
 
     return sky_catalog(read_sky_file(file), load_catalog(catalog_folder(control.store.state_dir)))
+
+
+def _catalog_of_hosts(control: JobControl, hosts: SshHosts) -> Catalog:
+    from tradewind.catalog.load import catalog_folder, load_catalog
+    from tradewind.fleet.host_catalog import host_catalog
+
+    return host_catalog(hosts, load_catalog(catalog_folder(control.store.state_dir)))
 
 
 def _region(access: Access, flag: str) -> Region:

@@ -38,8 +38,8 @@ from tradewind.model.url import Location, parse_url
 
 #: A URL or a local path.
 UrlOrPath = str | os.PathLike[str]
-#: Mover of the bytes: this machine; a sky; or the sky if possible.
-Via = Literal["local", "sky", "auto"]
+#: Mover of the bytes: this machine; a sky; the user's own hosts; or the sky or the hosts if possible.
+Via = Literal["local", "sky", "fleet", "auto"]
 #: Maximum destinations of one job; each chunk is held until all have it.
 DESTINATIONS_MAX = 16
 

@@ -18,6 +18,7 @@ from tradewind.engine.request import Options, Via
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
+from tradewind.model.hosts import NO_HOSTS, SshHosts
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
@@ -56,6 +57,7 @@ class KeptRequest:
     machines_per_region: int | None
     replan: bool
     compression_ratio: float = 1.0
+    hosts: SshHosts = NO_HOSTS
 
 
 @dataclass(frozen=True)

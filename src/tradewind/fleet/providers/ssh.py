@@ -9,6 +9,7 @@ connection, so that home and hosts need no open ports for each other; gateways c
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tempfile
 import threading
@@ -41,7 +42,7 @@ from tradewind.fleet.provider import (
     Refusal,
 )
 from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
-from tradewind.fleet.ssh.hosts import SshHost, SshHosts, hosts_from_document, in_regions
+from tradewind.model.hosts import SshHost, SshHosts, hosts_from_document, in_region
 from tradewind.model.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class SshProvider:
         found: dict[tuple[Any, ...], list[str]] = {}
         for host in self._hosts.hosts:
             if host.region in regions:
-                key = (host.region, host.usd_per_hour, host.egress_gbps, host.ingress_gbps)
+                caps = host.egress_gbps or math.inf, host.ingress_gbps or math.inf
+                key = (host.region, host.usd_per_hour, *caps)
                 found.setdefault(key, []).append(host.name)
         return tuple(
             Offer(
@@ -116,7 +118,7 @@ class SshProvider:
 
     def quota(self, region: str) -> Quota | None:
         """Return how many gateways the hosts of a region run at most. One that cannot be reached counts as full."""
-        hosts = in_regions(self._hosts.hosts, region)
+        hosts = in_region(self._hosts.hosts, region)
         used = each_of(hosts, self._gateways_on)
         return Quota(sum(host.gateways for host in hosts), sum(used))
 
@@ -153,7 +155,7 @@ class SshProvider:
             if known is not None:
                 placed.append(known)
                 continue
-            able = [host for host in in_regions(hosts, order.region) if order.zone in (None, host.name)]
+            able = [host for host in in_region(hosts, order.region) if order.zone in (None, host.name)]
             free = [host for host in able if len(taken[host.name]) < host.gateways]
             reached = [host for host in free if not isinstance(listed[host.name], Refusal)]
             if not reached:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
-from tradewind.fleet.ssh.hosts import SshHost
+from tradewind.model.hosts import SshHost
 
 __all__ = ["Connection"]
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tradewind.errors import ConfigError, UsageError
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, fields
 from tradewind.model.region import Region
 from tradewind.model.units import parse_rate
 
-__all__ = ["SshHost", "SshHosts", "hosts_from_document", "read_hosts"]
+__all__ = ["NO_HOSTS", "SshHost", "SshHosts", "hosts_from_document", "in_region", "read_hosts"]
 
 #: Most gateways that one host may run.
 GATEWAYS_MAX = 64
@@ -31,7 +31,7 @@ class SshHost:
     - `region`: its region, such as `aws:us-east-1` or `site:lab`
     - `address`: the address at which gateways on other hosts reach it
     - `port`: its first data port; one more for each further gateway. 0: any free port
-    - `egress_gbps`, `ingress_gbps`: the most that it sends and receives; infinite if not limited
+    - `egress_gbps`, `ingress_gbps`: the most that it sends and receives [Gbit/s]; None if that is not known
     - `usd_per_hour`: its price while a gateway runs there
     - `gateways`: the most gateways that it runs at once
     - `inbound`: False if gateways on other hosts cannot open connections to it
@@ -42,8 +42,8 @@ class SshHost:
     region: str
     address: str
     port: int = 0
-    egress_gbps: float = float("inf")
-    ingress_gbps: float = float("inf")
+    egress_gbps: float | None = None
+    ingress_gbps: float | None = None
     usd_per_hour: float = 0.0
     gateways: int = 1
     inbound: bool = True
@@ -51,8 +51,7 @@ class SshHost:
 
     def document(self) -> dict[str, Any]:
         """Return the host as a JSON object, which has no secrets."""
-        document: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in document.items() if value not in (None, float("inf"))}
+        return {field.name: getattr(self, field.name) for field in fields(SshHost)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,10 @@ class SshHosts:
     def document(self) -> dict[str, Any]:
         """Return the hosts as a JSON object."""
         return {"hosts": [host.document() for host in self.hosts], "ssh_config": self.ssh_config}
+
+
+NO_HOSTS = SshHosts(())
+"""No host is configured."""
 
 
 def hosts_from_document(document: Mapping[str, Any]) -> SshHosts:
@@ -138,9 +141,9 @@ def _number(entry: Mapping[str, Any], key: str, place: str, least: int, most: in
     return number
 
 
-def _gbps(entry: Mapping[str, Any], key: str, place: str) -> float:
+def _gbps(entry: Mapping[str, Any], key: str, place: str) -> float | None:
     if key not in entry:
-        return float("inf")
+        return None
     try:
         gbps = parse_rate(_text(entry, key, place)) * 8 / 1e9
     except UsageError as error:
@@ -150,6 +153,6 @@ def _gbps(entry: Mapping[str, Any], key: str, place: str) -> float:
     return gbps
 
 
-def in_regions(hosts: Sequence[SshHost], region: str) -> list[SshHost]:
+def in_region(hosts: Sequence[SshHost], region: str) -> list[SshHost]:
     """Return the hosts of a region, in the order of the configuration."""
     return [host for host in hosts if host.region == region]

@@ -1,0 +1,166 @@
+"""``--via fleet`` over real SSH servers: a laptop, a jump host, and hosts in three sites with two object stores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from testbed.drive import Command, Finished
+from testbed.servers.install import go_program
+from testbed.servers.versitygw import MODULE, REGION, VERSION
+from testbed.sky import unavailable
+from testbed.sshd import ssh_servers, sshd_unavailable
+from tests.fleet.worlds import wait_until
+from tests.sky.test_store import PORT, SECRET, WAIT
+from tests.sky.world import differences, write_files
+from tradewind.sky.file import network_from_document
+from tradewind.sky.running import Sky
+
+SITES = ("a", "relay", "b")
+WORLD = {
+    "regions": {f"site:{name}": {"name": name} for name in (*SITES, "jump", "laptop")},
+    "links": [
+        {"between": ["site:a", "site:b"], "rtt_ms": 60, "rate": "50Mbit/s"},
+        {"between": ["site:a", "site:relay"], "rtt_ms": 20, "rate": "100Mbit/s"},
+        {"between": ["site:relay", "site:b"], "rtt_ms": 20, "rate": "100Mbit/s"},
+        {"between": ["site:laptop", "site:jump"], "rtt_ms": 20, "rate": "200Mbit/s"},
+        *({"between": ["site:jump", f"site:{name}"], "rtt_ms": 5, "rate": "200Mbit/s"} for name in SITES),
+        # The laptop reaches the stores, but no gateway: their ports are on machines that it knows by SSH only.
+        *({"between": ["site:laptop", f"site:{name}"], "rtt_ms": 20, "rate": "20Mbit/s"} for name in ("a", "b")),
+    ],
+}
+LINKS = """\
+src,dst,gbps
+site:a,site:b,0.045
+site:a,site:relay,0.09
+site:relay,site:b,0.09
+"""
+VOLUME_BYTES = 60_000_000
+
+
+class Stage:
+    """The command on the laptop, configured for three hosts behind the jump host, and a store in two of the sites."""
+
+    def __init__(self, command: Command, sky: Sky, folder: Path) -> None:
+        self.command, self.sky, self.folder = command, sky, folder
+        self.source = folder / "store a" / "bucket" / "data"
+        self.copy = folder / "store b" / "bucket" / "copy"
+        self.words = [
+            *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--via", "fleet"),
+            *("--src-region", "site:a", "--dst-region", "site:b"),
+            *("--src-endpoint", self.endpoint("a"), "--dst-endpoint", self.endpoint("b")),
+        ]
+
+    def endpoint(self, site: str) -> str:
+        return f"http://{self.sky.machines[f'{site}-1'].address}:{PORT}"
+
+    def gateways(self) -> dict[str, int]:
+        """Return the process ids of the gateways on the hosts, by host."""
+        found = {}
+        for site in SITES:
+            for pid in self.folder.glob(f"on {site}/machines/*/pid"):
+                found[site] = int(pid.read_text())
+        return found
+
+    def programs(self) -> list[Path]:
+        return sorted(self.folder.glob("on */programs/*"))
+
+    def check(self, done: Finished) -> None:
+        """Check that the transfer succeeded and left nothing but the copied programs."""
+        assert done.code == 0, done.stderr
+        assert differences(self.source, self.copy) == []
+        self.nothing_runs()
+
+    def nothing_runs(self) -> None:
+        wait_until(lambda: list(self.folder.glob("on */machines/*")) == [])
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    if reason := unavailable() or sshd_unavailable():
+        pytest.skip(reason)
+    with ExitStack() as stack:
+        short = Path(stack.enter_context(TemporaryDirectory(prefix="tw-ssh-")))
+        sky = stack.enter_context(Sky.up(network_from_document(WORLD, Path())))
+        names = [f"{site}-1" for site in SITES]
+        config = stack.enter_context(ssh_servers(sky, (*names, "jump-1"), short / "ssh", jump="jump-1", enter=False))
+        command = Command(tmp_path / "home", enter=tuple(sky.command("laptop-1", [])))
+        command.environment |= {"AWS_ACCESS_KEY_ID": "testbed", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": REGION}
+        write_config(command, sky, config, tmp_path)
+        for site in ("a", "b"):
+            (tmp_path / f"store {site}" / "bucket").mkdir(parents=True)
+            server = stack.enter_context(start_store(sky, f"{site}-1", tmp_path / f"store {site}"))
+            stack.callback(server.kill)
+        made = Stage(command, sky, tmp_path)
+        write_files(made.source, VOLUME_BYTES)
+        links = tmp_path / "links.csv"
+        links.write_text(LINKS, encoding="utf-8")
+        command.run("catalog", "import", links).expect(0)
+        yield made
+        command.wait_until_alone()
+
+
+def write_config(command: Command, sky: Sky, ssh_config: Path, folder: Path) -> None:
+    lines = ["[ssh]", f'config = "{ssh_config}"']
+    for site in SITES:
+        lines += [
+            "[[ssh.hosts]]",
+            f'name = "{site}-1"',
+            f'region = "site:{site}"',
+            f'address = "{sky.machines[f"{site}-1"].address}"',
+            f'folder = "{folder}/on {site}"',
+            "gateways = 2",
+        ]
+    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def start_store(sky: Sky, machine: str, folder: Path) -> subprocess.Popen[bytes]:
+    address = sky.machines[machine].address
+    program = go_program("versitygw", MODULE, VERSION)
+    words = [str(program), "--port", f"{address}:{PORT}", "--quiet", "--region", REGION, "posix", str(folder)]
+    environment = {**os.environ, "ROOT_ACCESS_KEY": "testbed", "ROOT_SECRET_KEY": SECRET}
+    server = sky.popen(machine, words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    waited = sky.run("laptop-1", [sys.executable, "-c", WAIT, address, str(PORT)], capture_output=True, text=True)
+    assert waited.returncode == 0, waited.stderr
+    return server
+
+
+def test_a_transfer_moves_between_hosts_and_leaves_nothing(stage: Stage) -> None:
+    """A second transfer does not copy the program again."""
+    done = stage.command.run(*stage.words)
+    stage.check(done)
+    assert len(stage.programs()) == len(SITES)
+    assert "site:a → site:relay → site:b" in done.stderr or "site:a → site:b" in done.stderr, done.stderr
+    before = [path.stat().st_mtime_ns for path in stage.programs()]
+    again = stage.command.run(*stage.words)
+    stage.check(again)
+    assert [path.stat().st_mtime_ns for path in stage.programs()] == before
+
+
+def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
+    running = stage.command.start(*stage.words)
+    running.wait_for_bytes(VOLUME_BYTES // 6)
+    os.kill(stage.gateways()["relay"], signal.SIGKILL)
+    running.wait_for(lambda event: "takes its place" in event.get("message", ""))
+    stage.check(running.finish())
+
+
+def test_gateways_outlive_a_killed_client_only_until_their_lease_expires(stage: Stage) -> None:
+    """`fleet down` ends them at once, from the record of the killed command."""
+    running = stage.command.start(*stage.words)
+    running.wait_for_bytes(VOLUME_BYTES // 6)
+    running.signal(signal.SIGKILL)
+    running.finish()
+    assert stage.gateways()
+    stage.command.run("fleet", "down").expect(0)
+    stage.nothing_runs()
