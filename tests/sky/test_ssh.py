@@ -117,7 +117,6 @@ def write_config(command: Command, sky: Sky, ssh_config: Path, folder: Path) -> 
             f'region = "site:{site}"',
             f'address = "{sky.machines[f"{site}-1"].address}"',
             f'folder = "{folder}/on {site}"',
-            "gateways = 2",
         ]
     path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
     path.parent.mkdir(parents=True)
@@ -150,6 +149,7 @@ def test_a_transfer_moves_between_hosts_and_leaves_nothing(stage: Stage) -> None
 def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 6)
+    stage.sky.set_link("site:a", "site:b", rate_mbps=8)  # The job must not end before the relay is replaced.
     os.kill(stage.gateways()["relay"], signal.SIGKILL)
     running.wait_for(lambda event: "takes its place" in event.get("message", ""))
     stage.check(running.finish())
