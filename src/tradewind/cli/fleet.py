@@ -9,20 +9,25 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from tradewind.cli.terminal import can_ask, confirm
 from tradewind.errors import UsageError
-from tradewind.model.units import format_duration
+from tradewind.model.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tradewind.engine.everywhere import Everywhere, Found
     from tradewind.engine.fleets import FleetEnd, Fleets, FleetState
 
-USAGE = "list|down [ID…]|explain ID"
+USAGE = "list|down [ID…]|explain ID|sweep"
 HELP = """\
 List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
 was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes its record.
 `down` without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
 `explain` shows each attempt to launch a machine and why it was refused, even for a fleet that could not start.
+`list --everywhere` shows the machines on all hosts of the configuration, by their tags; the state folder may be empty.
+`sweep` ends those among them whose command is gone (with --all, all of them), and removes copied programs from hosts
+that run no other machine.
 
 A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
 shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
@@ -31,13 +36,21 @@ EXAMPLES = """\
   tradewind fleet list
   tradewind fleet down
   tradewind fleet down 20260131-120000-0f1e2d3c
-  tradewind fleet explain 20260131-120000-0f1e2d3c"""
+  tradewind fleet explain 20260131-120000-0f1e2d3c
+  tradewind fleet list --everywhere
+  tradewind fleet sweep"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action and the fleets."""
-    parser.add_argument("action", metavar="ACTION", choices=["list", "down", "explain"], help="list, down or explain")
+    parser.add_argument(
+        "action", metavar="ACTION", choices=["list", "down", "explain", "sweep"], help="list, down, explain or sweep"
+    )
     parser.add_argument("fleets", metavar="ID", nargs="*", help="fleets, as `list` shows them")
+    parser.add_argument(
+        "--everywhere", action="store_true", help="list: the machines on all hosts of the configuration"
+    )
+    parser.add_argument("--all", action="store_true", help="sweep: also machines whose command runs, or is elsewhere")
 
 
 def run(args: Namespace) -> int:
@@ -46,6 +59,12 @@ def run(args: Namespace) -> int:
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         fleets = engine.fleets
+        if (args.everywhere and args.action != "list") or (args.all and args.action != "sweep"):
+            raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep`")
+        if args.action == "sweep":
+            return _sweep(args, fleets)
+        if args.action == "list" and args.everywhere:
+            return _list_everywhere(args, fleets)
         if args.action == "list":
             if args.fleets:
                 raise UsageError("`fleet list` shows all fleets and takes no ID")
@@ -73,6 +92,60 @@ def _list(args: Namespace, fleets: Fleets) -> int:
         alive = f"{alive}{_lease(fleet)}" if record.machines else "no machines"
         print(f"{record.id}  {record.provider['kind']:<6} {alive}, {_use(fleet)}, {age} old, {record.purpose}")
     return _report_unreadable(args, fleets)
+
+
+def _list_everywhere(args: Namespace, fleets: Fleets) -> int:
+    return _look_everywhere(args, _everywhere(args, fleets), show=True)[1]
+
+
+def _sweep(args: Namespace, fleets: Fleets) -> int:
+    """End machines whose command is gone, remove copied programs, and say what is left."""
+    if args.fleets:
+        raise UsageError("`fleet sweep` takes no ID", hint="`tradewind fleet down ID` ends one fleet")
+    everywhere = _everywhere(args, fleets)
+    found, code = _look_everywhere(args, everywhere, show=False)
+    wanted = [one for one in found if args.all or one.owner == "gone"]
+    if wanted and not args.yes and can_ask():
+        confirm(f"End {format_count(len(wanted), 'machine')}?")
+    for swept in everywhere.sweep(wanted):
+        if swept.error is not None:
+            code = swept.error.exit_code
+            print(f"error: {swept.what}: {swept.error}", file=sys.stderr)
+        else:
+            print(json.dumps({"swept": swept.what}) if args.json else swept.what)
+    left, left_code = _look_everywhere(args, everywhere, show=True)
+    if not left and not (code or left_code) and not args.json:
+        print("nothing is left")
+    return max(code, left_code)
+
+
+def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
+    hosts = args.configuration.ssh_hosts()
+    if not hosts.hosts:
+        raise UsageError("the configuration has no hosts", hint="docs/guides/ssh.md shows how to add them")
+    return fleets.everywhere(hosts)
+
+
+def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[Found], int]:
+    """Return the machines on all hosts, and the exit code of the last host that could not be asked, 0 if none."""
+    machines, code = [], 0
+    for found in everywhere.found():
+        if isinstance(found, tuple):
+            host, error = found
+            code = error.exit_code
+            if show:
+                print(f"error: {host} cannot be asked: {error}", file=sys.stderr)
+            continue
+        machines.append(found)
+        if show and args.json:
+            print(json.dumps(found.document()))
+        elif show:
+            whose = {"in use": "in use", "gone": "its command is gone", "elsewhere": "started on another host"}[
+                found.owner
+            ]
+            age = format_duration(found.age_s)
+            print(f"{found.host}  {found.machine.region}  {found.machine.name} of {found.fleet}, {whose}, {age} old")
+    return machines, code
 
 
 def _explain(args: Namespace, fleets: Fleets) -> int:

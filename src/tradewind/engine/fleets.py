@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from tradewind.engine.everywhere import Everywhere
 from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
@@ -14,6 +15,7 @@ from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, Unreadab
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
+from tradewind.model.hosts import SshHosts
 from tradewind.model.records import dataclass
 
 __all__ = ["FleetEnd", "FleetState", "Fleets"]
@@ -65,6 +67,10 @@ class Fleets:
             lease_end_unix_s = max(self._journal.lease_ends(record.id).values(), default=None)
             is_here = record.owner.pid_namespace == here
             yield FleetState(record, self._alive(record), lease_end_unix_s, is_here)
+
+    def everywhere(self, hosts: SshHosts) -> Everywhere:
+        """Return what Tradewind has on these hosts, whichever state folder knows of it."""
+        return Everywhere(hosts, self._journal, self._gateway)
 
     def unreadable(self) -> Sequence[UnreadableFleet]:
         """Return the unreadable records: their machines may run. Raises ConfigError."""

@@ -19,7 +19,16 @@ from typing import Any, Literal
 from tradewind.fleet.running import RunningProcess, find_process
 from tradewind.model.records import dataclass
 
-__all__ = ["HEARTBEAT_S", "HEARTBEAT_STALE_S", "Owner", "Ownership", "here", "ownership", "pid_namespace"]
+__all__ = [
+    "HEARTBEAT_S",
+    "HEARTBEAT_STALE_S",
+    "Owner",
+    "Ownership",
+    "here",
+    "owner_state",
+    "ownership",
+    "pid_namespace",
+]
 
 #: Interval of a client's heartbeat.
 HEARTBEAT_S = 60.0
@@ -67,6 +76,24 @@ class Owner:
             int(document["pid_namespace"]),
             RunningProcess.from_document(document),
         )
+
+
+OwnerState = Literal["in use", "gone", "elsewhere"]
+
+
+def owner_state(label: str) -> OwnerState:
+    """Return what this process can tell from the label of a machine's owner: it lives, is gone, or is on another host.
+
+    An owner of this host that this process cannot see, in another PID namespace, counts as gone.
+    """
+    now = here()
+    host, _, rest = label.rpartition("-")[0].rpartition("-")[0].partition("-")
+    pid, _, started = label.removeprefix(f"{host}-{rest}-").partition("-")
+    if host != now.host or not (pid.isdecimal() and started.isdecimal()):
+        return "elsewhere"
+    if not now.label.startswith(f"{host}-{rest}-"):
+        return "gone"  # This host has booted since.
+    return "in use" if RunningProcess(int(pid), int(started)).alive else "gone"
 
 
 def here() -> Owner:

@@ -1,0 +1,103 @@
+"""`fleet list --everywhere` and `fleet sweep`: all machines on the configured hosts, from an empty state folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from testbed.drive import Command
+from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.owner import here
+from tradewind.fleet.provider import LaunchOrder, Lease, Provider
+from tradewind.fleet.providers import make_provider
+from tradewind.gateway.binary import find_gateway
+
+PRINT_OWNER = "from tradewind.fleet.owner import here; print(here().label)"
+ELSEWHERE = "0123456789abcdef-01234567-1-1"
+
+
+class Stage:
+    """A host with machines of three owners: one that lives, one that is gone, and one of another host."""
+
+    def __init__(self, command: Command, server: LocalServer, folder: Path) -> None:
+        self.command, self.server, self.on_host = command, server, folder / "on the host"
+        host = {"name": "here", "region": "site:here", "address": "127.0.0.1", "gateways": 3}
+        self.host = {**host, "folder": str(self.on_host)}
+        document = {"kind": "ssh", "hosts": [self.host], "ssh_config": str(server.config)}
+        self.provider: Provider = make_provider(document, find_gateway(), FleetJournal(folder / "state"))
+
+    def launch(self, name: str, owner: str) -> None:
+        (result,) = self.provider.launch([LaunchOrder(f"fleet-{name}", name, "site:here", name, 1, Lease(600, owner))])
+        assert result.machine is not None, result.refusal
+
+    def configure(self, *hosts: dict[str, object]) -> None:
+        lines = ["[ssh]", f'config = "{self.server.config}"']
+        for host in hosts:
+            lines += ["[[ssh.hosts]]", *(f"{key} = {json.dumps(value)}" for key, value in host.items())]
+        path = Path(self.command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def listed(self) -> dict[str, str]:
+        done = self.command.run("fleet", "list", "--everywhere", "--json").expect(0)
+        return {line["machine"]: line["owner"] for line in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    if reason := sshd_unavailable() or (None if os.geteuid() == 0 else "the test's SSH server needs root"):
+        pytest.skip(reason)
+    with TemporaryDirectory(prefix="tw-ssh-") as short, local_ssh_server(Path(short, "ssh")) as server:
+        made = Stage(Command(tmp_path / "home"), server, tmp_path)
+        made.configure(made.host)
+        gone = subprocess.run([sys.executable, "-c", PRINT_OWNER], capture_output=True, text=True, check=True)
+        for name, owner in (("mine", here().label), ("orphan", gone.stdout.strip()), ("foreign", ELSEWHERE)):
+            made.launch(name, owner)
+        yield made
+        made.provider.terminate([found.id for found in made.provider.leftovers()])
+
+
+def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage) -> None:
+    assert stage.listed() == {"mine": "in use", "orphan": "gone", "foreign": "elsewhere"}
+    swept = stage.command.run("fleet", "sweep").expect(0)
+    assert "here: ended orphan of fleet-orphan\n" in swept.stdout
+    assert (
+        "mine of fleet-mine, in use" in swept.stdout
+        and "foreign of fleet-foreign, started on another host" in swept.stdout
+    )
+    assert stage.listed() == {"mine": "in use", "foreign": "elsewhere"}
+    rest = stage.command.run("fleet", "sweep", "--all").expect(0)
+    assert "removed a copied program" in rest.stdout and rest.stdout.endswith("nothing is left\n")
+    assert list(stage.on_host.glob("*/*")) == []
+    assert stage.command.run("fleet", "sweep").expect(0).stdout == "nothing is left\n"
+
+
+def test_a_host_that_cannot_be_asked_hides_no_other(stage: Stage) -> None:
+    stage.configure({"name": "no-such-host.invalid", "region": "site:far"}, stage.host)
+    done = stage.command.run("fleet", "sweep")
+    assert done.code != 0
+    assert "error: no-such-host.invalid cannot be asked: " in done.stderr and "Traceback" not in done.stderr
+    assert "ended orphan" in done.stdout and "nothing is left" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("fleet", "sweep", "x"), "`fleet sweep` takes no ID"),
+        (("fleet", "down", "--all"), "--everywhere belongs to `fleet list`, --all to `fleet sweep`"),
+    ],
+)
+def test_options_of_other_actions_are_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    assert why in Command(tmp_path / "home").run(*words).expect(2).stderr
+
+
+def test_without_hosts_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    assert "the configuration has no hosts" in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr

@@ -1,0 +1,180 @@
+"""The SSH provider's fault table: what goes wrong on the way to a host or on it, and what a user learns of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
+from tests.fleet.worlds import living, wait_until
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.owner import here
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Refusal
+from tradewind.fleet.providers import make_provider
+from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.client import GatewayClient
+
+FLEET = "faults"
+REGION = "site:here"
+
+
+class Stage:
+    """A host with an SSH server, which is this host, and the provider for it."""
+
+    def __init__(self, server: LocalServer, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.on_host = folder / "on the host"
+
+    def provider(self, binary: str | None = None, **changes: object) -> Provider:
+        host = {"name": "here", "region": REGION, "address": "127.0.0.1", "folder": str(self.on_host), **changes}
+        document = {"kind": "ssh", "hosts": [host], "ssh_config": str(self.server.config)}
+        return make_provider(document, binary or find_gateway(), FleetJournal(self.folder / "state"))
+
+    def refusal(self, provider: Provider) -> Refusal:
+        result = launch(provider)
+        assert result.machine is None and result.refusal is not None
+        assert "\n" not in result.refusal.reason
+        return result.refusal
+
+
+def launch(provider: Provider, lease_s: int = 600) -> LaunchResult:
+    lease = Lease(lease_s, here().label)
+    (result,) = provider.launch([LaunchOrder(FLEET, "one", REGION, "key", 1, lease, peers=("lead",))])
+    return result
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    if reason := sshd_unavailable() or (None if os.geteuid() == 0 else "the test's SSH server needs root"):
+        pytest.skip(reason)
+    with TemporaryDirectory(prefix="tw-ssh-") as short, local_ssh_server(Path(short, "ssh")) as server:
+        made = Stage(server, tmp_path)
+        yield made
+        server.stop()
+        server.start()
+        provider = made.provider()
+        with suppress(CallRefused):  # Some faults last; then nothing was launched.
+            provider.terminate([found.id for found in provider.leftovers()])
+
+
+def another_key(stage: Stage) -> None:
+    key = stage.server.folder / "user"
+    key.unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True, input=b"y\n")
+    shutil.copy(stage.server.folder / "host.pub", stage.server.folder / "user.pub")
+
+
+def unknown_host_key(stage: Stage) -> None:
+    (stage.server.folder / "known_hosts").write_text("")
+
+
+def no_server(stage: Stage) -> None:
+    stage.server.stop()
+
+
+def no_such_name(stage: Stage) -> None:
+    stage.server.write_config("here", "no-such-host.invalid")
+
+
+def folder_in_a_file(stage: Stage) -> None:
+    stage.on_host.write_text("a file")
+
+
+def no_ssh(stage: Stage) -> None:
+    os.environ["PATH"] = str(stage.folder)
+
+
+FAULTS: dict[Callable[[Stage], None], tuple[str, str, str | None]] = {
+    another_key: ("permission", "Permission denied", "ssh -o BatchMode=yes here true"),
+    unknown_host_key: ("permission", "Host key verification failed", "`ssh here`"),
+    no_server: ("transient", "Connection refused", None),
+    no_such_name: ("bad request", "Could not resolve hostname", None),
+    folder_in_a_file: ("bad request", "Not a directory", None),
+    no_ssh: ("bad request", "there is no `ssh` on this machine", None),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_launch_that_fails_says_why(
+    stage: Stage, fault: Callable[[Stage], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # Restored at the end.
+    fault(stage)
+    refusal = stage.refusal(stage.provider())
+    kind, words, action = FAULTS[fault]
+    assert refusal.kind == kind and words in refusal.reason, refusal
+    assert (action is None) if refusal.action is None else (action is not None and action in refusal.action)
+    if stage.on_host.is_file():
+        stage.on_host.unlink()
+
+
+def test_a_full_disk_is_a_lack_of_capacity(stage: Stage) -> None:
+    stage.on_host.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", stage.on_host], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted: {mounted.stderr.strip()}")
+    try:
+        refusal = stage.refusal(stage.provider())
+        assert refusal.kind == "capacity" and "No space left on device" in refusal.reason, refusal
+        assert list(stage.on_host.glob("programs/.*")) == [], "half a program is left"
+    finally:
+        subprocess.run(["umount", "-l", stage.on_host], check=True)
+
+
+def test_a_program_that_cannot_run_there_is_a_bad_request(stage: Stage, tmp_path: Path) -> None:
+    """As a program for another processor. The machine's folder does not stay."""
+    wrong = tmp_path / "program"
+    wrong.write_bytes(b"\x7fELF nonsense")
+    refusal = stage.refusal(stage.provider(str(wrong)))
+    assert refusal.kind == "bad request" and "the gateway did not start" in refusal.reason, refusal
+    assert list(stage.on_host.glob("machines/*")) == []
+
+
+def test_a_broken_connection_is_opened_again_with_the_same_ports(stage: Stage) -> None:
+    provider = stage.provider()
+    machine = launch(provider).machine
+    assert machine is not None and machine.control is not None
+    assert GatewayClient(machine.control).version()
+    stage.server.stop()
+    assert [found.id for found in provider.machines({FLEET_TAG: FLEET})] == [machine.id], "unreachable is not dead"
+    with pytest.raises(CallRefused, match="Connection refused"):
+        stage.provider().machines({FLEET_TAG: FLEET})
+    stage.server.start()
+    assert provider.machines({FLEET_TAG: FLEET}) == (machine,)
+    assert GatewayClient(machine.control).version()
+    provider.terminate([machine.id])
+    assert list(stage.on_host.glob("machines/*")) == []
+
+
+def test_a_gateway_outlives_its_connection_until_its_lease_expires(stage: Stage) -> None:
+    machine = launch(stage.provider(), lease_s=6).machine
+    assert machine is not None
+    stage.server.stop()
+    (pid,) = [int(path.read_text()) for path in stage.on_host.glob("machines/*/pid")]
+    os.kill(pid, 0)
+    stage.server.start()
+    provider = stage.provider()
+    assert [found.id for found in living(provider, FLEET)] == [machine.id]
+    wait_until(lambda: living(provider, FLEET) == [])
+
+
+def test_a_gateway_that_does_not_stop_is_killed(stage: Stage) -> None:
+    provider = stage.provider()
+    machine = launch(provider).machine
+    assert machine is not None
+    (pid,) = [int(path.read_text()) for path in stage.on_host.glob("machines/*/pid")]
+    os.kill(pid, signal.SIGSTOP)
+    (ended,) = provider.terminate([machine.id], grace_s=0.5)
+    assert ended.refusal is None
+    assert list(stage.on_host.glob("machines/*")) == []
+    assert not Path(f"/proc/{pid}").exists()
