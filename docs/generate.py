@@ -50,6 +50,8 @@ def settings_page() -> str:
             "|---|---|---|---|",
             *rows,
             "",
+            "The tables `[[ssh.hosts]]` name hosts on which gateways may run: [gateways on your own hosts](../guides/ssh.md).",
+            "",
         ]
     )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         WouldCopy,
         WouldDelete,
     )
+    from tradewind.model.hosts import SshHost, SshHosts
     from tradewind.model.job import FilterRule, ObjectFilter
     from tradewind.model.store import Access
     from tradewind.render.picture import Picture
@@ -57,6 +58,8 @@ __all__ = [
     "Request",
     "Result",
     "RunningJob",
+    "SshHost",
+    "SshHosts",
     "StageLimits",
     "Summary",
     "TransferFrontier",
@@ -93,6 +96,8 @@ _HOMES = {
     "Request": "tradewind.engine.proposal",
     "Result": "tradewind.engine.running",
     "RunningJob": "tradewind.engine.running",
+    "SshHost": "tradewind.model.hosts",
+    "SshHosts": "tradewind.model.hosts",
     "StageLimits": "tradewind.model.event",
     "Summary": "tradewind.model.event",
     "TransferFrontier": "tradewind.render.plans",

@@ -99,5 +99,29 @@ def test_options_of_other_actions_are_refused(tmp_path: Path, words: tuple[str, 
     assert why in Command(tmp_path / "home").run(*words).expect(2).stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "--via fleet needs hosts in the configuration"),
+        (("--sky", "x.json"), "--via fleet and --sky cannot be combined"),
+        (("--topology", "x.json"), "--topology and --via cannot be combined"),
+    ],
+)
+def test_a_transfer_over_hosts_needs_hosts(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    done = Command(tmp_path / "home").run("cp", "s3://a/x", "s3://b/x", "--via", "fleet", *words)
+    assert why in done.expect(2).stderr
+
+
+def test_a_folder_of_this_machine_does_not_move_over_hosts(tmp_path: Path) -> None:
+    command = Command(tmp_path / "home")
+    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
+    path.parent.mkdir(parents=True)
+    path.write_text('[[ssh.hosts]]\nname = "lab"\nregion = "site:lab"\n')
+    done = command.run("cp", "-r", tmp_path, "s3://b/x", "--via", "fleet", "--src-region", "site:lab")
+    assert "--via fleet moves objects between stores" in done.expect(2).stderr
+    path.write_text('[[ssh.hosts]]\nname = "lab"\n')
+    assert "region must be text" in command.run("cp", "s3://a/x", "s3://b/x", "--via", "fleet").expect(2).stderr
+
+
 def test_without_hosts_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     assert "the configuration has no hosts" in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr
