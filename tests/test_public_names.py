@@ -66,6 +66,8 @@ def test_the_public_names() -> None:
         "Request",
         "Result",
         "RunningJob",
+        "SshHost",
+        "SshHosts",
         "StageLimits",
         "Summary",
         "TransferFrontier",

@@ -104,8 +104,8 @@ def test_a_proposal_that_spends_without_a_ceiling_needs_a_confirmation(
     ("settings", "because"),
     [
         ({"via": "local", "sky": "world.json"}, "--sky needs --via sky"),
-        ({"replan": True}, "--replan needs --via sky"),
-        ({"compression_ratio": 0.5}, "--compression-ratio needs --via sky"),
+        ({"replan": True}, "--replan needs --via fleet or sky"),
+        ({"compression_ratio": 0.5}, "--compression-ratio needs --via fleet or sky"),
         ({"compression_ratio": 0.5, "sky": "world.json"}, "--compression-ratio needs --compress"),
         ({"compression_ratio": 1.5, "sky": "world.json"}, "at most 1"),
         (

@@ -392,7 +392,7 @@ class SshProvider:
 
 
 PROGRAMS = "/programs"
-"""What follows a host's name in the id of a program there."""
+"""Suffix of a host's name in the id of a program there."""
 
 
 @dataclass(frozen=True, slots=True)
