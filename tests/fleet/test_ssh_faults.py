@@ -17,7 +17,7 @@ from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from tests.fleet.worlds import living, wait_until
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Refusal
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Quota, Refusal
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
@@ -88,6 +88,12 @@ def folder_in_a_file(stage: Stage) -> None:
     stage.on_host.write_text("a file")
 
 
+def folder_of_another_user(stage: Stage) -> None:
+    """Whoever owns the folder could replace the program that gets the secrets of a fleet."""
+    stage.on_host.mkdir()
+    os.chown(stage.on_host, 65534, 65534)
+
+
 def no_ssh(stage: Stage) -> None:
     os.environ["PATH"] = str(stage.folder)
 
@@ -97,7 +103,8 @@ FAULTS: dict[Callable[[Stage], None], tuple[str, str, str | None]] = {
     unknown_host_key: ("permission", "Host key verification failed", "`ssh here`"),
     no_server: ("transient", "Connection refused", None),
     no_such_name: ("bad request", "Could not resolve hostname", None),
-    folder_in_a_file: ("bad request", "Not a directory", None),
+    folder_in_a_file: ("permission", "cannot make", "`folder` of the host"),
+    folder_of_another_user: ("permission", "it belongs to another user", "`folder` of the host"),
     no_ssh: ("bad request", "there is no `ssh` on this machine", None),
 }
 
@@ -114,6 +121,13 @@ def test_a_launch_that_fails_says_why(
     assert (action is None) if refusal.action is None else (action is not None and action in refusal.action)
     if stage.on_host.is_file():
         stage.on_host.unlink()
+
+
+def test_a_host_that_cannot_be_reached_has_no_room_that_is_known(stage: Stage) -> None:
+    assert stage.provider().quota(REGION) == Quota(1, 0)
+    stage.server.stop()
+    with pytest.raises(CallRefused, match="Connection refused"):
+        stage.provider().quota(REGION)
 
 
 def test_a_full_disk_is_a_lack_of_capacity(stage: Stage) -> None:

@@ -117,16 +117,20 @@ class SshProvider:
         )
 
     def quota(self, region: str) -> Quota | None:
-        """Return how many gateways the hosts of a region run at most. One that cannot be reached counts as full."""
-        hosts = in_region(self._hosts.hosts, region)
-        used = each_of(hosts, self._gateways_on)
-        return Quota(sum(host.gateways for host in hosts), sum(used))
+        """Return how many gateways the hosts of a region run at most. One that cannot be reached counts as full.
 
-    def _gateways_on(self, host: SshHost) -> int:
-        try:
-            return sum(not machine.ended for machine in self._listed(host))
-        except CallRefused:
-            return host.gateways
+        Raises CallRefused if none can be reached.
+        """
+        hosts = in_region(self._hosts.hosts, region)
+        listed = each_of(hosts, self._listed_or_refused)
+        refusals = [found for found in listed if isinstance(found, Refusal)]
+        if refusals and len(refusals) == len(hosts):
+            raise CallRefused(refusals[0])
+        used = (
+            host.gateways if isinstance(found, Refusal) else sum(not machine.ended for machine in found)
+            for host, found in zip(hosts, listed, strict=True)
+        )
+        return Quota(sum(host.gateways for host in hosts), sum(used))
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start gateways concurrently. A machine that was ordered before with the same key is returned instead."""

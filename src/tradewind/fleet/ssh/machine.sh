@@ -19,6 +19,14 @@ fail() { printf 'failed\t%s\n' "$*"; exit 0; }
 # Links in the path are followed once, so that folders can be compared with those in which processes work.
 if [ -d "$base" ]; then base=$(cd "$base" && pwd -P); fi
 
+# Nobody else may write to our folder: it holds the program that gets the fleet's secrets.
+own_base() {
+  mkdir -p "$base/machines" "$base/programs" || fail "cannot make $base"
+  [ -O "$base" ] && [ -O "$base/programs" ] && [ -O "$base/machines" ] || fail "cannot use $base: it belongs to another user"
+  chmod 700 "$base" || fail "cannot change the mode of $base"
+  base=$(cd "$base" && pwd -P)
+}
+
 # Whether a process of this number works in the folder. Without /proc: whether it exists.
 lives() { # PID FOLDER
   [ -n "$1" ] && kill -0 "$1" 2>/dev/null || return 1
@@ -65,10 +73,10 @@ supervise='
 '
 
 launch() { # ID PROGRAM MARK JOIN ARGUMENT…
+  own_base
   folder=$base/machines/$1 program=$base/programs/$2 mark=$3 join=$4
   shift 4
   [ -x "$program" ] || { printf 'program missing\t%s\n' "$(uname -sm)"; exit 0; }
-  mkdir -p "$base/machines" || fail "cannot make $base/machines"
   if ! mkdir "$folder" 2>/dev/null; then
     [ -f "$folder/mark.json" ] || fail "cannot make $folder"
     show "$folder"
