@@ -1,7 +1,7 @@
 """``splice``: what a relay would cost if the kernel moved the bytes from one socket to the other.
 
 One process sends over loopback, one relays, one receives; each is one thread that only makes system calls. The relay
-copies through a buffer, or splices through a pipe of that length. Ours copies (docs/decisions/0011-release-build.md).
+copies through a buffer, or splices through a pipe of that length. Ours copies (docs/benchmarks.md).
 """
 
 from __future__ import annotations
