@@ -101,8 +101,8 @@ def no_ssh(stage: Stage) -> None:
 FAULTS: dict[Callable[[Stage], None], tuple[str, str, str | None]] = {
     another_key: ("permission", "Permission denied", "ssh -o BatchMode=yes here true"),
     unknown_host_key: ("permission", "Host key verification failed", "`ssh here`"),
-    no_server: ("transient", "Connection refused", None),
-    no_such_name: ("bad request", "Could not resolve hostname", None),
+    no_server: ("capacity", "Connection refused", None),
+    no_such_name: ("capacity", "Could not resolve hostname", None),
     folder_in_a_file: ("permission", "cannot make", "`folder` of the host"),
     folder_of_another_user: ("permission", "it belongs to another user", "`folder` of the host"),
     no_ssh: ("bad request", "there is no `ssh` on this machine", None),

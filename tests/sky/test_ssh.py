@@ -177,6 +177,21 @@ def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
     stage.check(running.finish())
 
 
+def test_a_plan_does_without_a_relay_that_cannot_be_reached(stage: Stage) -> None:
+    """A destination that cannot be reached ends the transfer before it begins."""
+    path = Path(stage.command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"relay-1"', '"no-such-host.invalid"'), encoding="utf-8")
+    done = stage.command.run(*stage.words)
+    stage.check(done)
+    assert "site:a → site:b 100%" in done.stderr, done.stderr
+    path.write_text(text.replace('"b-1"', '"no-such-host.invalid"'), encoding="utf-8")
+    failed = stage.command.run(*stage.words)
+    assert failed.code != 0 and "no-such-host.invalid: ssh: Could not resolve hostname" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    stage.nothing_runs()
+
+
 def test_gateways_outlive_a_killed_client_only_until_their_lease_expires(stage: Stage) -> None:
     """`fleet down` ends them at once, from the record of the killed command."""
     running = stage.command.start(*stage.words)

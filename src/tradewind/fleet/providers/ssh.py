@@ -484,10 +484,12 @@ def _known_machine(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResul
 def _no_place(
     region: str, able: Sequence[SshHost], free: Sequence[SshHost], listed: Mapping[str, list[Machine] | Refusal]
 ) -> Refusal:
-    """Return why no host of a region can start a machine."""
+    """Return why no host of a region can start a machine. The plan may do without hosts that do not answer."""
     if free:
         refusals = [found for host in free if isinstance(found := listed[host.name], Refusal)]
-        return refusals[0]
+        silent = all(refusal.kind == "transient" for refusal in refusals)
+        first = next((refusal for refusal in refusals if refusal.kind != "transient"), refusals[0])
+        return Refusal("capacity", first.reason) if silent else first
     count = sum(host.gateways for host in able)
     return Refusal("quota", f"no host of {region} has room for another gateway: they may run {count}")
 

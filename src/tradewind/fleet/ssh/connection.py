@@ -44,7 +44,7 @@ _HELLO = b"tradewind\n"
 _MACHINE_SCRIPT = Path(__file__).with_name("machine.sh")
 _DENIED = re.compile(r"permission denied|too many authentication failures|no more authentication methods", re.I)
 _STRANGER = re.compile(r"host key verification failed|identification has changed", re.I)
-_NOWHERE = re.compile(r"could not resolve hostname|bad configuration option|bad owner or permissions", re.I)
+_MISCONFIGURED = re.compile(r"bad configuration option|bad owner or permissions", re.I)
 
 
 class Connection:
@@ -252,7 +252,7 @@ def refusal_of(host: str, said: str) -> Refusal:
         return Refusal(
             "permission", reason, action=f"a login without a password: try `ssh -o BatchMode=yes {host} true`"
         )
-    if _NOWHERE.search(said):
+    if _MISCONFIGURED.search(said):
         return Refusal("bad request", reason)
     return Refusal("transient", reason)
 
