@@ -15,8 +15,10 @@ import subprocess
 import threading
 import time
 import weakref
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.provider import CallRefused, Refusal, RefusalKind
@@ -35,6 +37,9 @@ CLOSE_S = 1.0
 SESSIONS_MAX = 6
 #: The output of a command is truncated to this length.
 OUTPUT_BYTES_MAX = 1 << 20
+#: Messages of the client that are kept, and their length.
+MESSAGES_MAX = 20
+LINE_BYTES_MAX = 1000
 #: Attempts to find a free local port for a forward.
 PORT_TRIES = 5
 #: Exit code of `ssh` if it could not connect.
@@ -203,18 +208,17 @@ class Connection:
             raise CallRefused(Refusal("bad request", why)) from error
         self._end_master = weakref.finalize(self, _end, self._master)
         assert self._master.stdout is not None and self._master.stderr is not None
+        said = _Messages(self._master.stderr)
         deadline_s, heard = time.monotonic() + 2 * CONNECT_S, b""
         while not heard.endswith(_HELLO):
             if not select.select([self._master.stdout], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 self._master.kill()
-                said = f"no answer within {2 * CONNECT_S} s"
                 self._close()
-                raise CallRefused(Refusal("transient", f"{self.host.name}: {said}"))
+                raise CallRefused(Refusal("transient", f"{self.host.name}: no answer within {2 * CONNECT_S} s"))
             piece = os.read(self._master.stdout.fileno(), 4096)
             if not piece:
-                said = self._master.stderr.read(OUTPUT_BYTES_MAX).decode(errors="replace")
                 self._close()
-                raise CallRefused(refusal_of(self.host.name, said))
+                raise CallRefused(refusal_of(self.host.name, said.text()))
             heard += piece  # A login shell may greet first.
 
     def _control(self, action: str, *words: str) -> tuple[int, str]:
@@ -231,7 +235,7 @@ class Connection:
 
 def _end(master: subprocess.Popen[bytes]) -> None:
     """Close the pipe at whose end the host closes the connection; kill the client if that takes long."""
-    assert master.stdin is not None and master.stdout is not None and master.stderr is not None
+    assert master.stdin is not None and master.stdout is not None
     with suppress(OSError):
         master.stdin.close()
     try:
@@ -240,7 +244,28 @@ def _end(master: subprocess.Popen[bytes]) -> None:
         master.kill()
         master.wait()
     master.stdout.close()
-    master.stderr.close()
+
+
+class _Messages:
+    """The standard error of a client, read until its end: a full pipe would stop the connection. Keeps the last lines.
+
+    Each failed call of a forwarded port is a line.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._lines: deque[str] = deque(maxlen=MESSAGES_MAX)
+        self._thread = threading.Thread(target=self._read, args=(stream,), name="ssh's messages", daemon=True)
+        self._thread.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.append(line[:LINE_BYTES_MAX].decode(errors="replace"))
+
+    def text(self) -> str:
+        """Return the last lines of a client that has ended."""
+        self._thread.join(CLOSE_S)
+        return "".join(self._lines)
 
 
 def refusal_of(host: str, said: str) -> Refusal:
