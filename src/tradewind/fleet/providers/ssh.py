@@ -223,8 +223,8 @@ class SshProvider:
             connection = self._connection(host)
             control: str = ready.get("control") or ""
             if control.startswith("unix:"):
-                folder = f"{connection.call('where', _folder_id(machine.id))[0][0]}/control"
-                control = f"unix:{connection.forward(folder, str(self._socket_folder() / _folder_id(machine.id)))}"
+                remote = connection.call("control_socket", _folder_id(machine.id))[0][0]
+                control = f"unix:{connection.forward(remote, str(self._socket_folder() / _folder_id(machine.id)))}"
             elif control:
                 control = connection.forward(control)
             data: str = ready.get("data_address") or ""

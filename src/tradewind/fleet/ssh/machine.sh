@@ -140,6 +140,12 @@ remove_program() { # SHA256
   echo done
 }
 
+# The path of a socket may have about a hundred bytes only, which that of a folder may exceed.
+control_socket() { # ID
+  short=/proc/$(cat "$base/machines/$1/pid")/cwd/control
+  if [ -S "$short" ]; then printf '%s\n' "$short"; else printf '%s\n' "$base/machines/$1/control"; fi
+}
+
 where() { # ID
   printf '%s\n' "$base/machines/$1"
 }
