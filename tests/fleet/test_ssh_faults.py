@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -180,6 +181,17 @@ def test_a_gateway_outlives_its_connection_until_its_lease_expires(stage: Stage)
     provider = stage.provider()
     assert [found.id for found in living(provider, FLEET)] == [machine.id]
     wait_until(lambda: living(provider, FLEET) == [])
+
+
+def test_sockets_of_a_killed_process_are_removed(stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(stage.server.folder))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, used = (stage.server.folder / f"tradewind-ssh-{pid}-x" for pid in (gone.pid, os.getpid()))
+    left.mkdir()
+    used.mkdir()
+    assert stage.provider().machines({}) == ()
+    assert not left.exists() and used.exists()
 
 
 def test_a_gateway_that_does_not_stop_is_killed(stage: Stage) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import tempfile
 import threading
@@ -41,6 +42,7 @@ from tradewind.fleet.provider import (
     Quota,
     Refusal,
 )
+from tradewind.fleet.running import find_process
 from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
 from tradewind.model.hosts import SshHost, SshHosts, hosts_from_document, in_region
 from tradewind.model.records import dataclass, replace
@@ -61,6 +63,8 @@ STARTING_S = 30.0
 BOOT_S = 2.0
 """Typical time from the order until the gateway answers, if its program is on the host."""
 TENTHS_PER_S = 10
+SOCKETS = "tradewind-ssh-"
+"""Prefix of a folder of sockets, followed by the id of its process."""
 
 
 class SshProvider:
@@ -382,7 +386,8 @@ class SshProvider:
     def _socket_folder(self) -> Path:
         if self._sockets is None:
             # A socket's path may have about a hundred bytes only, which the state folder's may exceed.
-            self._sockets = Path(tempfile.mkdtemp(prefix="tradewind-"))
+            _remove_left()
+            self._sockets = Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-"))
             weakref.finalize(self, shutil.rmtree, self._sockets, ignore_errors=True)
         return self._sockets
 
@@ -454,6 +459,15 @@ class SshAccess:
             return self.connection.run(command, given, timeout_s)
         except CallRefused as error:
             raise GatewayError(str(error)) from error
+
+
+def _remove_left() -> None:
+    """Remove the sockets of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SOCKETS}*"):
+        pid = folder.name.removeprefix(SOCKETS).partition("-")[0]
+        with suppress(OSError):
+            if pid.isdecimal() and folder.stat().st_uid == os.getuid() and not find_process(int(pid)).alive:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mark(order: LaunchOrder, host: SshHost, number: int) -> dict[str, Any]:
