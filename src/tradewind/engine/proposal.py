@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +175,7 @@ def propose(control: JobControl, request: Request) -> Proposal:
         elif request.sky is None:
             raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
         else:
-            regions = _regions(request, access, regions_of_sky(request.sky), "the sky has no machine")
+            regions = _regions(request, access, lambda: regions_of_sky(request.sky or ""), "the sky has no machine")
             try:
                 sky = stack.enter_context(sky_of(request.sky, control.store.state_dir))
             except SkyUnavailable as error:
@@ -221,18 +221,21 @@ def _on_hosts(control: JobControl, request: Request, access: Access) -> Proposal
             raise UsageError(
                 f"--via fleet moves objects between stores, and {place} is on this machine", hint="use --via local"
             )
-    regions = _regions(request, access, hosts.regions, "no host of the configuration is")
+    regions = _regions(request, access, lambda: hosts.regions, "the configuration has no host")
     provider = {"kind": "ssh", **hosts.document()}
     machines = max(sum(host.gateways for host in in_region(hosts.hosts, region)) for region in hosts.regions)
     return _planned(control, request, _Ground(provider, _catalog_of_hosts(control, hosts), machines), regions)
 
 
-def _regions(request: Request, access: Access, there: Sequence[str], missing: str) -> tuple[Region, Region]:
+def _regions(
+    request: Request, access: Access, there: Callable[[], Sequence[str]], missing: str
+) -> tuple[Region, Region]:
     """Return the regions of both sides, in which there must be machines."""
     regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
+    known = there()
     for region in map(str, regions):
-        if region not in there:
-            raise UsageError(f"{missing} in {region}", hint=f"there are some in {', '.join(there)}")
+        if region not in known:
+            raise UsageError(f"{missing} in {region}", hint=f"it has some in {', '.join(known)}")
     return regions
 
 
