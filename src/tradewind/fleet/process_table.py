@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,9 @@ from tradewind.fleet.running import RunningProcess, find_process
 
 __all__ = ["HOME_VARIABLE", "MACHINE_VARIABLE", "mark_of", "marked_processes"]
 
+#: Looks at a process that has no environment while it becomes another program, and the time between them.
+EXEC_LOOKS_MAX = 10
+EXEC_LOOK_S = 0.001
 #: Variables that hold the mark, a JSON object: of a process that is a machine, and of one at the home of a fleet.
 MACHINE_VARIABLE = "TRADEWIND_MACHINE"
 HOME_VARIABLE = "TRADEWIND_HOME"
@@ -42,8 +46,7 @@ def _mark(pid: int, variable: str) -> Mapping[str, Any] | None:
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return None
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            environment = file.read()
+        environment = _environment(pid)
         found = next((entry for entry in environment.split(b"\0") if entry.startswith(wanted)), None)
         if found is None or os.getpgid(pid) != pid:
             return None
@@ -51,3 +54,14 @@ def _mark(pid: int, variable: str) -> Mapping[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None  # The process has just ended, or another program set the variable.
     return mark if isinstance(mark, dict) else None
+
+
+def _environment(pid: int) -> bytes:
+    """Return the environment of a process. While it becomes another program, it has none for a moment."""
+    for _ in range(EXEC_LOOKS_MAX):
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            if environment := file.read():
+                return environment
+        os.readlink(f"/proc/{pid}/exe")  # Fails for threads of the kernel and for zombies, which never have one.
+        time.sleep(EXEC_LOOK_S)
+    return b""
