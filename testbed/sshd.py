@@ -7,6 +7,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,6 +42,19 @@ Host *
   UserKnownHostsFile {folder}/known_hosts
   StrictHostKeyChecking yes
 """
+
+WAIT = f"""
+import socket, sys, time
+for _ in range({START_S:.0f} * 10):
+    try:
+        socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()
+        break
+    except OSError:
+        time.sleep(0.1)
+else:
+    sys.exit("nobody listens")
+"""
+"""Waits until a server accepts connections."""
 
 
 def sshd_unavailable() -> str | None:
@@ -146,4 +160,7 @@ def ssh_servers(
             running = sky.popen(name, [server, "-D", "-e", "-f", str(settings)], stderr=log)
             stack.callback(running.wait)
             stack.callback(running.kill)
+        for name in machines:
+            words = [sys.executable, "-c", WAIT, sky.machines[name].address, str(PORT)]
+            sky.run(name, words, check=True, timeout=2 * START_S)
         yield client

@@ -18,9 +18,9 @@ from testbed.drive import Command, Finished
 from testbed.servers.install import go_program
 from testbed.servers.versitygw import MODULE, REGION, VERSION
 from testbed.sky import unavailable
-from testbed.sshd import ssh_servers, sshd_unavailable
+from testbed.sshd import WAIT, ssh_servers, sshd_unavailable
 from tests.fleet.worlds import wait_until
-from tests.sky.test_store import PORT, SECRET, WAIT
+from tests.sky.test_store import PORT, SECRET
 from tests.sky.world import differences, write_files
 from tradewind.sky.file import network_from_document
 from tradewind.sky.running import Sky

@@ -14,6 +14,7 @@ import pytest
 from testbed.drive import Command
 from testbed.servers.install import go_program
 from testbed.servers.versitygw import MODULE, REGION, VERSION
+from testbed.sshd import WAIT
 from tests.sky.world import OPTIONS, WORLD, write_files, write_world
 from tradewind.sky.folders import sky_folder
 from tradewind.sky.running import Sky
@@ -25,18 +26,6 @@ PORT = 7070
 SECRET = "testbed-secret"
 VOLUME_BYTES = 20_000_000
 RSS_BYTES_MAX = 300 << 20
-
-WAIT = """
-import socket, sys, time
-for _ in range(200):
-    try:
-        socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()
-        break
-    except OSError:
-        time.sleep(0.1)
-else:
-    sys.exit("nobody listens")
-"""
 
 
 @pytest.fixture
