@@ -8,10 +8,11 @@ no generations and no CRC32C, as moto has none. An ETag that is an MD5 is also s
 from __future__ import annotations
 
 import base64
+import io
 import re
 import signal
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,10 +23,6 @@ _SIGNED = "AWS4-HMAC-SHA256 Credential=gcs/20200101/us-east-1/s3/aws4_request, S
 """moto reads only the scope from it. Without this header it answers as for a private bucket."""
 _GOOGLE, _AMAZON = "HTTP_X_GOOG_", "HTTP_X_AMZ_"
 _MD5_ETAG = re.compile(r'^"?([0-9a-f]{32})"?$')
-
-TRIES_MAX = 100
-"""moto answers 500 to a listing while another request changes the bucket: Python's dictionaries refuse that."""
-TRY_PAUSE_S = 0.02
 
 Headers = list[tuple[str, str]]
 
@@ -51,6 +48,8 @@ class GoogleDialect:
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self.application = application
+        #: Held while moto answers. It fails a listing while another request changes the bucket.
+        self.answering = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
         """Translates, calls moto, translates back."""
@@ -61,11 +60,11 @@ class GoogleDialect:
         def start(status: str, headers: Headers, failure: object = None) -> None:
             begun[:] = [(status, headers, failure)]
 
-        for _ in range(TRIES_MAX):
-            body = self.application(environ, start)
-            if environ["REQUEST_METHOD"] != "GET" or not begun[0][0].startswith("500"):
-                break
-            time.sleep(TRY_PAUSE_S)
+        if environ.get("CONTENT_LENGTH"):
+            # A slow client must not hold up the others.
+            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        with self.answering:
+            body = list(self.application(environ, start))
         status, headers, failure = begun[0]
         start_response(status, to_google(headers), failure)
         return body

@@ -19,6 +19,8 @@ from testbed.servers import Server
 ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "conformance"
 SUITE_TIMEOUT_S = 1_800
+#: A failed assertion: its line and those after it. The end of a long output does not include it.
+PANIC = re.compile(r"^thread .* panicked at .*(?:\n.*){0,4}", re.MULTILINE)
 MOTO_CANNOT = [
     "authentication",
     "refuses_damage",
@@ -82,6 +84,6 @@ def test_the_suite_passes_on(
         check=False,
     )
     said = done.stdout + done.stderr
-    assert done.returncode == 0, said[-6_000:]
+    assert done.returncode == 0, "\n".join(PANIC.findall(done.stderr)) + said[-6_000:]
     assert re.search(r"test result: ok\. [1-9]\d* passed", said), said[-2_000:]
     assert f"on {server.name}\n" in done.stderr, "the suite did not run on this server"
