@@ -56,6 +56,9 @@ pub struct ServeArgs {
     /// End after this time unless `POST /v1/lease` extends it [s]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LEASE_S_MAX)))]
     pub lease_s: Option<u32>,
+    /// Write the uptime at which the lease expires to this file, for a timer that ends the machine
+    #[arg(long, value_name = "FILE", requires = "lease_s")]
+    pub lease_file: Option<PathBuf>,
 }
 
 /// Address of the control API.
@@ -149,7 +152,27 @@ pub struct Bound {
     equipment: Equipment,
     controllers: Arc<[String]>,
     exit_with_stdin: bool,
-    lease_s: Option<u32>,
+    lease: Option<LeaseArgs>,
+}
+
+/// The lease of the command line. It starts when the gateway serves.
+struct LeaseArgs {
+    length: Duration,
+    file: Option<PathBuf>,
+}
+
+impl LeaseArgs {
+    fn of(args: &ServeArgs) -> Option<Self> {
+        let length = Duration::from_secs(args.lease_s?.into());
+        Some(Self { length, file: args.lease_file.clone() })
+    }
+
+    fn begin(self) -> io::Result<Lease> {
+        match self.file {
+            Some(file) => Lease::with_file(self.length, file),
+            None => Ok(Lease::new(self.length)),
+        }
+    }
 }
 
 enum BoundControl {
@@ -209,7 +232,7 @@ impl Bound {
         };
         let equipment = Equipment { identity, plain: args.plain, data_listener, ..Equipment::default() };
         let controllers = args.controllers.clone().into();
-        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
+        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
     }
 
     fn joining(document: &Join, args: &ServeArgs) -> Result<Self, ServeError> {
@@ -233,7 +256,7 @@ impl Bound {
         };
         let equipment = Equipment { data_listener, stores, ..Equipment::default() };
         let controllers = [OWNER_NAME.to_owned()].into();
-        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease_s: args.lease_s })
+        Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
     }
 
     /// The stores that the gateway's programs may open.
@@ -250,9 +273,9 @@ impl Bound {
     /// # Errors
     /// The system refused signal handlers or sockets, or the gateway could not join its fleet.
     pub async fn run(self, runner: impl Runner) -> Result<ExitCode, ServeError> {
-        let Self { control, equipment, controllers, exit_with_stdin, lease_s } = self;
+        let Self { control, equipment, controllers, exit_with_stdin, lease } = self;
         let mut endings = Endings::new(exit_with_stdin)?;
-        let lease = lease_s.map(|lease_s| Lease::new(Duration::from_secs(lease_s.into())));
+        let lease = lease.map(LeaseArgs::begin).transpose()?;
         say_ready(&Ready {
             control: control.address()?,
             data_address: equipment.data_address()?.map(|address| address.to_string()),
