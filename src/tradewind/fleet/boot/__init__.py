@@ -1,0 +1,1 @@
+"""User data with which a rented machine becomes a gateway of a fleet."""

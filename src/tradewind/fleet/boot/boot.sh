@@ -1,0 +1,74 @@
+# Turns a rented machine into a gateway. A machine runs this text as root when it boots, after the settings that
+# `user_data.py` writes before it:
+#   programs      one line for each processor: name of `uname -m`, SHA-256, URL
+#   join          the document with which the gateway joins its fleet
+#   lease_s       seconds that the machine runs unless its owner renews the lease
+#   boot_s        seconds within which the gateway must run
+# The machine ends itself, whatever happens to its owner: if its gateway does not start in time, when the gateway ends,
+# and when the lease has expired although the gateway still runs, because it is frozen.
+set -u
+umask 077
+folder=/run/tradewind
+tries=20      # downloads of the program
+look_s=5      # interval of looks at the lease
+late_s=60     # a gateway may need this time to end after its lease has expired
+
+say() { # to the machine's console, which the provider can show, and to the log
+  printf 'tradewind: %s\n' "$*" >> "$folder/boot.log"
+  { printf 'tradewind: %s\n' "$*" > /dev/console; } 2> /dev/null
+}
+
+end_machine() {
+  say "$1; the machine ends"
+  while :; do
+    shutdown -h now || poweroff -f || halt -f -p
+    sleep 30
+  done
+}
+
+now_s() { read -r up _ < /proc/uptime && echo "${up%.*}"; }
+
+# The lease file has the uptime at which the lease expires. The gateway moves it with each renewal.
+watch_lease() {
+  while :; do
+    sleep "$look_s"
+    read -r until_s < "$folder/lease" 2> /dev/null || continue
+    if [ "$(now_s)" -gt $((until_s + late_s)) ]; then end_machine "the lease has expired"; fi
+  done
+}
+
+download() { # URL FILE
+  if command -v curl > /dev/null; then curl -fsS --retry 2 --connect-timeout 10 -o "$2" "$1"
+  elif command -v wget > /dev/null; then wget -q -T 30 -O "$2" "$1"
+  else end_machine "neither curl nor wget is installed"
+  fi
+}
+
+get_program() {
+  processor=$(uname -m)
+  line=$(printf '%s\n' "$programs" | grep "^$processor ") || end_machine "there is no gateway program for $processor"
+  rest=${line#* } sha256=${rest%% *} url=${rest#* }
+  try=0
+  while :; do
+    if said=$(download "$url" "$folder/gateway" 2>&1); then
+      printf '%s  %s\n' "$sha256" "$folder/gateway" | sha256sum -c > /dev/null 2>&1 && break
+      end_machine "the program at $url is not the one with SHA-256 $sha256"
+    fi
+    try=$((try + 1))
+    say "the program cannot be downloaded from $url: $said"
+    [ "$try" -lt "$tries" ] || end_machine "the program cannot be downloaded"
+    sleep "$((try < 5 ? try : 5))"
+  done
+  chmod 700 "$folder/gateway"
+}
+
+mkdir -p "$folder"
+echo $(($(now_s) + boot_s)) > "$folder/lease"
+watch_lease &
+say "booted"
+get_program
+say "downloaded"
+echo $(($(now_s) + lease_s)) > "$folder/lease"
+printf '%s\n' "$join" | "$folder/gateway" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" \
+  > "$folder/ready" 2>> "$folder/boot.log"
+end_machine "the gateway ended with $?"

@@ -1,0 +1,68 @@
+"""User data of a rented machine: `boot.sh` with the settings of one machine before it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tradewind.errors import GatewayError
+from tradewind.gateway.owner import TOKEN_S
+from tradewind.model.records import dataclass
+
+__all__ = ["USER_DATA_BYTES_MAX", "ProgramSource", "programs_from_document", "user_data"]
+
+#: Maximum length of user data. EC2 has the lowest limit of all clouds, 16 KiB.
+USER_DATA_BYTES_MAX = 16 * 1024
+_SCRIPT = Path(__file__).with_name("boot.sh")
+#: A machine ends if its gateway does not run within this time. The join token is not valid for longer.
+BOOT_S = TOKEN_S
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSource:
+    """Where a machine downloads the gateway program, and the program's SHA-256, for one processor.
+
+    `processor` is the name that `uname -m` prints: `x86_64` or `aarch64`.
+    """
+
+    processor: str
+    url: str
+    sha256: str
+
+    def document(self) -> dict[str, Any]:
+        """Return the source as a JSON object."""
+        return {"processor": self.processor, "url": self.url, "sha256": self.sha256}
+
+
+def programs_from_document(documents: Sequence[Mapping[str, Any]]) -> tuple[ProgramSource, ...]:
+    """Return the sources of `ProgramSource.document`."""
+    return tuple(ProgramSource(one["processor"], one["url"], one["sha256"]) for one in documents)
+
+
+def user_data(join: str, programs: Sequence[ProgramSource], lease_s: int, proxy: str | None = None) -> str:
+    """Return the shell script that a machine runs when it boots.
+
+    `join` is the join document as JSON on one line. Its token works once and for TOKEN_S, because others may read
+    user data. `proxy` is the URL of an HTTP proxy for the download and for the stores. Raises GatewayError if the
+    script is longer than USER_DATA_BYTES_MAX.
+    """
+    lines = "\n".join(f"{source.processor} {source.sha256} {source.url}" for source in programs)
+    settings = {"programs": lines, "join": join, "lease_s": str(lease_s), "boot_s": str(BOOT_S)}
+    head = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    if proxy is not None:
+        head += [f"export {name}={shlex.quote(proxy)}" for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")]
+    text = "\n".join(["#!/bin/sh", *head, _script()])
+    if len(text.encode()) > USER_DATA_BYTES_MAX:
+        raise GatewayError(
+            f"the user data of a machine has {len(text.encode())} bytes, at most {USER_DATA_BYTES_MAX} are possible",
+            hint="use shorter URLs of the gateway programs",
+        )
+    return text
+
+
+def _script() -> str:
+    """Return boot.sh without comments, which would only use up the space."""
+    lines = _SCRIPT.read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line}\n" for line in lines if line.strip() and not line.startswith("#"))
