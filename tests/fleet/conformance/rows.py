@@ -76,4 +76,13 @@ def ssh(folder: Path) -> Iterator[World]:
         yield World(journal, provider, ("site:a", "site:b"), binary, most=4, start_s=8)
 
 
-ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh}
+@contextmanager
+def mixed(folder: Path) -> Iterator[World]:
+    """Two members with one region each. Both see the same processes, and each must show only its own."""
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    regions = ("site:here", "site:there")
+    members = [{"name": region[5:], "regions": [region], "provider": dict(LOCAL)} for region in regions]
+    yield World(journal, make_provider({"kind": "mixed", "members": members}, binary, journal), regions, binary)
+
+
+ROWS: dict[str, Row] = {"local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
