@@ -102,7 +102,7 @@ def test_options_of_other_actions_are_refused(tmp_path: Path, words: tuple[str, 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "--via fleet needs hosts in the configuration"),
+        ((), "--via fleet needs hosts or a cloud in the configuration"),
         (("--sky", "x.json"), "--via fleet and --sky cannot be combined"),
         (("--topology", "x.json"), "--topology and --via cannot be combined"),
     ],
@@ -124,4 +124,7 @@ def test_a_folder_of_this_machine_does_not_move_over_hosts(tmp_path: Path) -> No
 
 
 def test_without_hosts_there_is_nothing_to_look_at(tmp_path: Path) -> None:
-    assert "the configuration has no hosts" in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr
+    assert (
+        "the configuration has no hosts and no cloud"
+        in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr
+    )

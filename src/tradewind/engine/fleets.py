@@ -15,8 +15,8 @@ from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, Unreadab
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
-from tradewind.model.hosts import SshHosts
 from tradewind.model.records import dataclass
+from tradewind.model.sites import Sites
 
 __all__ = ["FleetEnd", "FleetState", "Fleets"]
 
@@ -68,9 +68,12 @@ class Fleets:
             is_here = record.owner.pid_namespace == here
             yield FleetState(record, self._alive(record), lease_end_unix_s, is_here)
 
-    def everywhere(self, hosts: SshHosts) -> Everywhere:
-        """Return what Tradewind has on these hosts, whichever state folder knows of it."""
-        return Everywhere(hosts, self._journal, self._gateway)
+    def everywhere(self, sites: Sites) -> Everywhere:
+        """Return what Tradewind has at these sites, whichever state folder knows of it. Raises ConfigError."""
+        from tradewind.catalog.load import load_catalog
+
+        known = load_catalog().places if any(not cloud.regions for cloud in sites.clouds) else ()
+        return Everywhere(sites, known, self._journal, self._gateway)
 
     def unreadable(self) -> Sequence[UnreadableFleet]:
         """Return the unreadable records: their machines may run. Raises ConfigError."""

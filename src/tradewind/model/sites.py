@@ -1,8 +1,7 @@
-"""Where a user may run gateways: hosts, clouds and clusters of the configuration, and settings common to all of them."""
+"""Where a user may run gateways: hosts, clouds and clusters of the configuration, and settings common to all."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -11,10 +10,11 @@ from typing import Any, Protocol
 from tradewind.errors import ConfigError, UsageError
 from tradewind.model.hosts import NO_HOSTS, SshHosts, read_hosts
 from tradewind.model.records import dataclass, field
-from tradewind.model.units import parse_duration_s, parse_usd
+from tradewind.model.units import parse_duration_s, parse_rate_gbps, parse_usd
 
 __all__ = [
     "CLOUDS",
+    "CONFIRM_ABOVE_USD",
     "FLEET",
     "NO_SITES",
     "SSH",
@@ -94,6 +94,7 @@ class FleetTable:
     - `program_url`: URL of the gateway program, with `{processor}` and `{sha256}` where it depends on these
     - `programs`: folder with the programs `tradewind-gateway-x86_64` and `-aarch64`; None: this machine's program
     - `home_cidr`: addresses from which this machine reaches others, as CIDR; None: it is looked up
+    - `home_gbps`: rate of this machine between two stores, the setting `home_rate`; None: it is learned
     - `confirm_above_usd`: a plan that costs more needs a confirmation, unless it has a ceiling
     - `idle_timeout_s`: warm machines without work end after this time [s]
     """
@@ -101,6 +102,7 @@ class FleetTable:
     program_url: str | None = None
     programs: str | None = None
     home_cidr: str | None = None
+    home_gbps: float | None = None
     confirm_above_usd: float = CONFIRM_ABOVE_USD
     idle_timeout_s: float = IDLE_S
 
@@ -148,16 +150,17 @@ def read_sites(tables: Mapping[str, Any], place: str) -> Sites:
 
 
 def _fleet(table: Mapping[str, Any], place: str) -> FleetTable:
-    known = {"program_url", "programs", "home_cidr", "confirm_above_usd", "idle_timeout"}
+    known = {"program_url", "programs", "home_cidr", "home_rate", "confirm_above_usd", "idle_timeout"}
     if unknown := sorted(table.keys() - known):
         raise ConfigError(f"{place} has no setting {unknown[0]!r}", hint=f"it has {', '.join(sorted(known))}")
-    texts = {name: _text(table, name, place) for name in ("program_url", "programs", "home_cidr", "idle_timeout")}
+    texts = {name: _text(table, name, place) for name in sorted(known - {"confirm_above_usd"})}
     if texts["program_url"] is not None:
         _check_url(texts["program_url"], place)
     return FleetTable(
         texts["program_url"],
         texts["programs"],
         None if texts["home_cidr"] is None else _cidr(texts["home_cidr"], place),
+        None if texts["home_rate"] is None else _gbps(texts["home_rate"], place),
         _usd(table.get("confirm_above_usd", CONFIRM_ABOVE_USD), place),
         IDLE_S if texts["idle_timeout"] is None else _duration_s(texts["idle_timeout"], place),
     )
@@ -180,6 +183,8 @@ def _check_url(url: str, place: str) -> None:
 
 
 def _cidr(text: str, place: str) -> str:
+    import ipaddress  # Loads slowly, and few configurations need it.
+
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -198,6 +203,16 @@ def _usd(value: object, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= CONFIRM_ABOVE_USD_MAX:
         raise ConfigError(f"{place}: confirm_above_usd must be an amount in USD, not {value!r}", hint="for example 5")
     return float(value)
+
+
+def _gbps(text: str, place: str) -> float:
+    try:
+        gbps = parse_rate_gbps(text)
+    except UsageError as error:
+        raise ConfigError(f"{place}: home_rate: {error}", hint=error.hint) from None
+    if not gbps > 0:
+        raise ConfigError(f"{place}: home_rate must be more than 0")
+    return gbps
 
 
 def _duration_s(text: str, place: str) -> float:

@@ -30,13 +30,13 @@ from tradewind.model.records import dataclass, replace
 if TYPE_CHECKING:
     from tradewind.fleet.providers import Settings
 
-__all__ = ["Member", "MixedProvider", "connect"]
+__all__ = ["FleetMember", "MixedProvider", "connect"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FleetMember:
     """One of the providers, with the regions that belong to it. Its name is the first part of its machines' ids."""
 
     name: str
@@ -53,7 +53,7 @@ class MixedProvider:
 
     kind = "mixed"
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[FleetMember]) -> None:
         self._members = tuple(members)
         self._by_region = {region: member for member in reversed(self._members) for region in member.regions}
         self._by_name = {member.name: member for member in self._members}
@@ -151,16 +151,16 @@ class MixedProvider:
         member = self._by_name.get(name)
         return None if member is None else member.provider.host(replace(machine, id=own_id))
 
-    def _belongs(self, member: Member, region: str) -> bool:
+    def _belongs(self, member: FleetMember, region: str) -> bool:
         """Return whether a member's machine in a region is its own: two members may see the same processes."""
         return self._by_region.get(region, member) is member
 
 
-def _shared(member: Member, regions: Collection[str]) -> list[str]:
+def _shared(member: FleetMember, regions: Collection[str]) -> list[str]:
     return [region for region in member.regions if region in regions]
 
 
-def _own_ids(member: Member, ids: Collection[str]) -> dict[str, str]:
+def _own_ids(member: FleetMember, ids: Collection[str]) -> dict[str, str]:
     """Return the member's own id of each of its machines among `ids`."""
     prefix = f"{member.name}/"
     return {machine_id: machine_id.removeprefix(prefix) for machine_id in ids if machine_id.startswith(prefix)}
@@ -183,7 +183,7 @@ def connect(document: Mapping[str, Any], settings: Settings) -> MixedProvider:
 
     return MixedProvider(
         [
-            Member(each["name"], tuple(each["regions"]), connect_provider(each["provider"], settings))
+            FleetMember(each["name"], tuple(each["regions"]), connect_provider(each["provider"], settings))
             for each in document["members"]
         ]
     )
