@@ -120,7 +120,7 @@ def launch_document(member: SiteMember, sites: Sites, gateway: str) -> dict[str,
     document, how = dict(member.document), CLOUDS.get(member.name)
     if how is not None and how.downloads:
         document["programs"] = program_documents(sites.fleet, gateway)
-    if how is not None and how.dialled_from_home:
+    if how is not None and how.dialled_from_home and document.get("public_address", True):
         document["home_cidr"] = home_network(sites.fleet)
     return document
 

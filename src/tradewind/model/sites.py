@@ -45,7 +45,7 @@ class CloudSettings(Protocol):
 
     @property
     def regions(self) -> Sequence[str]:
-        """Regions in which gateways may run, such as `aws:us-east-1`; empty for all that the catalog knows."""
+        """Regions in which gateways may run: `us-east-1` or `aws:us-east-1`; empty for all that the catalog knows."""
         ...
 
     def document(self) -> dict[str, Any]:
@@ -145,7 +145,8 @@ def read_sites(tables: Mapping[str, Any], place: str) -> Sites:
     for kind, how in CLOUDS.items():
         if kind in tables:
             settings: CloudSettings = getattr(import_module(how.module), how.reader)(tables[kind], place)
-            clouds.append(Cloud(kind, tuple(settings.regions), settings.document()))
+            regions = tuple(name if ":" in name else f"{kind}:{name}" for name in settings.regions)
+            clouds.append(Cloud(kind, regions, settings.document()))
     return Sites(hosts, tuple(clouds), _fleet(tables.get(FLEET, {}), f"{place}, [{FLEET}]"))
 
 
