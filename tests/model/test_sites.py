@@ -33,10 +33,9 @@ def test_the_fleet_table_is_read() -> None:
         "home_cidr": "203.0.113.9/30",
         "home_rate": "300Mbit/s",
         "confirm_above_usd": 5,
-        "idle_timeout": "30m",
     }
     read = read_sites({"fleet": table}, "c").fleet
-    assert read == FleetTable(url, "~/programs", "203.0.113.8/30", 0.3, 5.0, 1800.0)
+    assert read == FleetTable(url, "~/programs", "203.0.113.8/30", 0.3, 5.0)
     assert read_sites({"fleet": {"home_cidr": "2001:db8::1"}}, "c").fleet.home_cidr == "2001:db8::1/128"
 
 
@@ -52,8 +51,6 @@ def test_the_fleet_table_is_read() -> None:
         ({"home_rate": 3}, "home_rate must be text"),
         ({"confirm_above_usd": -1}, "confirm_above_usd must be an amount"),
         ({"confirm_above_usd": True}, "confirm_above_usd must be an amount"),
-        ({"idle_timeout": "0s"}, "idle_timeout must be more than 0"),
-        ({"idle_timeout": "soon"}, "idle_timeout"),
     ],
 )
 def test_a_wrong_fleet_table_is_refused_with_its_place(table: dict[str, Any], words: str) -> None:

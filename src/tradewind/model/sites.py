@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tradewind.errors import ConfigError, UsageError
 from tradewind.model.hosts import NO_HOSTS, SshHosts, read_hosts
 from tradewind.model.records import dataclass, field
-from tradewind.model.units import parse_duration_s, parse_rate_gbps, parse_usd
+from tradewind.model.units import parse_rate_gbps, parse_usd
 
 __all__ = [
     "CLOUDS",
@@ -33,8 +33,6 @@ SSH, FLEET = "ssh", "fleet"
 CONFIRM_ABOVE_USD = 1.0
 #: Largest cost that `confirm_above_usd` accepts [USD].
 CONFIRM_ABOVE_USD_MAX = 1e6
-#: Time after which warm machines without work end, unless the configuration sets another.
-IDLE_S = 900.0
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("processor", "sha256")
 """Words in braces that `program_url` may have."""
@@ -96,7 +94,6 @@ class FleetTable:
     - `home_cidr`: addresses from which this machine reaches others, as CIDR; None: it is looked up
     - `home_gbps`: rate of this machine between two stores, the setting `home_rate`; None: it is learned
     - `confirm_above_usd`: a plan that costs more needs a confirmation, unless it has a ceiling
-    - `idle_timeout_s`: warm machines without work end after this time [s]
     """
 
     program_url: str | None = None
@@ -104,7 +101,6 @@ class FleetTable:
     home_cidr: str | None = None
     home_gbps: float | None = None
     confirm_above_usd: float = CONFIRM_ABOVE_USD
-    idle_timeout_s: float = IDLE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ def read_sites(tables: Mapping[str, Any], place: str) -> Sites:
 
 
 def _fleet(table: Mapping[str, Any], place: str) -> FleetTable:
-    known = {"program_url", "programs", "home_cidr", "home_rate", "confirm_above_usd", "idle_timeout"}
+    known = {"program_url", "programs", "home_cidr", "home_rate", "confirm_above_usd"}
     if unknown := sorted(table.keys() - known):
         raise ConfigError(f"{place} has no setting {unknown[0]!r}", hint=f"it has {', '.join(sorted(known))}")
     texts = {name: _text(table, name, place) for name in sorted(known - {"confirm_above_usd"})}
@@ -163,7 +159,6 @@ def _fleet(table: Mapping[str, Any], place: str) -> FleetTable:
         None if texts["home_cidr"] is None else _cidr(texts["home_cidr"], place),
         None if texts["home_rate"] is None else _gbps(texts["home_rate"], place),
         _usd(table.get("confirm_above_usd", CONFIRM_ABOVE_USD), place),
-        IDLE_S if texts["idle_timeout"] is None else _duration_s(texts["idle_timeout"], place),
     )
 
 
@@ -214,13 +209,3 @@ def _gbps(text: str, place: str) -> float:
     if not gbps > 0:
         raise ConfigError(f"{place}: home_rate must be more than 0")
     return gbps
-
-
-def _duration_s(text: str, place: str) -> float:
-    try:
-        seconds = parse_duration_s(text)
-    except UsageError as error:
-        raise ConfigError(f"{place}: idle_timeout: {error}", hint=error.hint) from None
-    if not seconds > 0:
-        raise ConfigError(f"{place}: idle_timeout must be more than 0")
-    return seconds
