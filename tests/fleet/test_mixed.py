@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from tradewind.fleet.provider import (
+    FLEET_TAG,
     CallRefused,
     Ended,
     LaunchOrder,
@@ -31,7 +32,8 @@ class Recorded(LocalProvider):
     def __init__(self, meeting: threading.Barrier, settles_s: float) -> None:
         self.meeting, self.settles_s = meeting, settles_s
         self.there: list[Machine] = []
-        self.down = False
+        self.down = self.down_for_admissions = False
+        self.admitted: list[tuple[str, set[str]]] = []
 
     def _called(self) -> None:
         self.meeting.wait(30.0)  # Fails unless both members are called at the same time.
@@ -47,7 +49,10 @@ class Recorded(LocalProvider):
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         self._called()
-        made = [Machine(f"i/{order.name}", order.name, order.region, tags=order.tags) for order in orders]
+        made = [
+            Machine(f"i/{order.name}", order.name, order.region, addresses={"net": order.name}, tags=order.tags)
+            for order in orders
+        ]
         self.there += made
         return [LaunchResult(order, machine) for order, machine in zip(orders, made, strict=True)]
 
@@ -59,6 +64,11 @@ class Recorded(LocalProvider):
         self._called()
         self.there = [machine for machine in self.there if machine.id not in ids]
         return [Ended(machine_id, 5.0) for machine_id in ids]
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        if self.down_for_admissions:
+            raise DOWN
+        self.admitted.append((fleet_id, set(addresses)))
 
     def leftovers(self) -> tuple[Leftover, ...]:
         self._called()
@@ -116,3 +126,22 @@ def test_a_listing_without_a_member_would_show_its_machines_as_ended(
     members[0].down = True
     with pytest.raises(CallRefused):
         mixed.offers(["site:a", "site:b"])
+
+
+def test_a_firewall_gets_the_addresses_of_the_other_members_machines(
+    mixed: MixedProvider, members: tuple[Recorded, Recorded]
+) -> None:
+    """Once for each change; a member that refuses is told again. Machines of other fleets are not admitted."""
+    mixed.launch([order("x", "site:b"), order("y", "site:a"), order("z", "site:both")])
+    members[0].there.append(Machine("i/other", "other", "site:a", addresses={"net": "other"}))
+    members[1].down_for_admissions = True
+    for _ in range(2):
+        mixed.machines({FLEET_TAG: "f"})
+    assert members[0].admitted == [("f", {"x"})] and members[1].admitted == []
+    members[1].down_for_admissions = False
+    for _ in range(2):
+        mixed.machines({FLEET_TAG: "f"})
+    assert members[1].admitted == [("f", {"y", "z"})]
+    members[0].there = members[0].there[1:]
+    mixed.machines({FLEET_TAG: "f"})
+    assert members[1].admitted[-1] == ("f", {"z"})

@@ -2,16 +2,21 @@
 
 Each region belongs to one member, which gets the orders for it. A machine's id begins with its member's name. All
 members are called at the same time. A member that refuses a launch or a termination does not affect the others. A
-listing fails if one member cannot be asked, because the machines of that member would otherwise seem to have ended.
+listing fails if one member cannot be asked, because its machines would otherwise seem to have ended.
+
+A member with a firewall of its own gets the addresses of the machines of the others as soon as they are known.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import (
+    FLEET_TAG,
+    Admitting,
     CallRefused,
     Ended,
     Home,
@@ -57,6 +62,9 @@ class MixedProvider:
         self._members = tuple(members)
         self._by_region = {region: member for member in reversed(self._members) for region in member.regions}
         self._by_name = {member.name: member for member in self._members}
+        #: Addresses that each member admits, by fleet and the member's name.
+        self._admitted: dict[tuple[str, str], frozenset[str]] = {}
+        self._admitting = threading.Lock()
 
     @property
     def settles_s(self) -> float:
@@ -113,13 +121,33 @@ class MixedProvider:
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
         """Return the machines of all members. Raises CallRefused if one member cannot be asked."""
         listed = each_of(self._members, lambda member: member.provider.machines(tags))
-        found = (
+        found = [
             member.own(machine)
             for member, machines in zip(self._members, listed, strict=True)
             for machine in machines
             if self._belongs(member, machine.region)
-        )
+        ]
+        if tags.keys() == {FLEET_TAG}:
+            self._admit(tags[FLEET_TAG], [machine for machine in found if not machine.ended])
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
+
+    def _admit(self, fleet_id: str, machines: Sequence[Machine]) -> None:
+        """Tell each member with a firewall the addresses of the living machines of the others, if they have changed.
+
+        A member that refuses is told again at the next listing; until then hops to its machines do not open.
+        """
+        changed = []
+        with self._admitting:
+            for member in self._members:
+                if not isinstance(member.provider, Admitting) or not _owns_any(member, machines):
+                    continue
+                outside = frozenset(_address_of(machine) for machine in machines if not _owns(member, machine)) - {""}
+                if outside != self._admitted.get((fleet_id, member.name), frozenset()):
+                    changed.append((member.name, member.provider, outside))
+            refusals = each_of(changed, lambda each: _answer(lambda: each[1].admit(fleet_id, each[2])))
+            for (name, _, outside), refused in zip(changed, refusals, strict=True):
+                if not isinstance(refused, CallRefused):
+                    self._admitted[fleet_id, name] = outside
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """End machines at all members concurrently. A member that refuses the call refuses each of its machines."""
@@ -158,6 +186,19 @@ class MixedProvider:
 
 def _shared(member: FleetMember, regions: Collection[str]) -> list[str]:
     return [region for region in member.regions if region in regions]
+
+
+def _owns(member: FleetMember, machine: Machine) -> bool:
+    return machine.id.startswith(f"{member.name}/")
+
+
+def _owns_any(member: FleetMember, machines: Sequence[Machine]) -> bool:
+    return any(_owns(member, machine) for machine in machines)
+
+
+def _address_of(machine: Machine) -> str:
+    """Return the address under which others see a machine; empty while it has none."""
+    return next(iter(machine.addresses.values()), "")
 
 
 def _own_ids(member: FleetMember, ids: Collection[str]) -> dict[str, str]:
