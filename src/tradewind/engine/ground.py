@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from tradewind.model.catalog import Catalog
     from tradewind.sky.running import Sky
 
-__all__ = ["Ground", "SiteMember", "ground_of_sites", "ground_of_sky", "members_of", "sky_catalog_of"]
+__all__ = [
+    "Ground",
+    "SiteMember",
+    "ask_members",
+    "ground_of_sites",
+    "ground_of_sky",
+    "members_of",
+    "sky_catalog_of",
+    "supplies_of",
+]
 
 #: Maximum number of concurrent questions to providers about offers and quotas.
 QUESTIONS_AT_ONCE_MAX = 64
@@ -97,11 +106,13 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
 
     base = _base_catalog(control)
     members = members_of(sites, base.places)
-    supplies, notes = _supplies(control, members, needed)
+    ends = {str(region) for region in needed}
+    answers = ask_members(control, members)
+    notes, supplies = tuple(_failures(answers, ends)), supplies_of(answers, ends)
     able = [member for member in members if any(Region.parse(region) in supplies for region in member.regions)]
     documents = {member.name: launch_document(member, sites, control.gateway) for member in able}
     catalog = site_catalog(supplies, base)
-    return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=tuple(notes))
+    return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=notes)
 
 
 def _machines_max(sites: Sites) -> int:
@@ -135,38 +146,48 @@ def _joined(members: Sequence[SiteMember], documents: Mapping[str, Mapping[str, 
     return {"kind": "mixed", "members": named}
 
 
-def _supplies(
-    control: JobControl, members: Sequence[SiteMember], needed: Collection[Region]
-) -> tuple[dict[Region, Supply], list[str]]:
-    """Ask all providers for offers and quotas, concurrently, and return them by region, with notes about failures."""
-    from tradewind.fleet.site_catalog import Supply
+#: The answer to a question: to a provider about its offers (region None), or about its quota in a region.
+Answer = tuple[SiteMember, str | None, Any]
 
-    wanted = {str(region) for region in needed}
+
+def ask_members(control: JobControl, members: Sequence[SiteMember]) -> list[Answer]:
+    """Ask all providers for offers and quotas, concurrently. An answer may be a TradewindError."""
     connected = each_of(members, lambda member: _attempt(lambda: _connected(control, member)))
     questions: list[tuple[SiteMember, str | None, Callable[[], Any]]] = []
     for member, provider in zip(members, connected, strict=True):
         questions += [(member, *asked) for asked in _questions(member, provider)]
     answers = each_of(questions, lambda question: _attempt(question[2]), QUESTIONS_AT_ONCE_MAX)
+    return [(member, region, answer) for (member, region, _), answer in zip(questions, answers, strict=True)]
+
+
+def supplies_of(answers: Sequence[Answer], needed: Collection[str] = ()) -> dict[Region, Supply]:
+    """Return what can be rented in each region. Regions without a machine left are in it only if they are needed."""
+    from tradewind.fleet.site_catalog import Supply
+
     offers: dict[str, list[Offer]] = {}
     left: dict[str, int | None] = {}
-    notes = []
-    for (member, region, _), answer in zip(questions, answers, strict=True):
+    for member, region, answer in answers:
         if isinstance(answer, TradewindError):
-            if wanted & ({region} if region else set(member.regions)):
-                raise answer
-            notes.append(f"the plan does without {region or member.name}: {answer}")
             left |= dict.fromkeys([region] if region else member.regions, 0)
         elif region is not None:
             left[region] = None if answer is None else answer.left
         else:
             for offer in answer:
                 offers.setdefault(offer.region, []).append(offer)
-    supplies = {
+    return {
         Region.parse(region): Supply(tuple(found), left.get(region))
         for region, found in offers.items()
-        if left.get(region) != 0 or region in wanted
+        if left.get(region) != 0 or region in needed
     }
-    return supplies, notes
+
+
+def _failures(answers: Sequence[Answer], needed: Collection[str]) -> Iterator[str]:
+    """Yield a note for each provider or region that could not be asked. Raises the error of one that is needed."""
+    for member, region, answer in answers:
+        if isinstance(answer, TradewindError):
+            if {*needed} & ({region} if region else set(member.regions)):
+                raise answer
+            yield f"the plan does without {region or member.name}: {answer}"
 
 
 def _questions(
