@@ -67,7 +67,9 @@ class CloudKind:
 
 
 #: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one.
-CLOUDS: Mapping[str, CloudKind] = {}
+CLOUDS: Mapping[str, CloudKind] = {
+    "kubernetes": CloudKind("tradewind.model.kubernetes", "read_kubernetes", downloads=False, dialled_from_home=False),
+}
 #: All tables that say where gateways may run.
 TABLES = (SSH, FLEET, *CLOUDS)
 
