@@ -9,14 +9,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from testbed.kubelab import Lab
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
+from tests.fleet.kube_world import stage_of
 from tests.fleet.worlds import World
 from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Provider
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 
-__all__ = ["ROWS", "Row"]
+__all__ = ["ROWS", "Row", "kubernetes"]
 
 Row = Callable[[Path], AbstractContextManager[World]]
 
@@ -83,6 +86,30 @@ def mixed(folder: Path) -> Iterator[World]:
     regions = ("site:here", "site:there")
     members = [{"name": region[5:], "regions": [region], "provider": dict(LOCAL)} for region in regions]
     yield World(journal, make_provider({"kind": "mixed", "members": members}, binary, journal), regions, binary)
+
+
+@contextmanager
+def kubernetes(folder: Path, lab: Lab) -> Iterator[World]:
+    """A namespace in each of two real clusters, whose pods other machines reach through Services."""
+    with stage_of(lab, folder, "restricted") as stage:
+        journal, binary = FleetJournal(folder / "state"), find_gateway()
+
+        def without_boot(name: str) -> Provider:
+            document = stage.document()
+            document["clusters"][1] |= {"node_selector": {"pool": "none"}, "autoscales": True, "wait_s": 1}
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            stage.provider(),
+            ("site:a", "site:b"),
+            binary,
+            most=4,
+            start_s=12,
+            enrolment=stage.enrolment,
+            without_program=lambda: stage.provider(image="local.test/none:1"),
+            without_boot=without_boot,
+        )
 
 
 ROWS: dict[str, Row] = {"local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
