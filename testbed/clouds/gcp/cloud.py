@@ -131,6 +131,12 @@ class Cloud:
             (instance,) = (one for one in self.instances.values() if one.name == name)
             self._begin_stop(instance, delete=instance.scheduling.get("instanceTerminationAction") == "DELETE")
 
+    def is_quiet(self) -> bool:
+        """Return whether all operations have ended."""
+        self._advance()
+        with self._changing:
+            return all(operation.ended_s is not None for operation in self.operations.values())
+
     def running(self) -> list[str]:
         """Return the paths of the instances whose time is billed."""
         self._advance()

@@ -21,6 +21,8 @@ __all__ = ["Answer", "Call", "ComputeEngine", "FailOperation", "Fault", "Lose", 
 
 PAGE_ITEMS_MAX = 500
 SERIAL_BYTES_MAX = 1 << 20
+STOP_LOOK_S = 0.05
+"""Interval in which the server looks whether it shall stop."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Call:
     place: Mapping[str, str]
     query: Mapping[str, str]
     body: Mapping[str, Any]
+    credentials: str | None
+    """The header Authorization."""
 
 
 @dataclass
@@ -91,7 +95,8 @@ class ComputeEngine:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self._taking = threading.Lock()
-        threading.Thread(target=self._server.serve_forever, name="compute engine API", daemon=True).start()
+        serving = threading.Thread(target=self._server.serve_forever, args=(STOP_LOOK_S,), daemon=True)
+        serving.start()
         return self
 
     def __exit__(
@@ -150,8 +155,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         if retry_after_s is not None:
             self.send_header("Retry-After", str(retry_after_s))
-        self.end_headers()
-        self.wfile.write(data)
+        try:
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:
+            self.close_connection = True  # The client has been killed.
 
     def _dispatch(self, path: str, query: dict[str, str], raw: bytes) -> Mapping[str, Any] | None:
         """Return the answer; None if the connection shall be closed without one."""
@@ -171,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
             problems += discovery.problems(body, method.request)
         if problems:
             raise Refused(400, "invalid", "; ".join(problems))
-        call = Call(method.id, place, query, body)
+        call = Call(method.id, place, query, body, self.headers.get("Authorization"))
         api.calls.append(call)
         api.on_call(call)
         fault = api.take_fault(method.id)
@@ -232,6 +240,13 @@ def _instance(cloud: Cloud, call: Call) -> dict[str, Any]:
     if path not in cloud.instances:
         raise Refused(404, "notFound", f"The resource 'projects/{cloud.project}/{path}' was not found")
     return cloud.instances[path].document(cloud.project)
+
+
+def _disk(cloud: Cloud, call: Call) -> dict[str, Any]:
+    path = f"{call.place['zone']}/{call.place['disk']}"
+    if path not in cloud.disks:
+        raise Refused(404, "notFound", f"The resource 'projects/{cloud.project}/zones/{path}' was not found")
+    return cloud.disks[path].document(cloud.project)
 
 
 def _serial_port(cloud: Cloud, call: Call) -> dict[str, Any]:
@@ -340,6 +355,7 @@ _HANDLERS: Mapping[str, Callable[[Cloud, Call], dict[str, Any] | Operation]] = {
     "instances.delete": lambda cloud, call: cloud.delete_instance(
         call.place["zone"], call.place["instance"], _id(call)
     ),
+    "disks.get": _disk,
     "disks.aggregatedList": _disks,
     "disks.delete": lambda cloud, call: cloud.delete_disk(call.place["zone"], call.place["disk"], _id(call)),
     "firewalls.insert": lambda cloud, call: cloud.insert_firewall(call.body, _id(call)),
