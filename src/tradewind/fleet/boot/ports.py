@@ -1,10 +1,10 @@
-"""The fixed ports of the gateway of a rented machine."""
+"""Ports of a gateway on a rented machine, which runs nothing else."""
 
 from __future__ import annotations
 
 __all__ = ["CONTROL_PORT", "DATA_PORT"]
 
-#: The fleet's owner dials this port.
 CONTROL_PORT = 7442
-#: Other gateways, and the lead at home, dial this port.
+"""The control API and enrolment, for the fleet's owner."""
 DATA_PORT = 7443
+"""Data, for other gateways."""
