@@ -11,8 +11,9 @@ import pytest
 
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
-from tests.fleet.worlds import World
+from tests.fleet.worlds import Enrolment, World
 from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Provider
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 
@@ -76,4 +77,56 @@ def ssh(folder: Path) -> Iterator[World]:
         yield World(journal, provider, ("site:a", "site:b"), binary, most=4, start_s=8)
 
 
-ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh}
+@contextmanager
+def gcp(folder: Path) -> Iterator[World]:
+    """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
+    from testbed.clouds.booter import Booter
+    from testbed.clouds.gcp.booting import Boots
+    from testbed.clouds.gcp.cloud import Cloud
+    from testbed.clouds.gcp.server import ComputeEngine
+    from testbed.clouds.lan import Lan, lan_unavailable
+    from testbed.clouds.programs import program_server, program_source
+
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        Lan() as lan,
+        # A test looks for processes that name its folder.
+        TemporaryDirectory(prefix="tw-gcp-") as aside,
+        program_server(lan.address, binary, Path(aside, "programs")) as url,
+        Booter(lan, folder / "machines") as booter,
+    ):
+        boots = Boots(booter)
+        cloud = Cloud(boot=boots)
+        cloud.quotas["us-central1"]["INSTANCES"] = 4.0
+        source = program_source(url, binary)
+        document = {
+            "kind": "gcp",
+            "project": cloud.project,
+            "programs": [source.document()],
+            "home_cidr": f"{lan.address}/32",
+        }
+
+        def without_boot(name: str) -> Provider:
+            boots.never.add(name)
+            return make_provider(document, binary, journal)
+
+        with ComputeEngine(cloud) as api:
+            document["endpoint"] = api.endpoint
+            wrong = {**document, "programs": [{**source.document(), "sha256": "0" * 64}]}
+            yield World(
+                journal,
+                make_provider(document, binary, journal),
+                ("gcp:us-central1", "gcp:europe-west4"),
+                binary,
+                most=4,
+                start_s=4,
+                enrolment=Enrolment(binary, Path(aside, "owner")),
+                without_program=lambda: make_provider(wrong, binary, journal),
+                without_boot=without_boot,
+            )
+
+
+ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh, "gcp": gcp}

@@ -72,6 +72,8 @@ DELETE_S = 45.0
 STOPPED_S = 300.0
 #: Time for which the answer about a region is used again.
 REGION_S = 30.0
+#: Time for which a machine that was ended is still listed as ended. It is above `settles_s`.
+OVER_S = 60.0
 #: Interval between two looks at a machine that is asked often whether it has ended.
 LOOK_S = 2.0
 #: Filter of all that is ours.
@@ -98,6 +100,8 @@ class GcpProvider:
         self._rules: dict[str, FleetRules] = {}
         self._admitted: dict[str, frozenset[str]] = {}
         self._admitting = threading.Lock()
+        #: Machines that this object has ended lately, which Google does not list any more, by id.
+        self._over: dict[str, tuple[float, Machine]] = {}
         #: Times and results of the latest looks at machines, by id.
         self._looks: dict[str, tuple[float, str | None]] = {}
 
@@ -277,7 +281,7 @@ class GcpProvider:
             join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
         else:
             join = order.join.calling(data)
-        return user_data(join, self._programs, order.lease.seconds, self._proxy)
+        return user_data(join, self._programs, order.lease.seconds, proxy=self._proxy)
 
     def _make_rules(self, order: LaunchOrder) -> None:
         if not self._settings.firewall or order.fleet_id in self._rules:
@@ -310,11 +314,20 @@ class GcpProvider:
                 self._api.delete(f"zones/{zone}/instances/{name}")
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return the VMs with these labels. One that has shut down is listed as ended until it is deleted."""
+        """Return the VMs with these labels. One that has shut down is listed as ended until it is deleted, and one that
+        this object has deleted for OVER_S.
+        """
         found = self._listed(tags)
         if FLEET_TAG in tags:
             with suppress(CallRefused):
                 self._admit(tags[FLEET_TAG], found)
+        # Without them a machine that has just been launched and ended might be one that is not listed yet.
+        now_s, there = time.monotonic(), {machine.id for machine in found}
+        for over_s, machine in list(self._over.values()):
+            if now_s - over_s >= OVER_S:
+                self._over.pop(machine.id, None)
+            elif machine.id not in there and tags.items() <= machine.tags.items():
+                found.append(machine)
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
 
     def _listed(self, tags: Mapping[str, str]) -> list[Machine]:
@@ -351,9 +364,11 @@ class GcpProvider:
             operation = self._api.delete(path)
             if operation is not None and self._api.wait(operation, grace_s + DELETE_S) is None:
                 return Ended(machine_id, refusal=Refusal("transient", f"{machine_id} is still being deleted"))
-            return Ended(
-                machine_id, stopped_unix_s(there) if "status" in there and stopped_unix_s(there) else time.time()
-            )
+            ended_s = stopped_unix_s(there) or time.time()
+            if DISK not in machine_id:
+                machine = replace(machine_of(there), ended=True, ended_unix_s=ended_s)
+                self._over[machine_id] = time.monotonic(), machine
+            return Ended(machine_id, ended_s)
         except CallRefused as error:
             return Ended(machine_id, refusal=error.refusal)
 
@@ -388,9 +403,14 @@ class GcpProvider:
         return GcpAccess(self, machine)
 
     def console(self, machine: Machine, bytes_max: int) -> str:
-        """Return the end of a machine's serial console. Raises GatewayError."""
+        """Return the end of a machine's serial console; nothing if it cannot be read, as that of a deleted machine."""
         path = f"zones/{machine.zone}/instances/{machine.id.rpartition('/')[2]}/serialPort"
-        found: str = self._api.get(path, port="1", start=str(-bytes_max)).get("contents", "")
+        try:
+            found: str = self._api.get(path, port="1", start=str(-bytes_max)).get("contents", "")
+        except CallRefused as error:
+            if error.refusal.kind == "permission":
+                raise
+            return ""
         return found
 
     def look(self, machine: Machine) -> str | None:
