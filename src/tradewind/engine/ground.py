@@ -102,6 +102,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
     A provider or region that cannot be asked is left out, with a note, unless it is `needed`.
     Raises UsageError, GatewayError.
     """
+    from tradewind.fleet.journal import FleetJournal
     from tradewind.fleet.site_catalog import site_catalog
 
     base = _base_catalog(control)
@@ -111,7 +112,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
     notes, supplies = tuple(_failures(answers, ends)), supplies_of(answers, ends)
     able = [member for member in members if any(Region.parse(region) in supplies for region in member.regions)]
     documents = {member.name: launch_document(member, sites, control.gateway) for member in able}
-    catalog = site_catalog(supplies, base)
+    catalog = site_catalog(supplies, base, FleetJournal(control.store.state_dir).boot_times())
     return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=notes)
 
 
