@@ -185,7 +185,7 @@ def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) ->
 
 def _places(sites: Sites, known_regions: Sequence[Region]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
     """Yield name, regions and document of each host, and of each cloud."""
-    from tradewind.engine.ground import members_of
+    from tradewind.engine.survey import members_of
 
     for host in sites.hosts.hosts:
         yield host.name, (host.region,), {"kind": SSH, **SshHosts((host,), sites.hosts.ssh_config).document()}
