@@ -18,6 +18,10 @@ USER_DATA_BYTES_MAX = 16 * 1024
 _SCRIPT = Path(__file__).with_name("boot.sh")
 #: A machine ends if its gateway does not run within this time. The join token is not valid for longer.
 BOOT_S = TOKEN_S
+#: A gateway may need this time to end after its lease has expired; then its machine ends.
+LATE_S = 60
+#: Interval at which a machine checks the lease.
+LOOK_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +45,26 @@ def programs_from_document(documents: Sequence[Mapping[str, Any]]) -> tuple[Prog
     return tuple(ProgramSource(one["processor"], one["url"], one["sha256"]) for one in documents)
 
 
-def user_data(join: str, programs: Sequence[ProgramSource], lease_s: int, proxy: str | None = None) -> str:
+def user_data(
+    join: str,
+    programs: Sequence[ProgramSource],
+    lease_s: int,
+    *,
+    proxy: str | None = None,
+    boot_s: int = BOOT_S,
+    late_s: int = LATE_S,
+    look_s: int = LOOK_S,
+) -> str:
     """Return the shell script that a machine runs when it boots.
 
     `join` is the join document as JSON on one line. Its token works once and for TOKEN_S, because others may read
-    user data. `proxy` is the URL of an HTTP proxy for the download and for the stores. Raises GatewayError if the
-    script is longer than USER_DATA_BYTES_MAX.
+    user data. `proxy` is the URL of an HTTP proxy for the download and for the stores. The machine ends if its gateway
+    does not run within `boot_s`, and `late_s` after its lease has expired; it checks the lease every `look_s`.
+    Raises GatewayError if the script is longer than USER_DATA_BYTES_MAX.
     """
     lines = "\n".join(f"{source.processor} {source.sha256} {source.url}" for source in programs)
-    settings = {"programs": lines, "join": join, "lease_s": str(lease_s), "boot_s": str(BOOT_S)}
+    numbers = {"lease_s": lease_s, "boot_s": boot_s, "late_s": late_s, "look_s": look_s}
+    settings = {"programs": lines, "join": join, **{name: str(value) for name, value in numbers.items()}}
     head = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     if proxy is not None:
         head += [f"export {name}={shlex.quote(proxy)}" for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")]
