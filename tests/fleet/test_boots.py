@@ -24,6 +24,7 @@ def test_the_start_of_each_machine_is_recorded_by_phase(tmp_path: Path) -> None:
         assert boot.accepted_unix_s is not None
         assert before_s <= boot.ordered_unix_s <= boot.accepted_unix_s <= boot.ready_unix_s <= time.time()
     assert journal.boots("another") == []
+    assert journal.boots_for("a test") == boots and journal.boots_for("another") == []
 
 
 def test_the_median_of_the_last_starts_is_learned(tmp_path: Path) -> None:

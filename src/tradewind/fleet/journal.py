@@ -214,6 +214,10 @@ class FleetJournal:
         """Return the starts of a fleet's machines that answered, oldest first."""
         return self._boots("machines.fleet = ?", (fleet_id,))
 
+    def boots_for(self, purpose: str) -> list[Boot]:
+        """Return the starts of all machines that answered, of the fleets with this purpose, oldest first."""
+        return self._boots("machines.fleet IN (SELECT id FROM fleets WHERE purpose = ?)", (purpose,))
+
     def boot_times(self) -> dict[tuple[str, str | None], float]:
         """Return the median time from the order to the first answer [s] of the last machines, by region and type."""
         found: dict[tuple[str, str | None], list[float]] = {}
