@@ -41,15 +41,26 @@ def programs_from_document(documents: Sequence[Mapping[str, Any]]) -> tuple[Prog
     return tuple(ProgramSource(one["processor"], one["url"], one["sha256"]) for one in documents)
 
 
-def user_data(join: str, programs: Sequence[ProgramSource], lease_s: int, proxy: str | None = None) -> str:
+def user_data(
+    join: str,
+    programs: Sequence[ProgramSource],
+    lease_s: int,
+    proxy: str | None = None,
+    *,
+    end_command: str | None = None,
+    notice_command: str | None = None,
+) -> str:
     """Return the shell script that a machine runs when it boots.
 
     `join` is the join document as JSON on one line. Its token works once and for TOKEN_S, because others may read
-    user data. `proxy` is the URL of an HTTP proxy for the download and for the stores. Raises GatewayError if the
-    script is longer than USER_DATA_BYTES_MAX.
+    user data. `proxy` is the URL of an HTTP proxy for the download and for the stores. `end_command` is a shell command
+    that ends the machine for good, where a shutdown does not. `notice_command` is one that succeeds once the cloud has
+    announced that it takes the machine back. Raises GatewayError if the script is longer than USER_DATA_BYTES_MAX.
     """
     lines = "\n".join(f"{source.processor} {source.sha256} {source.url}" for source in programs)
     settings = {"programs": lines, "join": join, "lease_s": str(lease_s), "boot_s": str(BOOT_S)}
+    commands = {"end_command": end_command, "notice_command": notice_command}
+    settings |= {name: command for name, command in commands.items() if command is not None}
     head = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     if proxy is not None:
         head += [f"export {name}={shlex.quote(proxy)}" for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")]
