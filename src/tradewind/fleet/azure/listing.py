@@ -131,9 +131,9 @@ class Listing:
             self.names.id(MACHINES, vm.name),
             tags.get(NAME_TAG, vm.name),
             region_of(vm.location),
-            str(vm.hardware_profile.vm_size),
+            _text(vm.hardware_profile.vm_size),
             vm.zones[0] if vm.zones else None,
-            spot=str(vm.priority or "") == "Spot",
+            spot=_text(vm.priority) == "Spot",
             launched_unix_s=vm.time_created.timestamp() if vm.time_created else None,
             ended=is_over(vm),
             addresses=addresses,
@@ -168,6 +168,11 @@ class Listing:
                 return None  # It is a leftover whatever its state is.
 
         return [vm for vm in each_of(names, look) if vm is not None]
+
+
+def _text(value: Any) -> str:
+    """Return a value that the client reads as text, or as an enumeration's member if it knows it."""
+    return str(getattr(value, "value", value) or "")
 
 
 def addresses_of(interface: Any, public: Mapping[str, str]) -> dict[str, str]:

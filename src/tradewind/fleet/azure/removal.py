@@ -55,8 +55,10 @@ class Removal:
         A machine that may be forced is not shut down first.
         """
         listed = self.listing.several([MACHINES, *(kind for kind in self.listing.kinds if kind != MACHINES)])
-        fleets = self._fleets(wanted, listed)
         machines = {name.lower() for kind, name in wanted if kind == MACHINES}
+        unlisted = sorted(machines - {vm.name.lower() for vm in listed[MACHINES]})
+        fresh = [vm for vm in each_of(unlisted, self.listing.machine, AT_ONCE_MAX) if vm is not None]
+        fleets = self._fleets(wanted, {**listed, MACHINES: [*listed[MACHINES], *fresh]})
         parts = {
             (kind, one.name)
             for kind, resources in listed.items()
@@ -69,6 +71,8 @@ class Removal:
             now = {one for one in wanted if one[0] in stage}
             if MACHINES not in stage:
                 now |= {part for part in self._left(parts) if part[0] in stage}
+            if SCHEDULES in stage and SCHEDULES in listed:
+                now |= {(SCHEDULES, self.names.part(SCHEDULES, vm.name)) for vm in fresh}
             if GROUPS in stage:
                 now |= self._unused(fleets)
             refusals |= self._remove_all(sorted(now), force)
