@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tradewind.fleet.azure import bodies
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.listing import Listing, addresses_of
-from tradewind.fleet.azure.names import ADDRESSES, GROUPS, INTERFACES, NETWORKS, Names, location_of
+from tradewind.fleet.azure.names import ADDRESSES, GROUPS, INTERFACES, NETWORKS, Names, location_of, region_of
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, Refusal
 from tradewind.model.azure import AzureSettings
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 
 __all__ = ["Networks"]
 
@@ -31,6 +31,19 @@ class Networks:
     clients: Clients
     names: Names
     listing: Listing
+    outside: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Addresses of each fleet's machines at other providers."""
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        """Let machines at these addresses at other providers, and no others there, dial a fleet's data ports.
+
+        Raises CallRefused.
+        """
+        self.outside[fleet_id] = frozenset(addresses)
+        attached: Attached = {}
+        found, _ = self._addresses((), attached)
+        groups = [group for group in self.listing.of(GROUPS) if (group.tags or {}).get(FLEET_TAG) == fleet_id]
+        each_of(groups, lambda group: self._put_rules(group.name, group.location, group.tags, found.get(fleet_id, ())))
 
     def prepare(self, orders: Sequence[LaunchOrder]) -> dict[Place, str | Refusal]:
         """Create what new machines are attached to, and return the id of the subnet, or why there is none, by place.
@@ -132,12 +145,16 @@ class Networks:
                 places.add((fleet, interface.location.replace(" ", "").lower()))
         return found, places
 
-    def _put_group(self, order: LaunchOrder, location: str, addresses: Sequence[str] | set[str]) -> None:
-        body = bodies.group_body(bodies.fleet_tags(order), location, self.settings.home_cidr, addresses)
+    def _put_group(self, order: LaunchOrder, location: str, addresses: Collection[str]) -> None:
         name = self.names.of_fleet(order.fleet_id, location)
+        self._put_rules(name, location, bodies.fleet_tags(order), addresses)
+
+    def _put_rules(self, name: str, location: str, tags: Mapping[str, str], addresses: Collection[str]) -> None:
+        allowed = {*addresses, *self.outside.get(tags[FLEET_TAG], ())}
+        body = bodies.group_body(tags, location, self.settings.home_cidr, allowed)
         client = self.clients.network.network_security_groups
         begin = partial(client.begin_create_or_update, self.settings.resource_group, name, body)
-        self.clients.finish(order.region, begin)
+        self.clients.finish(region_of(location), begin)
 
 
 def _first_of_each(orders: Sequence[LaunchOrder]) -> dict[Place, LaunchOrder]:

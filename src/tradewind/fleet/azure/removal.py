@@ -40,6 +40,15 @@ ORDER = ((MACHINES,), (INTERFACES, SCHEDULES), (ADDRESSES, DISKS), (GROUPS, NETW
 IN_USE = ("InUse", "CannotBeDeleted", "OperationNotAllowed", "NicReservedForAnotherVm", "AnotherOperationInProgress")
 
 
+def _blocking(one: tuple[str, str], refusals: Mapping[tuple[str, str], Refusal]) -> Refusal | None:
+    """Return why a resource cannot be removed yet: the machine that uses it, or may use it, could not be removed."""
+    kind, name = one
+    for (other, machine), why in refusals.items():
+        if other == MACHINES and (kind in (GROUPS, NETWORKS) or machine_of(kind, name).lower() == machine.lower()):
+            return why
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Removal:
     """Removes resources in the resource group. Removing one that is gone is not an error."""
@@ -75,7 +84,8 @@ class Removal:
                 now |= {(SCHEDULES, self.names.part(SCHEDULES, vm.name)) for vm in fresh}
             if GROUPS in stage:
                 now |= self._unused(fleets)
-            refusals |= self._remove_all(sorted(now), force)
+            blocked = {one: why for one in now if (why := _blocking(one, refusals)) is not None}
+            refusals |= blocked | self._remove_all(sorted(now - blocked.keys()), force)
         # What belongs to a machine is ours to remove, whoever asked for the machine.
         for kind, name in [part for part in refusals if part not in wanted]:
             owner = next((one for one in wanted if one[1].lower() == machine_of(kind, name).lower()), None)

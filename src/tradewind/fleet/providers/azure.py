@@ -272,6 +272,11 @@ class AzureProvider:
         machines = [self._listing.described(vm, interfaces) for vm in found]
         return tuple(sorted(machines, key=lambda machine: (machine.name, machine.id)))
 
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        """Let machines at these addresses at other providers dial a fleet's data ports. Replaces the last ones."""
+        with self._attaching:
+            self._networks.admit(fleet_id, addresses)
+
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """Delete machines and other resources of ours by their ids, concurrently."""
         parsed = {one: self._names.parsed(one) for one in ids}

@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v6"
 )
 
 // waitMax is the longest time that a request for changed machines waits.
@@ -101,6 +104,9 @@ func (f *face) serveAdmin(w http.ResponseWriter, r *http.Request) {
 			m.power = what
 			c.notify()
 		}
+	case "disks": // A disk that no machine has.
+		id := idOf(c.settings.Group, c.disks.kind, name)
+		c.disks.put(c.settings.Group, name, armcompute.Disk{ID: &id, Name: &name, Location: to.Ptr("westeurope"), Properties: &armcompute.DiskProperties{}})
 	case "evict":
 		f.evict(name)
 	default:
