@@ -4,6 +4,8 @@
 #   join          the document with which the gateway joins its fleet
 #   lease_s       seconds that the machine runs unless its owner renews the lease
 #   boot_s        seconds within which the gateway must run
+#   late_s        seconds that a gateway may need to end after its lease has expired
+#   look_s        interval of looks at the lease
 #   end_command   command that ends the machine where a shutdown only stops it; may be missing
 #   notice_command  command that succeeds once the cloud has announced that it takes the machine back; may be missing
 # The machine ends itself, whatever happens to its owner: if its gateway does not start in time, when the gateway ends,
@@ -11,9 +13,7 @@
 set -u
 umask 077
 folder=/run/tradewind
-tries=20      # downloads of the program
-look_s=5      # interval of looks at the lease
-late_s=60     # a gateway may need this time to end after its lease has expired
+tries=20 # downloads of the program
 
 say() { # to the machine's console, which the provider can show, and to the log
   printf 'tradewind: %s\n' "$*" >> "$folder/boot.log"

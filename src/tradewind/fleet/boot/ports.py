@@ -1,8 +1,10 @@
-"""Ports of the gateway on a rented machine. One gateway runs on each, so the ports are fixed."""
+"""Ports of a gateway on a rented machine, which runs nothing else."""
 
 from __future__ import annotations
 
 __all__ = ["CONTROL_PORT", "DATA_PORT"]
 
 CONTROL_PORT = 7442
+"""The control API and enrolment, for the fleet's owner."""
 DATA_PORT = 7443
+"""Data, for other gateways."""

@@ -231,7 +231,7 @@ class AzureProvider:
             join,
             programs_from_document(settings.programs),
             order.lease.seconds,
-            settings.proxy,
+            proxy=settings.proxy,
             end_command=ending,
             notice_command=eviction_command() if order.spot else None,
         )

@@ -1,0 +1,149 @@
+"""`boot.sh`, run as root by machines that really boot, against a real owner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.clouds.booter import BootedMachine, Booter
+from testbed.clouds.lan import Lan, lan_unavailable
+from testbed.clouds.programs import program_server, program_source
+from tests.fleet.worlds import wait_until
+from tradewind.errors import GatewayError
+from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
+from tradewind.fleet.boot.user_data import ProgramSource, user_data
+from tradewind.fleet.home import start_owner
+from tradewind.fleet.provider import Home
+from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.client import GatewayClient
+from tradewind.gateway.owner import FleetOwner, JoinToken
+from tradewind.model.files import private_folder
+
+
+class Stage:
+    def __init__(self, booter: Booter, owner: FleetOwner, fleet_folder: Path, source: ProgramSource) -> None:
+        self.booter, self.owner, self.folder, self.source = booter, owner, fleet_folder, source
+        self.client = GatewayClient(f"unix:{fleet_folder}/control/one")
+
+    def boot(
+        self, *sources: ProgramSource, lease_s: int = 600, boot_s: int = 600, late_s: int = 60, look_s: int = 5
+    ) -> BootedMachine:
+        token = JoinToken.new()
+        self.owner.add("one", token)
+        join = self.owner.join("one", token).listening(f"0.0.0.0:{CONTROL_PORT}", f"0.0.0.0:{DATA_PORT}")
+        text = user_data(join, sources or (self.source,), lease_s, boot_s=boot_s, late_s=late_s, look_s=look_s)
+        machine = self.booter.boot("one", text)
+        self.owner.add("one", token, dial=f"{machine.address}:{CONTROL_PORT}")
+        return machine
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.client.version(5.0)["data_address"] == f"0.0.0.0:{DATA_PORT}")
+        except GatewayError:
+            return False
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    if reason := lan_unavailable():
+        pytest.skip(reason)
+    binary, folder = find_gateway(), private_folder(tmp_path / "fleet")
+    owner = start_owner(binary, folder, Home(), tmp_path / "logs")
+    try:
+        with (
+            Lan() as lan,
+            program_server(lan.address, binary, tmp_path / "programs") as url,
+            Booter(lan, tmp_path / "machines") as booter,
+        ):
+            yield Stage(booter, owner, folder, program_source(url, binary))
+    finally:
+        owner.close(0.0)
+
+
+def test_a_machine_downloads_the_program_and_joins_its_fleet(stage: Stage) -> None:
+    machine = stage.boot()
+    wait_until(stage.answers)
+    assert "tradewind: downloaded" in machine.console
+    # The token is nowhere but in the user data, which works once.
+    assert not any("token_hex" in _arguments(pid) for pid in machine.pids())
+
+
+def test_a_machine_ends_with_its_gateway(stage: Stage) -> None:
+    machine = stage.boot()
+    wait_until(stage.answers)
+    (gateway,) = machine.pids("serve --join")
+    os.kill(gateway, signal.SIGKILL)
+    wait_until(machine.ended.is_set)
+    assert "the gateway ended with 137" in machine.console
+
+
+def test_a_machine_ends_when_its_lease_expires(stage: Stage) -> None:
+    machine = stage.boot(lease_s=1)
+    wait_until(machine.ended.is_set)
+    assert "the gateway ended with 0" in machine.console
+
+
+def test_a_machine_with_a_frozen_gateway_ends_soon_after_its_lease(stage: Stage) -> None:
+    machine = stage.boot(lease_s=600, late_s=1, look_s=1)
+    wait_until(stage.answers)
+    stage.client.renew_lease(3)
+    (gateway,) = machine.pids("serve --join")
+    os.kill(gateway, signal.SIGSTOP)
+    wait_until(machine.ended.is_set)
+    assert "the lease has expired" in machine.console
+
+
+def test_a_renewed_lease_keeps_the_machine(stage: Stage) -> None:
+    machine = stage.boot(lease_s=600, late_s=1, look_s=1)
+    wait_until(stage.answers)
+    stage.client.renew_lease(900)
+    left_s = int(machine.path("/run/tradewind/lease").read_text()) - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert 850 < left_s <= 900
+    assert not machine.ended.is_set()
+
+
+def test_a_program_with_another_hash_is_not_run(stage: Stage) -> None:
+    machine = stage.boot(replace(stage.source, sha256="0" * 64))
+    wait_until(machine.ended.is_set)
+    assert f"the program at {stage.source.url} is not the one with SHA-256 000" in machine.console
+    assert not stage.answers()
+
+
+def test_a_machine_without_a_program_for_its_processor_ends(stage: Stage) -> None:
+    machine = stage.boot(replace(stage.source, processor="pdp11"))
+    wait_until(machine.ended.is_set)
+    assert "there is no gateway program for" in machine.console
+
+
+def test_a_program_that_comes_late_is_downloaded(stage: Stage, tmp_path: Path) -> None:
+    served = tmp_path / "programs" / "tradewind-gateway"
+    hidden = served.rename(served.with_name("hidden"))
+    machine = stage.boot()
+    wait_until(lambda: "the program cannot be downloaded from" in machine.console)
+    hidden.rename(served)
+    wait_until(stage.answers)
+
+
+def test_a_machine_that_does_not_get_its_program_ends(stage: Stage, tmp_path: Path) -> None:
+    machine = stage.boot(replace(stage.source, url=stage.source.url + "-missing"), boot_s=2, late_s=0, look_s=1)
+    wait_until(machine.ended.is_set)
+    assert "the lease has expired" in machine.console
+
+
+def test_user_data_that_is_too_long_is_refused() -> None:
+    source = ProgramSource("x86_64", "http://example.org/" + "a" * 20_000, "0" * 64)
+    with pytest.raises(GatewayError, match=r"the user data of a machine has .* bytes, at most 16384 are possible"):
+        user_data("{}", [source], 600)
+
+
+def _arguments(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    except OSError:
+        return ""
