@@ -11,15 +11,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.home import start_owner
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.process_table import MACHINE_VARIABLE
-from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, LaunchOrder, Lease, Machine, Provider
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, NAME_TAG, Home, LaunchOrder, Lease, Machine, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.owner import Join, JoinToken
+from tradewind.model.files import private_folder
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 GONE_S = 60.0
 """Maximum time until a gateway that must end is gone, on a busy host."""
+
+
+class Enrolment:
+    """An owner that enrols the gateways of a test's orders, and forwards control to them."""
+
+    def __init__(self, binary: str, folder: Path) -> None:
+        self._folder = private_folder(folder)
+        self._owner = start_owner(binary, self._folder, Home(), folder / "logs")
+        self._tokens: dict[str, JoinToken] = {}
+
+    def join(self, name: str, key: str) -> Join:
+        """Return the join data of an order; a repeated order has the same."""
+        return self._owner.join(name, self._tokens.setdefault(key, JoinToken.new()))
+
+    def reach(self, machine: Machine) -> str | None:
+        """Let a machine enrol, and return the address of its control API; None while its own is unknown."""
+        if machine.control is None:
+            return None
+        self._owner.add(machine.name, self._tokens[machine.tags[KEY_TAG]], dial=machine.control)
+        return f"unix:{self._folder}/control/{machine.name}"
+
+    def close(self) -> None:
+        """End the owner."""
+        self._owner.close(0.0)
 
 
 @dataclass(frozen=True)
@@ -36,6 +63,12 @@ class World:
     """Time that the start of a fleet takes beyond that of processes. Short leases are longer by it."""
     owner: str = field(default_factory=lambda: f"owner-{secrets.token_hex(4)}")
     """Owner of the machines. It differs in each world, because other tests may run machines at the same time."""
+    enrolment: Enrolment | None = None
+    """Enrols the gateways of orders, where they answer only to their fleet's owner."""
+    without_program: Callable[[], Provider] | None = None
+    """Makes a provider whose machines have no usable program; None if that depends on the binary alone."""
+    without_boot: Callable[[str], Provider] | None = None
+    """Makes a provider whose machines of this name never boot; None if a binary can do that."""
 
     def fleet_id(self, name: str = "test") -> str:
         return f"{name}-{self.owner}"
@@ -54,8 +87,13 @@ class World:
         return make_provider(self.provider.document(), binary or self.binary, journal)
 
     def order(self, name: str, key: str | None = None, fleet: str = "test", lease_s: int = 600) -> LaunchOrder:
-        lease, fleet_id = Lease(lease_s, self.owner), self.fleet_id(fleet)
-        return LaunchOrder(fleet_id, name, self.regions[0], key or f"{fleet}-{name}", 1, lease, peers=("lead",))
+        lease, fleet_id, key = Lease(lease_s, self.owner), self.fleet_id(fleet), key or f"{fleet}-{name}"
+        join = None if self.enrolment is None else self.enrolment.join(name, key)
+        return LaunchOrder(fleet_id, name, self.regions[0], key, 1, lease, peers=("lead",), join=join)
+
+    def reach(self, machine: Machine) -> str | None:
+        """Return the address of a machine's control API; None while it is unknown."""
+        return machine.control if self.enrolment is None else self.enrolment.reach(machine)
 
 
 def living(provider: Provider, fleet_id: str) -> list[Machine]:

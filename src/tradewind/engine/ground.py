@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ground", "ground_of_sites", "ground_of_sky", "sky_catalog_of", "with_present_home"]
 
+#: What a firewall must not admit silently.
+EVERYBODY = "0.0.0.0/0"
 #: Key of a document whose `home_cidr` was looked up and not configured.
 HOME_FOUND = "home_found"
 
@@ -94,7 +96,8 @@ def launch_document(member: SiteMember, sites: Sites, gateway: str) -> dict[str,
     document, how = dict(member.document), CLOUDS.get(member.name)
     if how is not None and how.downloads:
         document["programs"] = program_documents(sites.fleet, gateway)
-    if how is not None and how.dialled_from_home and document.get("public_address", True):
+    is_own = document.get("home_cidr") not in (None, EVERYBODY)
+    if how is not None and how.dialled_from_home and document.get("public_address", True) and not is_own:
         document["home_cidr"] = home_network(sites.fleet)
         document[HOME_FOUND] = sites.fleet.home_cidr is None
     return document

@@ -83,8 +83,11 @@ class CloudKind:
         return settings
 
 
-#: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one.
-CLOUDS: Mapping[str, CloudKind] = {}
+#: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one. A region
+#: of several belongs to the first.
+CLOUDS: Mapping[str, CloudKind] = {
+    "azure": CloudKind("tradewind.model.azure", "read_azure", "azure_from_document", "tradewind.fleet.azure.policy"),
+}
 #: All tables that say where gateways may run.
 TABLES = (SSH, FLEET, *CLOUDS)
 

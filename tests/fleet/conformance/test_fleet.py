@@ -92,8 +92,11 @@ def test_a_living_client_renews_its_leases(world: World) -> None:
 
 
 def test_a_machine_that_never_boots_fails_the_fleet_and_the_others_are_ended(world: World, tmp_path: Path) -> None:
-    binary = late_binary(tmp_path, "sink")
-    late = World(world.journal, world.again(binary=binary), world.regions, binary)
+    if world.without_boot is None:
+        binary = late_binary(tmp_path, "sink")
+        late = World(world.journal, world.again(binary=binary), world.regions, binary)
+    else:
+        late = World(world.journal, world.without_boot("sink"), world.regions, world.binary)
     with pytest.raises(GatewayError, match=f"machine sink in {world.regions[1]} did not answer within 2 s"):
         late.fleet(ready_s=2.0)
     assert list(world.journal.records()) == []
