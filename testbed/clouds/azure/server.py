@@ -24,16 +24,16 @@ IDENTITY = (
 )
 MODULE = Path(__file__).with_name("api")
 ANSWER_S = 30.0
+METADATA = "169.254.169.254:80"
+"""Address of Azure's metadata service."""
 
 
 class AzureApi:
     """The running stand-in."""
 
-    def __init__(self, server: Server, guests: str | None) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
         self.endpoint = server.endpoint
-        #: Address of the metadata service for machines, `ip:port`.
-        self.guests = guests
         self._context = ssl.create_default_context(cafile=str(server.ca_file))
 
     def environment(self, principal: str = "owner") -> dict[str, str]:
@@ -93,14 +93,14 @@ class AzureApi:
 
 @contextmanager
 def azure_api(host: str = "127.0.0.1", guests: str | None = None) -> Iterator[AzureApi]:
-    """Run the stand-in. `guests` is the address at which machines reach its metadata service, `ip:port`."""
+    """Run the stand-in. `guests` is the path of the network namespace in which machines reach its metadata service."""
     program = own_go_program("azure-api", MODULE)
     folder, port = temporary_folder("azure"), free_port()
-    certificates = make_certificates(folder)
+    certificates = make_certificates(folder, host)
     command = [str(program), "-listen", f"{host}:{port}", "-cert", str(certificates.certificate)]
-    command += ["-key", str(certificates.key), *(["-guests", guests] if guests else [])]
+    command += ["-key", str(certificates.key), *(["-guests", METADATA, "-guests-netns", guests] if guests else [])]
     process = spawn(command, folder)
     endpoint = f"https://{host}:{port}"
     wait_until_answering(process, f"{endpoint}/_testbed/calls", folder, certificates.ca)
     with Server("azure", endpoint, {}, process, folder, ca_file=certificates.ca) as server:
-        yield AzureApi(server, guests)
+        yield AzureApi(server)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -14,7 +16,7 @@ import (
 )
 
 // waitMax is the longest time that a request for changed machines waits.
-const waitMax = 5 * time.Second
+const waitMax = time.Second
 
 // fault is what happens to the calls that it matches.
 //
@@ -76,10 +78,8 @@ func (f *face) serveAdmin(w http.ResponseWriter, r *http.Request) {
 	defer c.Unlock()
 	name := r.URL.Query().Get("name")
 	if console, ok := strings.CutPrefix(what, "console/"); ok {
-		if r.Method == http.MethodPut {
-			f.consoles[console] = string(body)
-		}
-		_, _ = io.WriteString(w, f.consoles[console])
+		text, _ := os.ReadFile(filepath.Join(c.settings.Consoles, filepath.Base(console)+".console"))
+		_, _ = w.Write(text)
 		return
 	}
 	switch what {

@@ -52,13 +52,12 @@ type face struct {
 	principals map[string]principal
 	faults     []*fault
 	calls      []call
-	consoles   map[string]string
 	held       int
 }
 
 func newFace(c *cloud) *face {
 	f := &face{
-		cloud: c, operations: map[string]operation{}, consoles: map[string]string{},
+		cloud: c, operations: map[string]operation{},
 		principals: map[string]principal{"owner": {Name: "owner"}},
 	}
 	f.addRoutes(cfake.NewServerFactoryTransport(c.compute()), nfake.NewServerFactoryTransport(c.network()))

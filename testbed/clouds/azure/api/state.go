@@ -24,6 +24,7 @@ type settings struct {
 	NoticeS     int64            `json:"notice_s"`     // time from the notice of an eviction to the eviction
 	PublicNet   string           `json:"public_net"`   // first three bytes of public addresses
 	Group       string           `json:"group"`        // the only resource group
+	Consoles    string           `json:"consoles"`     // folder of the consoles of machines, NAME.console
 	Unavailable map[string]bool  `json:"unavailable"`  // machine types that the subscription may not use
 }
 
