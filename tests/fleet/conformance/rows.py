@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 
+from testbed.clouds.azure import IDENTITY, azure_cloud
+from testbed.clouds.gcp import gcp_cloud
+from testbed.clouds.lan import lan_unavailable
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
 from tests.fleet.worlds import Enrolment, World
@@ -78,55 +83,83 @@ def ssh(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def gcp(folder: Path) -> Iterator[World]:
-    """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
-    from testbed.clouds.booter import Booter
-    from testbed.clouds.gcp.booting import Boots
-    from testbed.clouds.gcp.cloud import Cloud
-    from testbed.clouds.gcp.server import ComputeEngine
-    from testbed.clouds.lan import Lan, lan_unavailable
-    from testbed.clouds.programs import program_server, program_source
+def mixed(folder: Path) -> Iterator[World]:
+    """Two members with one region each. Both see the same processes, and each must show only its own."""
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    regions = ("site:here", "site:there")
+    members = [{"name": region[5:], "regions": [region], "provider": dict(LOCAL)} for region in regions]
+    yield World(journal, make_provider({"kind": "mixed", "members": members}, binary, journal), regions, binary)
 
+
+@contextmanager
+def azure(folder: Path) -> Iterator[World]:
+    """Azure's API is a stand-in; its machines boot, and delete themselves with their own identity."""
     reason = lan_unavailable()
     if reason:
         pytest.skip(reason)
     journal, binary = FleetJournal(folder / "state"), find_gateway()
     with (
-        Lan() as lan,
-        # A test looks for processes that name its folder.
-        TemporaryDirectory(prefix="tw-gcp-") as aside,
-        program_server(lan.address, binary, Path(aside, "programs")) as url,
-        Booter(lan, folder / "machines") as booter,
+        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+        TemporaryDirectory(prefix="tw-azure-") as beside,
+        azure_cloud(Path(beside, "cloud"), binary) as cloud,
+        mock.patch.dict(os.environ, cloud.api.environment()),
     ):
-        boots = Boots(booter)
-        cloud = Cloud(boot=boots)
-        cloud.quotas["us-central1"]["INSTANCES"] = 4.0
-        source = program_source(url, binary)
-        document = {
-            "kind": "gcp",
-            "project": cloud.project,
-            "programs": [source.document()],
-            "home_cidr": f"{lan.address}/32",
-        }
+        document = cloud.document(identity=IDENTITY)
+        cloud.api.change(cores={"westeurope": 4 * 8})
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
 
         def without_boot(name: str) -> Provider:
-            boots.never.add(name)
+            cloud.never_boot.add(f"tradewind-{name}-")
             return make_provider(document, binary, journal)
 
-        with ComputeEngine(cloud) as api:
-            document["endpoint"] = api.endpoint
-            wrong = {**document, "programs": [{**source.document(), "sha256": "0" * 64}]}
-            yield World(
-                journal,
-                make_provider(document, binary, journal),
-                ("gcp:us-central1", "gcp:europe-west4"),
-                binary,
-                most=4,
-                start_s=4,
-                enrolment=Enrolment(binary, Path(aside, "owner")),
-                without_program=lambda: make_provider(wrong, binary, journal),
-                without_boot=without_boot,
-            )
+        provider = make_provider(document, binary, journal)
+        yield World(
+            journal,
+            provider,
+            ("azure:westeurope", "azure:eastus"),
+            binary,
+            most=4,
+            start_s=8,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
 
 
-ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh, "gcp": gcp}
+@contextmanager
+def gcp(folder: Path) -> Iterator[World]:
+    """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+    with TemporaryDirectory(prefix="tw-gcp-") as beside, gcp_cloud(Path(beside, "cloud"), binary) as cloud:
+        document = cloud.document()
+        cloud.engine.quotas["us-central1"]["INSTANCES"] = 4.0
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.boots.never.add(name)
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            make_provider(document, binary, journal),
+            ("gcp:us-central1", "gcp:europe-west4"),
+            binary,
+            most=4,
+            start_s=4,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+ROWS: dict[str, Row] = {"azure": azure, "gcp": gcp, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
