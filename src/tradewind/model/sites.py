@@ -87,6 +87,7 @@ class CloudKind:
 #: of several belongs to the first.
 CLOUDS: Mapping[str, CloudKind] = {
     "azure": CloudKind("tradewind.model.azure", "read_azure", "azure_from_document", "tradewind.fleet.azure.policy"),
+    "gcp": CloudKind("tradewind.model.gcp", "read_gcp", "GcpSettings.from_document", "tradewind.fleet.gcp.role"),
 }
 #: All tables that say where gateways may run.
 TABLES = (SSH, FLEET, *CLOUDS)

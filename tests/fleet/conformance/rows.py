@@ -128,4 +128,56 @@ def azure(folder: Path) -> Iterator[World]:
         )
 
 
-ROWS: dict[str, Row] = {"azure": azure, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
+@contextmanager
+def gcp(folder: Path) -> Iterator[World]:
+    """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
+    from testbed.clouds.booter import Booter
+    from testbed.clouds.gcp.booting import Boots
+    from testbed.clouds.gcp.cloud import Cloud
+    from testbed.clouds.gcp.server import ComputeEngine
+    from testbed.clouds.lan import Lan, lan_unavailable
+    from testbed.clouds.programs import program_server, program_source
+
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        Lan() as lan,
+        # A test looks for processes that name its folder.
+        TemporaryDirectory(prefix="tw-gcp-") as aside,
+        program_server(lan.address, binary, Path(aside, "programs")) as url,
+        Booter(lan, folder / "machines") as booter,
+    ):
+        boots = Boots(booter)
+        cloud = Cloud(boot=boots)
+        cloud.quotas["us-central1"]["INSTANCES"] = 4.0
+        source = program_source(url, binary)
+        document = {
+            "kind": "gcp",
+            "project": cloud.project,
+            "programs": [source.document()],
+            "home_cidr": f"{lan.address}/32",
+        }
+
+        def without_boot(name: str) -> Provider:
+            boots.never.add(name)
+            return make_provider(document, binary, journal)
+
+        with ComputeEngine(cloud) as api:
+            document["endpoint"] = api.endpoint
+            wrong = {**document, "programs": [{**source.document(), "sha256": "0" * 64}]}
+            yield World(
+                journal,
+                make_provider(document, binary, journal),
+                ("gcp:us-central1", "gcp:europe-west4"),
+                binary,
+                most=4,
+                start_s=4,
+                enrolment=Enrolment(binary, Path(aside, "owner")),
+                without_program=lambda: make_provider(wrong, binary, journal),
+                without_boot=without_boot,
+            )
+
+
+ROWS: dict[str, Row] = {"azure": azure, "gcp": gcp, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
