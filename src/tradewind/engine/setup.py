@@ -97,7 +97,8 @@ def policies(sites: Sites) -> Iterator[tuple[str, str]]:
     for cloud in sites.clouds:
         how = CLOUDS[cloud.kind]
         if how.policy is not None:
-            found = import_module(how.policy).policy(how.settings(cloud.settings))
+            module, _, function = how.policy.partition(":")
+            found = getattr(import_module(module), function)(how.settings(cloud.settings))
             yield cloud.kind, found if isinstance(found, str) else json.dumps(found, indent=2)
 
 
