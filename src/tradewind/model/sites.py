@@ -59,7 +59,7 @@ class CloudKind:
     - `module`: where its settings are
     - `reader`: the function there that reads the table, `reader(table, place)`; it raises ConfigError
     - `from_document`: the function there that returns the settings of `CloudSettings.document`
-    - `policy`: `module:function` that returns the smallest policy or role for settings, as text or JSON; None without one
+    - `policy`: `module:function` that returns the smallest policy or role for settings, as text or JSON; None without
     - `downloads`: its machines download the gateway program, so the configuration must say where it is
     - `dialled_from_home`: home opens connections to its machines, so its firewall must know home's address
     """
