@@ -83,6 +83,11 @@ def npm_package(name: str, version: str) -> Path:
     return _once(f"{name}-{version}", build) / "node_modules" / name
 
 
+def built(name: str, build: Callable[[Path], None]) -> Path:
+    """Return the folder ``name`` of the cache, which ``build`` fills if it is missing. The name has a version."""
+    return _once(name, build)
+
+
 def require(program: str) -> str:
     """Return the path of a program, which must be on ``PATH``."""
     found = shutil.which(program)

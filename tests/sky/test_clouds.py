@@ -26,7 +26,9 @@ from testbed.servers.versitygw import MODULE, REGION, VERSION
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from tests.fleet.worlds import wait_until
 from tests.sky.world import differences, write_files
+from tradewind.fleet.azure.policy import policy
 from tradewind.gateway.binary import find_gateway
+from tradewind.model.azure import azure_from_document
 
 SECRET = "testbed-secret"
 LINKS = """\
@@ -191,3 +193,25 @@ def test_a_relay_on_a_host_between_two_regions_of_a_cloud_is_killed_and_replaced
     assert any("site-relay" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])
     stage.check(done)
     assert list(on_host.glob("machines/*")) == []
+
+
+def test_init_prints_the_policy_and_what_is_available_and_doctor_what_is_missing(stage: Stage) -> None:
+    done = stage.command.run("init").expect(0)
+    assert "the smallest policy for azure:" in done.stdout
+    assert '"Microsoft.Compute/virtualMachines/write"' in done.stdout
+    regions = [line.split("  ")[0] for line in done.stdout.splitlines() if " per hour" in line]
+    assert regions == ["azure:eastus", "azure:westeurope"]
+    assert stage.command.run("doctor").stdout.count("ok   machines       azure:") == 2
+    stage.cloud.api.allow("owner", [])
+    refused = stage.command.run("doctor").expect(1).stdout
+    assert "BAD  machines       azure:westeurope: AuthorizationFailed: " in refused
+    assert "→ the missing permission is Microsoft.Compute/locations/usages/read" in refused
+
+
+def test_a_plan_needs_no_permission_to_read_quotas(stage: Stage) -> None:
+    roles = policy(azure_from_document(stage.cloud.document(identity=IDENTITY)))
+    actions = {action for role in roles for action in role["Actions"]}
+    stage.cloud.api.allow("owner", sorted(actions - {"Microsoft.Compute/locations/usages/read"}))
+    done = stage.command.run(*stage.words, "--dry-run").expect(0)
+    assert "note: the quota of azure:eastus cannot be read: AuthorizationFailed" in done.stderr
+    assert "note: --via auto uses your machines" in done.stderr

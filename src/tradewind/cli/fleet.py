@@ -16,7 +16,7 @@ from tradewind.model.units import format_count, format_duration, format_usd
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tradewind.engine.everywhere import Everywhere, Found
+    from tradewind.engine.everywhere import Everywhere, FoundMachine
     from tradewind.engine.fleets import Attempt, Boot, FleetEnd, Fleets, FleetState
 
 USAGE = "list|down [ID…]|explain ID|sweep"
@@ -111,7 +111,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     wanted = [one for one in found if args.all or one.owner == "gone"]
     if wanted and not args.yes and can_ask():
         confirm(f"End {format_count(len(wanted), 'machine')}?")
-    ended: list[Found] = []
+    ended: list[FoundMachine] = []
     for swept in everywhere.sweep(wanted, everything=args.all):
         ended += swept.ended
         if swept.error is not None:
@@ -137,7 +137,7 @@ def _show_remains(args: Namespace, everywhere: Everywhere) -> int:
     return code
 
 
-def _show_receipt(args: Namespace, ended: Sequence[Found]) -> None:
+def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
     """Show how long each ended machine ran and what it cost, and the sum."""
     now_s = time.time()
     for found in ended:
@@ -167,7 +167,7 @@ def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
     return fleets.everywhere(sites)
 
 
-def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[Found], int]:
+def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[FoundMachine], int]:
     """Return the machines at all places, and the exit code of the last place that could not be asked, 0 if none."""
     machines, code = [], 0
     for found in everywhere.found():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tradewind.fleet.site_catalog import Supply
     from tradewind.model.region import Region
 
-__all__ = ["FoundHost", "append_tables", "available", "find_hosts", "host_tables", "policies"]
+__all__ = ["FoundHost", "Unusable", "append_tables", "available", "find_hosts", "host_tables", "policies"]
 
 #: Configuration of the user's ssh.
 SSH_CONFIG = "~/.ssh/config"
@@ -97,12 +97,22 @@ def policies(sites: Sites) -> Iterator[tuple[str, str]]:
     for cloud in sites.clouds:
         how = CLOUDS[cloud.kind]
         if how.policy is not None:
-            found = import_module(how.policy).policy(how.settings(cloud.settings))
+            module, _, function = how.policy.partition(":")
+            found = getattr(import_module(module), function)(how.settings(cloud.settings))
             yield cloud.kind, found if isinstance(found, str) else json.dumps(found, indent=2)
 
 
-def available(control: JobControl, sites: Sites) -> Iterator[str | tuple[str, TradewindError]]:
-    """Yield a line for each region where machines are available; or a provider or region, and the error of asking it.
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A provider or region that could not be asked, and why."""
+
+    place: str
+    reason: str
+    hint: str | None
+
+
+def available(control: JobControl, sites: Sites) -> Iterator[str | Unusable]:
+    """Yield a line for each region where machines are available, and each provider or region that cannot be asked.
 
     The providers answer with dry runs and queries; nothing is started.
     """
@@ -112,7 +122,7 @@ def available(control: JobControl, sites: Sites) -> Iterator[str | tuple[str, Tr
     for region, supply in sorted(found.supplies().items()):
         yield _line(region, supply)
     for failure in found.failures:
-        yield failure.place, failure.error
+        yield Unusable(failure.place, failure.reason, failure.error.hint)
 
 
 def _line(region: Region, supply: Supply) -> str:

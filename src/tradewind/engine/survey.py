@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.errors import TradewindError
 from tradewind.fleet.calls import CALL_S, InFlight, each_of
-from tradewind.fleet.provider import Offer, Provider, Quota
+from tradewind.fleet.provider import CallRefused, Offer, Provider, Quota
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
-from tradewind.model.sites import SSH, Sites
+from tradewind.model.sites import CLOUDS, SSH, Sites
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
@@ -64,6 +64,18 @@ class _Failure:
         return self.region or self.member.name
 
     @property
+    def reason(self) -> str:
+        """Return why, without the place, which some providers name first."""
+        return str(self.error).removeprefix(f"{self.place}: ")
+
+    @property
+    def hides_only_the_quota(self) -> bool:
+        """True if a cloud does not let us read a quota: its machines can be rented nevertheless."""
+        error = self.error
+        refused = isinstance(error, CallRefused) and error.refusal.kind == "permission"
+        return refused and self.region is not None and self.member.name in CLOUDS
+
+    @property
     def regions(self) -> set[str]:
         """Return all regions that it concerns."""
         return {self.region} if self.region else set(self.member.regions)
@@ -88,7 +100,8 @@ class Survey:
         by_region: dict[str, list[Offer]] = {}
         for offer in self.offers:
             by_region.setdefault(offer.region, []).append(offer)
-        failed = {region for failure in self.failures for region in failure.regions}
+        fatal = (failure for failure in self.failures if not failure.hides_only_the_quota)
+        failed = {region for failure in fatal for region in failure.regions}
         return {
             Region.parse(region): Supply(tuple(found), self.left.get(region))
             for region, found in by_region.items()
@@ -99,9 +112,12 @@ class Survey:
         """Yield the warnings, and what a plan does without. Raises the error of a provider or region that is needed."""
         yield from self.warnings
         for failure in self.failures:
-            if failure.regions & set(needed):
+            if failure.hides_only_the_quota:
+                yield f"the quota of {failure.place} cannot be read: {failure.reason}"
+            elif failure.regions & set(needed):
                 raise failure.error
-            yield f"the plan does without {failure.place}: {failure.error}"
+            else:
+                yield f"the plan does without {failure.place}: {failure.reason}"
 
 
 def survey(control: JobControl, members: Sequence[SiteMember]) -> Survey:

@@ -59,8 +59,7 @@ class CloudKind:
     - `module`: where its settings are
     - `reader`: the function there that reads the table, `reader(table, place)`; it raises ConfigError
     - `from_document`: the function there that returns the settings of `CloudSettings.document`
-    - `policy`: module with the function `policy(settings)`, which returns the smallest policy or role as text or JSON;
-      None without one
+    - `policy`: `module:function` that returns the smallest policy or role for settings, as text or JSON; None without
     - `downloads`: its machines download the gateway program, so the configuration must say where it is
     - `dialled_from_home`: home opens connections to its machines, so its firewall must know home's address
     """
@@ -86,8 +85,18 @@ class CloudKind:
 #: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one. A region
 #: of several belongs to the first.
 CLOUDS: Mapping[str, CloudKind] = {
-    "azure": CloudKind("tradewind.model.azure", "read_azure", "azure_from_document", "tradewind.fleet.azure.policy"),
-    "gcp": CloudKind("tradewind.model.gcp", "read_gcp", "GcpSettings.from_document", "tradewind.fleet.gcp.role"),
+    "kubernetes": CloudKind(
+        "tradewind.model.kubernetes",
+        "read_kubernetes",
+        "kubernetes_from_document",
+        "tradewind.fleet.kubernetes.policy:policies",
+        downloads=False,
+        dialled_from_home=False,
+    ),
+    "azure": CloudKind(
+        "tradewind.model.azure", "read_azure", "azure_from_document", "tradewind.fleet.azure.policy:policy"
+    ),
+    "gcp": CloudKind("tradewind.model.gcp", "read_gcp", "GcpSettings.from_document", "tradewind.fleet.gcp.role:policy"),
 }
 #: All tables that say where gateways may run.
 TABLES = (SSH, FLEET, *CLOUDS)
