@@ -14,6 +14,7 @@ from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
+from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, CallRefused
 from tradewind.model.azure import azure_from_document
@@ -201,6 +202,16 @@ def test_a_machine_that_stopped_itself_has_ended_but_is_left(stage: Stage) -> No
     assert not provider.machines({KEY_TAG: "fleet-one"})[0].ended
     provider.terminate([machine.id])
     assert stage.api.resources() == {}
+
+
+def test_ending_a_fleet_ends_its_stopped_machines(stage: Stage, tmp_path: Path) -> None:
+    """As `tradewind fleet down` does, in place of a client that is gone."""
+    provider, journal = stage.provider(), FleetJournal(tmp_path / "state")
+    stage.power("stopped", stage.launched(provider)[0])
+    journal.open("fleet", "a test", provider.document(), {"one": REGION})
+    (record,) = journal.records()
+    assert end_fleet(record, journal, "unused") == 0, "its gateway had ended"
+    assert stage.api.resources() == {} and list(journal.records()) == []
 
 
 def test_a_machine_without_an_identity_is_stopped_within_a_day(stage: Stage) -> None:
