@@ -129,3 +129,13 @@ def test_nothing_on_a_machine_shows_its_tokens(stage: Stage) -> None:
     lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in booted.pids()]
     assert lines and not any(b"token_hex" in line or b"Bearer" in line for line in lines)
     assert "token_hex" not in booted.console and "Bearer" not in booted.console
+
+
+def test_a_machine_without_a_public_address_is_dialled_in_its_network(stage: Stage) -> None:
+    home = stage.cloud.api.endpoint.partition("//")[2].partition(":")[0]
+    provider = stage.provider(identity=IDENTITY, public_address=False, home_cidr=f"{home}/32")
+    machine = stage.launched(provider)
+    wait_until(lambda: stage.answers(machine))
+    assert stage.parts() == [1, 1, 0, 1]
+    provider.terminate([left.id for left in provider.leftovers()])
+    assert stage.cloud.api.resources() == {}

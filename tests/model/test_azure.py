@@ -29,6 +29,7 @@ def test_all_settings_are_read_and_survive_a_document() -> None:
         "subnets": {"westeurope": SUBNET},
         "identity": IDENTITY,
         "public_address": False,
+        "proxy": "http://10.0.0.4:3128",
         "spot": True,
         "routing": "internet",
         "boot_diagnostics": True,

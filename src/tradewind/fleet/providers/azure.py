@@ -98,7 +98,9 @@ class AzureProvider:
         return {"kind": self.kind, **self._settings.document()}
 
     def home(self, region: str) -> Home:
-        """Return this host: the lead runs beside the client."""
+        """Return this host: the lead runs beside the client. Gateways that call home reach it at its `home_cidr`."""
+        if self._settings.control == "calls home":
+            return Home(address=self._settings.home_cidr.partition("/")[0])
         return Home()
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
@@ -135,6 +137,9 @@ class AzureProvider:
         """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
         if order.join is None:
             words = "a machine in a cloud needs an identity: plain hops are for emulated networks"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+        if self._settings.control == "none":
+            words = "machines without public addresses call home, so home_cidr of [fleet] must be one address"
             return LaunchResult(order, refusal=Refusal("bad request", words))
         if location_of(order.region) not in self._settings.regions:
             words = f"{order.region} is not among the regions of [azure]"
@@ -220,10 +225,10 @@ class AzureProvider:
         assert order.join is not None
         settings = self._settings
         data = f"0.0.0.0:{DATA_PORT}" if order.peers else None
-        if settings.public_address:
-            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
-        else:
+        if settings.control == "calls home":
             join = order.join.calling(data)
+        else:
+            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
         ending = None
         if settings.identity is not None:
             ending = deleting_command(settings.endpoint, self._names.id(MACHINES, machine), settings.identity)
