@@ -77,11 +77,11 @@ class AzureProvider:
         self._clients = Clients(settings)
         self._names = Names(settings)
         self._listing = Listing(settings, self._clients, self._names)
-        self._removal = Removal(settings, self._clients, self._names, self._listing)
-        self._networks = Networks(settings, self._clients, self._names, self._listing)
-        self._market = Market(settings, self._clients)
         #: Held while interfaces are attached to a fleet's network, and while unused networks are removed.
         self._attaching = threading.Lock()
+        self._removal = Removal(settings, self._clients, self._names, self._listing, self._attaching)
+        self._networks = Networks(settings, self._clients, self._names, self._listing)
+        self._market = Market(settings, self._clients)
 
     @property
     def settles_s(self) -> float:
@@ -288,8 +288,7 @@ class AzureProvider:
         wanted = [found for found in parsed.values() if found is not None]
         refusals: Mapping[tuple[str, str], Refusal] = {}
         if wanted:
-            with self._attaching:
-                refusals = self._removal.remove(wanted, force=grace_s <= 0)
+            refusals = self._removal.remove(wanted, force=grace_s <= 0)
         return [Ended(one, refusal=None if found is None else refusals.get(found)) for one, found in parsed.items()]
 
     def leftovers(self) -> tuple[Leftover, ...]:
