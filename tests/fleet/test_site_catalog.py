@@ -47,3 +47,11 @@ def test_a_known_type_has_the_caps_of_the_catalog_and_the_price_of_the_offer(bas
 def test_a_region_without_offers_is_not_in_it(base: Catalog) -> None:
     catalog = site_catalog({LAB: Supply(()), FAR: Supply((Offer("site:far", ANY_TYPE),))}, base)
     assert set(catalog.places) == {FAR} and catalog.grid.regions() == ()
+
+
+def test_learned_boot_times_replace_stated_ones(base: Catalog) -> None:
+    offers = (Offer(str(AWS), "a", boot_s=50.0), Offer(str(AWS), "b", boot_s=50.0))
+    catalog = site_catalog({AWS: Supply(offers)}, base, {(str(AWS), "a"): 33.0, ("aws:eu-west-1", "b"): 7.0})
+    first, second = catalog.machine_offers(AWS)
+    assert (first.machine.boot_s, first.machine.boot_origin.kind) == (33.0, "learned")
+    assert second.machine.boot_s == 50.0

@@ -16,15 +16,16 @@ from tradewind.model.units import format_count, format_duration, format_usd
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tradewind.engine.everywhere import Everywhere, Found
-    from tradewind.engine.fleets import FleetEnd, Fleets, FleetState
+    from tradewind.engine.everywhere import Everywhere, FoundMachine
+    from tradewind.engine.fleets import Attempt, Boot, FleetEnd, Fleets, FleetState
 
 USAGE = "list|down [ID…]|explain ID|sweep"
 HELP = """\
 List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
 was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes its record.
 `down` without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
-`explain` shows each attempt to launch a machine and why it was refused, even for a fleet that could not start.
+`explain` shows each attempt to launch a machine, why it was refused or how long it took to start, even for a fleet that
+could not start.
 `list --everywhere` shows the machines on all hosts and in all clouds of the configuration, by their tags, with their
 cost so far; the state folder may be empty. `sweep` ends those among them whose command is gone (with --all, all of
 them), removes what else their fleets have left (programs, disks, addresses, firewall rules), and ends with a receipt:
@@ -110,7 +111,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     wanted = [one for one in found if args.all or one.owner == "gone"]
     if wanted and not args.yes and can_ask():
         confirm(f"End {format_count(len(wanted), 'machine')}?")
-    ended: list[Found] = []
+    ended: list[FoundMachine] = []
     for swept in everywhere.sweep(wanted, everything=args.all):
         ended += swept.ended
         if swept.error is not None:
@@ -136,7 +137,7 @@ def _show_remains(args: Namespace, everywhere: Everywhere) -> int:
     return code
 
 
-def _show_receipt(args: Namespace, ended: Sequence[Found]) -> None:
+def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
     """Show how long each ended machine ran and what it cost, and the sum."""
     now_s = time.time()
     for found in ended:
@@ -166,7 +167,7 @@ def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
     return fleets.everywhere(sites)
 
 
-def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[Found], int]:
+def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[FoundMachine], int]:
     """Return the machines at all places, and the exit code of the last place that could not be asked, 0 if none."""
     machines, code = [], 0
     for found in everywhere.found():
@@ -191,17 +192,31 @@ def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> 
 
 
 def _explain(args: Namespace, fleets: Fleets) -> int:
-    """Print each attempt to launch a machine of a fleet, oldest first."""
-    for attempt in fleets.attempts(args.fleets[0]):
+    """Print each attempt to launch a machine of a fleet, and when its gateway answered, oldest first."""
+    fleet_id = args.fleets[0]
+    attempts = [(each.unix_s, _attempt_line(each), asdict(each)) for each in fleets.attempts(fleet_id)]
+    boots = [(each.ready_unix_s, _boot_line(each), asdict(each)) for each in fleets.boots(fleet_id)]
+    for unix_s, line, document in sorted([*attempts, *boots], key=lambda entry: entry[0]):
         if args.json:
-            print(json.dumps({key: value for key, value in asdict(attempt).items() if value is not None}))
-            continue
-        at = time.strftime("%H:%M:%S", time.localtime(attempt.unix_s))
-        where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
-        why = f": {attempt.reason}" if attempt.reason else ""
-        needed = f" (missing: {attempt.action})" if attempt.action else ""
-        print(f"{at}  {attempt.name}  {where}  {attempt.outcome}{why}{needed}")
+            print(json.dumps({key: value for key, value in document.items() if value is not None}))
+        else:
+            print(f"{time.strftime('%H:%M:%S', time.localtime(unix_s))}  {line}")
     return 0
+
+
+def _attempt_line(attempt: Attempt) -> str:
+    where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
+    why = f": {attempt.reason}" if attempt.reason else ""
+    needed = f" (missing: {attempt.action})" if attempt.action else ""
+    return f"{attempt.name}  {where}  {attempt.outcome}{why}{needed}"
+
+
+def _boot_line(boot: Boot) -> str:
+    """Return how long a machine took to start, and which part of that its provider took to accept the order."""
+    took = format_duration(max(0.0, boot.ready_unix_s - boot.ordered_unix_s))
+    accepted = boot.accepted_unix_s
+    part = "" if accepted is None else f" (accepted after {format_duration(max(0.0, accepted - boot.ordered_unix_s))})"
+    return f"{boot.name}  {boot.region}  enrolled {took} after its order{part}"
 
 
 def _lease(fleet: FleetState) -> str:

@@ -103,11 +103,10 @@ def _show_available(args: Namespace, engine: Engine, sites: Sites) -> int:
         if isinstance(one, str):
             print(json.dumps({"available": one}) if args.json else one)
             continue
-        place, error = one
         code = 1
-        print(f"error: {place} cannot be used: {error}", file=sys.stderr)
-        if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+        print(f"error: {one.place} cannot be used: {one.reason}", file=sys.stderr)
+        if one.hint:
+            print(f"hint: {one.hint}", file=sys.stderr)
     return code
 
 

@@ -88,7 +88,7 @@ def _sites(gateway: str | None, state_dir: str | None, sites: Sites) -> Iterator
             if isinstance(one, str):
                 yield Finding("machines", True, one)
             else:
-                yield Finding("machines", False, f"{one[0]}: {one[1]}", one[1].hint)
+                yield Finding("machines", False, f"{one.place}: {one.reason}", one.hint)
     except TradewindError as error:
         yield Finding("machines", False, str(error), error.hint)
 

@@ -20,11 +20,11 @@ from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.sites import SSH, Sites
 
-__all__ = ["Everywhere", "Found", "Swept"]
+__all__ = ["Everywhere", "FoundMachine", "Swept"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundMachine:
     """A living machine. `owner` says whether the process that started it still lives; `place` is its host or provider.
 
     `usd` is what it has cost so far; None if its price or its start is unknown.
@@ -65,7 +65,7 @@ class Swept:
 
     what: str
     error: TradewindError | None = None
-    ended: tuple[Found, ...] = ()
+    ended: tuple[FoundMachine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Everywhere:
         ]
         self._in_flight = InFlight()
 
-    def found(self) -> Iterator[Found | tuple[str, TradewindError]]:
+    def found(self) -> Iterator[FoundMachine | tuple[str, TradewindError]]:
         """Yield the living machines of each place, or the place and the error of asking it. All are asked at once."""
         for place, answer in zip(self._places, each_of(self._places, self._living), strict=True):
             if isinstance(answer, TradewindError):
@@ -101,7 +101,7 @@ class Everywhere:
             else:
                 yield from answer
 
-    def _living(self, place: _Place) -> list[Found] | TradewindError:
+    def _living(self, place: _Place) -> list[FoundMachine] | TradewindError:
         try:
             provider = place.connected()
             listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
@@ -113,10 +113,10 @@ class Everywhere:
         for machine in living:
             offer = offer_of(machine, offers)
             usd = None if offer is None else billed_usd(machine, offer, now_s)
-            found.append(Found(place.name, machine, owner_state(_owner(machine)), usd))
+            found.append(FoundMachine(place.name, machine, owner_state(_owner(machine)), usd))
         return found
 
-    def sweep(self, wanted: Sequence[Found], *, everything: bool = False) -> Iterator[Swept]:
+    def sweep(self, wanted: Sequence[FoundMachine], *, everything: bool = False) -> Iterator[Swept]:
         """End these machines, and remove what else is left of fleets that have no machine any more.
 
         What belongs to a process that lives, or may live on another host, is removed only with `everything`.
@@ -125,7 +125,7 @@ class Everywhere:
         for swept in each_of(self._places, lambda place: self._swept(place, by_place[place.name], everything)):
             yield from swept
 
-    def _swept(self, place: _Place, wanted: Sequence[Found], everything: bool) -> list[Swept]:
+    def _swept(self, place: _Place, wanted: Sequence[FoundMachine], everything: bool) -> list[Swept]:
         done = []
         try:
             provider = place.connected()
@@ -185,7 +185,7 @@ def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) ->
 
 def _places(sites: Sites, known_regions: Sequence[Region]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
     """Yield name, regions and document of each host, and of each cloud."""
-    from tradewind.engine.ground import members_of
+    from tradewind.engine.survey import members_of
 
     for host in sites.hosts.hosts:
         yield host.name, (host.region,), {"kind": SSH, **SshHosts((host,), sites.hosts.ssh_config).document()}

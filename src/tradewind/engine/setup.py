@@ -10,13 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tradewind.engine.ground import SiteMember, ask_members, members_of
+from tradewind.engine.survey import SiteMember, members_of, survey
 from tradewind.errors import ConfigError, TradewindError
 from tradewind.fleet.calls import each_of
 from tradewind.model.files import open_private
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.records import dataclass
-from tradewind.model.sites import SSH, Sites
+from tradewind.model.sites import CLOUDS, SSH, Sites
 from tradewind.model.units import format_count, format_usd
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tradewind.fleet.site_catalog import Supply
     from tradewind.model.region import Region
 
-__all__ = ["FoundHost", "append_tables", "available", "find_hosts", "host_tables", "policies"]
+__all__ = ["FoundHost", "Unusable", "append_tables", "available", "find_hosts", "host_tables", "policies"]
 
 #: Configuration of the user's ssh.
 SSH_CONFIG = "~/.ssh/config"
@@ -54,8 +54,8 @@ def find_hosts(control: JobControl, known: SshHosts) -> list[FoundHost]:
     def look(name: str) -> FoundHost:
         host = SshHost(name, f"site:{_label(name)}", address_of(name, known.ssh_config) or name)
         document = {"kind": SSH, **SshHosts((host,), known.ssh_config).document()}
-        answers = ask_members(control, [SiteMember(name, (host.region,), document)])
-        return FoundHost(host, next((answer for *_, answer in answers if isinstance(answer, TradewindError)), None))
+        found = survey(control, [SiteMember(name, (host.region,), document)])
+        return FoundHost(host, next((failure.error for failure in found.failures), None))
 
     return each_of(names, look, HOSTS_AT_ONCE_MAX)
 
@@ -95,28 +95,34 @@ def append_tables(path: str, text: str) -> None:
 def policies(sites: Sites) -> Iterator[tuple[str, str]]:
     """Yield each cloud of the configuration with the smallest policy or role that suffices for it, as text to apply."""
     for cloud in sites.clouds:
-        module = import_module(f"tradewind.fleet.providers.{cloud.kind}")
-        write = getattr(module, "policy", None)
-        if write is not None:
-            yield cloud.kind, write({"kind": cloud.kind, **cloud.settings})
+        how = CLOUDS[cloud.kind]
+        if how.policy is not None:
+            module, _, function = how.policy.partition(":")
+            found = getattr(import_module(module), function)(how.settings(cloud.settings))
+            yield cloud.kind, found if isinstance(found, str) else json.dumps(found, indent=2)
 
 
-def available(control: JobControl, sites: Sites) -> Iterator[str | tuple[str, TradewindError]]:
-    """Yield a line for each region where machines are available; or a provider or region, and the error of asking it.
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A provider or region that could not be asked, and why."""
+
+    place: str
+    reason: str
+    hint: str | None
+
+
+def available(control: JobControl, sites: Sites) -> Iterator[str | Unusable]:
+    """Yield a line for each region where machines are available, and each provider or region that cannot be asked.
 
     The providers answer with dry runs and queries; nothing is started.
     """
     from tradewind.catalog.load import load_catalog
-    from tradewind.engine.ground import supplies_of
 
-    members = members_of(sites, load_catalog().places)
-    answers = ask_members(control, members)
-    supplies = supplies_of(answers)
-    for region, supply in sorted(supplies.items()):
+    found = survey(control, members_of(sites, load_catalog().places))
+    for region, supply in sorted(found.supplies().items()):
         yield _line(region, supply)
-    for member, asked_region, answer in answers:
-        if isinstance(answer, TradewindError):
-            yield asked_region or member.name, answer
+    for failure in found.failures:
+        yield Unusable(failure.place, failure.reason, failure.error.hint)
 
 
 def _line(region: Region, supply: Supply) -> str:

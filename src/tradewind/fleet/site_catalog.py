@@ -21,6 +21,8 @@ __all__ = ["ASSUMED_GBPS", "Supply", "site_catalog"]
 ASSUMED_GBPS = 1.0
 #: Continent of regions that the catalog does not know. No price list names it, so only rules for all regions apply.
 NOWHERE = "unknown"
+#: Origin of learned boot times.
+LEARNED = Origin("learned", "the starts of earlier machines", "")
 HOST = "host"
 """Name of the machine type of hosts, which have no types."""
 
@@ -33,8 +35,10 @@ class Supply:
     left: int | None = None
 
 
-def site_catalog(supplies: Mapping[Region, Supply], base: Catalog) -> Catalog:
-    """Return the catalog of the regions with offers.
+def site_catalog(
+    supplies: Mapping[Region, Supply], base: Catalog, boots: Mapping[tuple[str, str | None], float] | None = None
+) -> Catalog:
+    """Return the catalog of the regions with offers. `boots` has learned boot times [s] by region and type.
 
     A machine type that `base` knows has its caps from there, and prices from the offer. Between two regions that `base`
     does not connect, a link carries what the slower of both machines does. Egress between regions without a price is
@@ -46,7 +50,10 @@ def site_catalog(supplies: Mapping[Region, Supply], base: Catalog) -> Catalog:
     places = {
         region: base.places.get(region) or RegionInfo(region, region.name, 0.0, 0.0, NOWHERE) for region in supplies
     }
-    offers = {region: tuple(_machine_offers(region, supply.offers, base)) for region, supply in supplies.items()}
+    offers = {
+        region: tuple(_learned(region, offer, boots or {}) for offer in _machine_offers(region, supply.offers, base))
+        for region, supply in supplies.items()
+    }
     links, pairs = {}, dict(base.prices.pairs)
     for src, dst in itertools.permutations(supplies, 2):
         out = max(offer.machine.egress_gbps for offer in offers[src])
@@ -75,6 +82,14 @@ def _machine_offers(region: Region, offers: Sequence[Offer], base: Catalog) -> I
     for offer in offers:
         if offer.type != ANY_TYPE:
             yield _typed_offer(region, offer, known.get((offer.type, offer.spot)))
+
+
+def _learned(region: Region, offer: MachineOffer, boots: Mapping[tuple[str, str | None], float]) -> MachineOffer:
+    """Return an offer with the boot time that was learned for its type, if any was."""
+    boot_s = boots.get((str(region), offer.machine.name))
+    if boot_s is None:
+        return offer
+    return replace(offer, machine=replace(offer.machine, boot_s=boot_s, boot_origin=LEARNED))
 
 
 def _typed_offer(region: Region, offer: Offer, known: MachineOffer | None) -> MachineOffer:

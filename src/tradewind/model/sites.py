@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, Protocol
 
 from tradewind.errors import ConfigError, UsageError
@@ -55,20 +56,47 @@ class CloudSettings(Protocol):
 class CloudKind:
     """How a provider's table is read, and what its machines need.
 
-    - `module`, `reader`: where the function is that reads the table, `reader(table, place)`; it raises ConfigError
+    - `module`: where its settings are
+    - `reader`: the function there that reads the table, `reader(table, place)`; it raises ConfigError
+    - `from_document`: the function there that returns the settings of `CloudSettings.document`
+    - `policy`: `module:function` that returns the smallest policy or role for settings, as text or JSON; None without
     - `downloads`: its machines download the gateway program, so the configuration must say where it is
     - `dialled_from_home`: home opens connections to its machines, so its firewall must know home's address
     """
 
     module: str
     reader: str
+    from_document: str
+    policy: str | None = None
     downloads: bool = True
     dialled_from_home: bool = True
 
+    def read(self, table: Mapping[str, Any], place: str) -> CloudSettings:
+        """Return the settings of a table. Raises ConfigError."""
+        settings: CloudSettings = getattr(import_module(self.module), self.reader)(table, place)
+        return settings
 
-#: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one.
+    def settings(self, document: Mapping[str, Any]) -> CloudSettings:
+        """Return the settings of a document."""
+        settings: CloudSettings = attrgetter(self.from_document)(import_module(self.module))(document)
+        return settings
+
+
+#: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one. A region
+#: of several belongs to the first.
 CLOUDS: Mapping[str, CloudKind] = {
-    "kubernetes": CloudKind("tradewind.model.kubernetes", "read_kubernetes", downloads=False, dialled_from_home=False),
+    "kubernetes": CloudKind(
+        "tradewind.model.kubernetes",
+        "read_kubernetes",
+        "kubernetes_from_document",
+        "tradewind.fleet.kubernetes.policy:policies",
+        downloads=False,
+        dialled_from_home=False,
+    ),
+    "azure": CloudKind(
+        "tradewind.model.azure", "read_azure", "azure_from_document", "tradewind.fleet.azure.policy:policy"
+    ),
+    "gcp": CloudKind("tradewind.model.gcp", "read_gcp", "GcpSettings.from_document", "tradewind.fleet.gcp.role:policy"),
 }
 #: All tables that say where gateways may run.
 TABLES = (SSH, FLEET, *CLOUDS)
@@ -142,7 +170,7 @@ def read_sites(tables: Mapping[str, Any], place: str) -> Sites:
     clouds = []
     for kind, how in CLOUDS.items():
         if kind in tables:
-            settings: CloudSettings = getattr(import_module(how.module), how.reader)(tables[kind], place)
+            settings = how.read(tables[kind], place)
             regions = tuple(name if ":" in name else f"{kind}:{name}" for name in settings.regions)
             clouds.append(Cloud(kind, regions, settings.document()))
     return Sites(hosts, tuple(clouds), _fleet(tables.get(FLEET, {}), f"{place}, [{FLEET}]"))

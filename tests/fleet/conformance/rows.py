@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 
+from testbed.clouds.azure import IDENTITY, azure_cloud
+from testbed.clouds.gcp import gcp_cloud
+from testbed.clouds.lan import lan_unavailable
 from testbed.kubelab import Lab
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
 from tests.fleet.kube_world import stage_of
-from tests.fleet.worlds import World
+from tests.fleet.worlds import Enrolment, World
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Provider
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 
-__all__ = ["ROWS", "Row", "kubernetes"]
+__all__ = ["ROWS", "Row"]
 
 Row = Callable[[Path], AbstractContextManager[World]]
 
@@ -89,6 +94,77 @@ def mixed(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
+def azure(folder: Path) -> Iterator[World]:
+    """Azure's API is a stand-in; its machines boot, and delete themselves with their own identity."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+        TemporaryDirectory(prefix="tw-azure-") as beside,
+        azure_cloud(Path(beside, "cloud"), binary) as cloud,
+        mock.patch.dict(os.environ, cloud.api.environment()),
+    ):
+        document = cloud.document(identity=IDENTITY)
+        cloud.api.change(cores={"westeurope": 4 * 8})
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.never_boot.add(f"tradewind-{name}-")
+            return make_provider(document, binary, journal)
+
+        provider = make_provider(document, binary, journal)
+        yield World(
+            journal,
+            provider,
+            ("azure:westeurope", "azure:eastus"),
+            binary,
+            most=4,
+            start_s=8,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+@contextmanager
+def gcp(folder: Path) -> Iterator[World]:
+    """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+    with TemporaryDirectory(prefix="tw-gcp-") as beside, gcp_cloud(Path(beside, "cloud"), binary) as cloud:
+        document = cloud.document()
+        cloud.engine.quotas["us-central1"]["INSTANCES"] = 4.0
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.boots.never.add(name)
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            make_provider(document, binary, journal),
+            ("gcp:us-central1", "gcp:europe-west4"),
+            binary,
+            most=4,
+            start_s=4,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+@contextmanager
 def kubernetes(folder: Path, lab: Lab) -> Iterator[World]:
     """A namespace in each of two real clusters, whose pods other machines reach through Services."""
     with stage_of(lab, folder, "restricted") as stage:
@@ -112,4 +188,4 @@ def kubernetes(folder: Path, lab: Lab) -> Iterator[World]:
         )
 
 
-ROWS: dict[str, Row] = {"local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
+ROWS: dict[str, Row] = {"azure": azure, "gcp": gcp, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}

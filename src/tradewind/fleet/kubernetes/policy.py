@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tradewind.model.kubernetes import KubeCluster
+from tradewind.model.kubernetes import KubeCluster, KubeSettings
 
-__all__ = ["ROLE", "policy", "rules"]
+__all__ = ["ROLE", "policies", "policy", "rules"]
 
 #: Name of the Role, the RoleBinding and the ServiceAccount.
 ROLE = "tradewind"
@@ -46,6 +46,13 @@ def policy(cluster: KubeCluster, subject: Mapping[str, str] | None = None) -> st
     if cluster_rules(cluster):
         documents += _bound("ClusterRole", cluster_rules(cluster), {"name": ROLE}, subject or account)
     return "---\n".join(_yaml(document) for document in documents)
+
+
+def policies(settings: KubeSettings) -> str:
+    """Return the manifests of all clusters, each after a comment with its context."""
+    return "\n".join(
+        f"# kubectl --context {cluster.context} apply -f -\n{policy(cluster)}" for cluster in settings.clusters
+    )
 
 
 def _rule(group: str, resource: str, *verbs: str) -> dict[str, Any]:
