@@ -171,7 +171,8 @@ def test_a_cluster_that_adds_nodes_gets_time_to_do_so(stage: Stage) -> None:
     assert machine.control is None and machine.running_unix_s is None and not machine.ended
     stage.lab.kubectl("r1", "label", "node", "r1-n0", f"new={pool}", "--overwrite")
     wait_until(lambda: living(provider, "faults")[0].control is not None)
-    wait_until(lambda: stage.kubectl("get", "secrets", "-o", "name") == "")
+    # Listing the machine confirms it as soon as it runs.
+    wait_until(lambda: living(provider, "faults") != [] and stage.kubectl("get", "secrets", "-o", "name") == "")
     deadline = stage.kubectl("get", "jobs", "-o", "jsonpath={.items[0].spec.activeDeadlineSeconds}")
     assert int(deadline) == 24 * 3600 + 60, "the machine is not confirmed"
 
