@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ GATEWAY_IMAGE = "local.test/tradewind-gateway:test"
 
 
 @contextmanager
-def shared_lab(folder: Path, regions: Sequence[str], gateway: Path, nodes: int = 1) -> Iterator[Lab]:
+def shared_lab(folder: Path, regions: Mapping[str, int], gateway: Path) -> Iterator[Lab]:
     """Yield a lab whose nodes have the image of a gateway. All processes with the same `folder` share it."""
     folder.mkdir(parents=True, exist_ok=True)
     card = folder / "lab.json"
@@ -30,7 +30,7 @@ def shared_lab(folder: Path, regions: Sequence[str], gateway: Path, nodes: int =
             return
         image = folder / "gateway.tar"
         gateway_image(image, GATEWAY_IMAGE, gateway)
-        with kubelab(folder / "lab", regions, nodes=nodes, images=[image]) as lab:
+        with kubelab(folder / "lab", regions, images=[image]) as lab:
             card.write_text(json.dumps(list(regions)), encoding="utf-8")
             fcntl.flock(lock, fcntl.LOCK_UN)
             try:

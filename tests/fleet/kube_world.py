@@ -23,6 +23,8 @@ from tradewind.gateway.binary import find_gateway
 
 REGIONS = {"r1": "site:a", "r2": "site:b", "r3": "site:relay"}
 """Region of each cluster, by its name and context."""
+NODES = {"r1": 1, "r2": 1, "r3": 2}
+"""Number of nodes of each cluster. Kubernetes moves nothing from the last node of a cluster when it is lost."""
 
 
 @contextmanager
@@ -31,7 +33,7 @@ def lab_of_session(folder: Path) -> Iterator[Lab]:
     if reason := lab_unavailable():
         pytest.skip(reason)
     try:
-        with shared_lab(folder, list(REGIONS), Path(find_gateway()).resolve()) as lab:
+        with shared_lab(folder, NODES, Path(find_gateway()).resolve()) as lab:
             yield lab
     except InstallError as error:
         pytest.skip(f"the lab cannot be built: {error}")
@@ -75,9 +77,9 @@ class Stage:
         join = self.enrolment.join(name, name)
         return LaunchOrder("faults", name, region, name, 1, Lease(lease_s, self.owner), peers=("lead",), join=join)
 
-    def launch(self, provider: Provider, name: str = "one", lease_s: int = 600) -> LaunchResult:
+    def launch(self, provider: Provider, name: str = "one", region: str = "site:a") -> LaunchResult:
         """Launch one machine."""
-        (result,) = provider.launch([self.order(name, lease_s)])
+        (result,) = provider.launch([self.order(name, region=region)])
         return result
 
     def kubectl(self, *words: str, given: str | None = None, region: str = "r1") -> str:

@@ -26,8 +26,8 @@ def stage(kube_lab: Lab, tmp_path: Path) -> Iterator[Stage]:
         yield made
 
 
-def launched(stage: Stage, provider: Provider, name: str = "one") -> Machine:
-    result = stage.launch(provider, name)
+def launched(stage: Stage, provider: Provider, name: str = "one", region: str = "site:a") -> Machine:
+    result = stage.launch(provider, name, region)
     assert result.machine is not None, result.refusal
     return result.machine
 
@@ -201,7 +201,8 @@ def test_a_deleted_pod_is_the_end_of_its_machine(stage: Stage) -> None:
     wait_until(lambda: living(provider, "faults") == [])
     host = provider.host(machine)
     assert host is not None and host.ending(10.0)
-    assert stage.kubectl("get", "jobs", "-o", "jsonpath={.items[*].status.active}") in ("", "0")
+    wait_until(lambda: "Failed" in stage.kubectl("get", "jobs", "-o", "jsonpath={.items[*].status.conditions[*].type}"))
+    assert stage.kubectl("get", "jobs", "-o", "jsonpath={.items[*].status.failed}") == "1"
 
 
 def test_a_deadline_ends_a_machine_and_is_named(stage: Stage) -> None:
@@ -250,14 +251,16 @@ def test_gateways_outlive_the_api_server(stage: Stage) -> None:
 @pytest.mark.host
 def test_a_machine_ends_with_its_node(stage: Stage) -> None:
     provider = stage.provider()
-    machine = launched(stage, provider)
-    stage.lab.stop_node("r1")
+    machine = launched(stage, provider, region="site:relay")
+    node = stage.kubectl("get", "pods", "-o", "jsonpath={.items[0].spec.nodeName}", region="r3")
+    number = int(node.removeprefix("r3-n"))
+    stage.lab.stop_node("r3", number)
     try:
         wait_until(lambda: living(provider, "faults") == [], LOST_NODE_S)
         assert provider.terminate([machine.id])[0].refusal is None
         assert [left for left in provider.leftovers() if left.id == machine.id] == []
     finally:
-        stage.lab.start_node("r1")
+        stage.lab.start_node("r3", number)
 
 
 def test_the_kind_of_other_answers() -> None:
