@@ -71,8 +71,8 @@ class Stage:
         return running
 
     def booted(self, region: str) -> tuple[str, BootedMachine]:
-        """Return the living machine of a region, with its name at Google."""
-        (name,) = (one.name for one in self.cloud.engine.instances.values() if one.zone.startswith(region))
+        """Return a machine of a region, with its name at Google."""
+        name = next(one.name for one in self.cloud.engine.instances.values() if one.zone.startswith(region))
         return name, self.cloud.boots.booter.machines[name]
 
     def check(self, done: Finished) -> None:
