@@ -139,7 +139,7 @@ def kubelab(folder: Path, regions: Sequence[str], *, nodes: int = 1, images: Seq
             yield lab
         finally:
             outer.kill()
-            outer.wait()
+            outer.communicate()
             _remove_left(folder)
             for name, value in settings.items():
                 Path("/proc/sys", name).write_text(value)

@@ -5,6 +5,7 @@ Objects are plain documents here. Every call raises CallRefused.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Mapping
@@ -36,6 +37,50 @@ def require_lightkube() -> None:
         raise GatewayError(
             "the kubernetes provider needs lightkube", hint="pip install 'tradewind[kubernetes]'"
         ) from error
+
+
+_preparing = threading.Lock()
+
+
+@functools.cache
+def _prepare() -> None:
+    import httpx2
+    from lightkube import ApiError, Client, KubeConfig, codecs
+    from lightkube.resources.batch_v1 import Job
+    from lightkube.resources.core_v1 import Event, Node, Pod, Service
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"items": [], "metadata": {"resourceVersion": "1"}})
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(404, json={"kind": "Status", "code": 404, "message": ""})
+
+    named = {
+        "clusters": [{"name": "none", "cluster": {"server": "http://none"}}],
+        "users": [{"name": "none", "user": {}}],
+    }
+    context = {"name": "none", "context": {"cluster": "none", "user": "none"}}
+    config = KubeConfig.from_dict({**named, "contexts": [context], "current-context": "none"})
+    with Client(config=config, transport=httpx2.MockTransport(answer), trust_env=False) as client:
+        for kind in (Job, Pod, Service, Event):
+            list(client.list(kind))
+        client.get(Job, "none")
+        client.get(Node, "none")
+        for made in ("batch/v1 Job", "v1 Service", "v1 Secret"):
+            version, _, name = made.partition(" ")
+            client.create(codecs.from_dict({"apiVersion": version, "kind": name, "metadata": {"name": "none"}}))
+    with Client(config=config, transport=httpx2.MockTransport(refuse), trust_env=False) as client, suppress(ApiError):
+        client.get(Job, "none")
+
+
+def prepare_decoders() -> None:
+    """Let the client library prepare the decoders of all kinds that are used here, in one thread.
+
+    It prepares each when it is first needed, and crashes the process if two threads do so at the same time (lightkube
+    1.0.1 with msgspec 0.22). No server is asked: the answers come from a stand-in transport.
+    """
+    with _preparing:
+        _prepare()
 
 
 class ClusterCalls:
@@ -158,6 +203,7 @@ class ClusterCalls:
             return self._client
 
     def _connect(self) -> Client:
+        prepare_decoders()
         import httpx2
         from lightkube import Client, KubeConfig
 

@@ -297,9 +297,10 @@ class KubernetesProvider:
             return LaunchResult(order, refusal=refusal)
         if found is not None and (found.is_running or found.is_ended):
             return LaunchResult(order, member.machine(found))
-        if waited_s < cluster.wait_s + STARTED_S:
+        is_awaited = found is not None and found.pod is not None and cluster.autoscales and waited_s > cluster.wait_s
+        if waited_s < cluster.wait_s + STARTED_S and not (is_awaited and found is not None and not found.is_scheduled):
             return None
-        if found is not None and (found.is_scheduled or cluster.autoscales):
+        if found is not None and (found.is_scheduled or is_awaited):
             return LaunchResult(order, member.machine(found))
         self._discard(member, name)
         words = f"{cluster.context}: its controllers made no pod within {waited_s:.0f} s"
