@@ -61,6 +61,8 @@ ALLOCATED_S = 40.0
 #: Interval of looks at a machine that is being created [s]. It doubles from the first to the last.
 LOOK_S_MIN = 0.25
 LOOK_S_MAX = 4.0
+#: Error of an order for a machine that exists, where Azure does not heed that it must be new.
+EXISTS = "PropertyChangeNotAllowed"
 NO_IDENTITY = (
     "machines without `identity` in [azure] are stopped at the end of their lease, not deleted: they are billed until "
     "`tradewind fleet sweep`"
@@ -217,7 +219,9 @@ class AzureProvider:
                 order.region, partial(begin, self._settings.resource_group, machine, body, **only_new)
             )
         except CallRefused as error:
-            if error.refusal.kind != "transient" or self._listing.machine(machine) is None:
+            refusal = error.refusal
+            may_exist = refusal.kind == "transient" or EXISTS in refusal.reason
+            if not may_exist or self._listing.machine(machine) is None:
                 raise
             return None
 
