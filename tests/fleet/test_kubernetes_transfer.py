@@ -17,7 +17,7 @@ from testbed.kubelab import Lab
 from testbed.servers.install import go_program
 from testbed.servers.process import free_port, guarded, wait_until_answering
 from testbed.servers.versitygw import MODULE, REGION, VERSION
-from tests.fleet.kube_world import REGIONS, Stage, stage_of
+from tests.fleet.kube_world import NODES, REGIONS, Stage, stage_of
 from tests.fleet.worlds import wait_until
 from tests.sky.world import differences, write_files
 
@@ -54,6 +54,8 @@ class Transfer:
         lines = ["[kubernetes]", f'kubeconfig = "{document["kubeconfig"]}"', f'home = "{document["home"]}"']
         for cluster in document["clusters"]:
             lines += ["[[kubernetes.clusters]]", f'network = "{networks[cluster["context"]]}"', "usd_per_hour = 0.4"]
+            # One per node, so that the plan does not want more.
+            lines.append(f"gateways = {NODES[cluster['context']]}")
             lines += [f'{name} = "{cluster[name]}"' for name in ("context", "region", "image", "namespace")]
             lines += [f'{name} = "{cluster[name]}"' for name in ("cpu", "memory")]
         path = Path(self.command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
