@@ -9,12 +9,21 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from testbed.clouds.aws.cloud import KEYS, aws_cloud
+from testbed.clouds.booter import Booter
+from testbed.clouds.lan import Lan, lan_unavailable
+from testbed.clouds.programs import program_server, program_source
+from testbed.clouds.variables import variables
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
-from tests.fleet.worlds import World
+from tests.fleet.worlds import Enrolment, World
+from tradewind.fleet.boot.user_data import ProgramSource
 from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Provider
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
+from tradewind.model.aws import AwsSettings
+from tradewind.model.records import replace
 
 __all__ = ["ROWS", "Row"]
 
@@ -76,4 +85,43 @@ def ssh(folder: Path) -> Iterator[World]:
         yield World(journal, provider, ("site:a", "site:b"), binary, most=4, start_s=8)
 
 
-ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh}
+@contextmanager
+def aws(folder: Path) -> Iterator[World]:
+    """moto's EC2, whose instances boot on a private network of this host, with a quota of four small ones."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        Lan() as lan,
+        program_server(lan.address, binary, folder / "programs") as url,
+        Booter(lan, folder / "booted") as booter,
+        aws_cloud(booter) as cloud,
+        variables(KEYS),
+    ):
+        cloud.set(vcpus=16)
+        settings = AwsSettings(("us-east-1", "us-west-2"), home_cidr=f"{lan.address}/32", endpoint=cloud.endpoint)
+        source = program_source(url, binary)
+
+        def provider(program: ProgramSource = source) -> Provider:
+            document = {"kind": "aws", "programs": [program.document()], **settings.document()}
+            return make_provider(document, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.never_boots.add(name)
+            return provider()
+
+        yield World(
+            journal,
+            provider(),
+            ("aws:us-east-1", "aws:us-west-2"),
+            binary,
+            most=4,
+            start_s=10,
+            enrolment=Enrolment(binary, folder / "enrolment"),
+            without_program=lambda: provider(replace(source, sha256="0" * 64)),
+            without_boot=without_boot,
+        )
+
+
+ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh, "aws": aws}

@@ -6,6 +6,8 @@
 #   boot_s        seconds within which the gateway must run
 #   late_s        seconds that a gateway may need to end after its lease has expired
 #   look_s        interval of looks at the lease
+#   end_command   command that ends the machine where a shutdown only stops it; may be missing
+#   notice_command  command that succeeds once the cloud has announced that it takes the machine back; may be missing
 # The machine ends itself, whatever happens to its owner: if its gateway does not start in time, when the gateway ends,
 # and when the lease has expired although the gateway still runs, because it is frozen.
 set -u
@@ -21,6 +23,7 @@ say() { # to the machine's console, which the provider can show, and to the log
 end_machine() {
   say "$1; the machine ends"
   while :; do
+    if [ -n "${end_command-}" ]; then said=$(sh -c "$end_command" 2>&1) || say "it cannot delete itself: $said"; fi
     shutdown -h now || poweroff -f || halt -f -p
     sleep 30
   done
@@ -34,6 +37,17 @@ watch_lease() {
     sleep "$look_s"
     read -r until_s < "$folder/lease" 2> /dev/null || continue
     if [ "$(now_s)" -gt $((until_s + late_s)) ]; then end_machine "the lease has expired"; fi
+  done
+}
+
+# The cloud announces some seconds before it takes a machine back. The gateway then ends, and others carry on at once.
+watch_notice() {
+  while :; do
+    sleep "$look_s"
+    sh -c "$notice_command" > /dev/null 2>&1 || continue
+    say "the cloud takes the machine back"
+    read -r pid < "$folder/pid" && kill -TERM "$pid"
+    return
   done
 }
 
@@ -65,10 +79,11 @@ get_program() {
 mkdir -p "$folder"
 echo $(($(now_s) + boot_s)) > "$folder/lease"
 watch_lease &
+[ -z "${notice_command-}" ] || watch_notice &
 say "booted"
 get_program
 say "downloaded"
 echo $(($(now_s) + lease_s)) > "$folder/lease"
-printf '%s\n' "$join" | "$folder/gateway" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" \
+printf '%s\n' "$join" | sh -c 'echo $$ > "$0/pid" && exec "$0/gateway" "$@"' "$folder" serve --join - --lease-s "$lease_s" --lease-file "$folder/lease" \
   > "$folder/ready" 2>> "$folder/boot.log"
 end_machine "the gateway ended with $?"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "LOCAL", "Settings", "make_provider"]
 
 #: Names of the files in this folder.
-KINDS = ("local", "sky", "ssh")
+KINDS = ("aws", "local", "sky", "ssh")
 #: The document of the local provider.
 LOCAL: Mapping[str, Any] = {"kind": "local"}
 
