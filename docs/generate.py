@@ -50,8 +50,8 @@ def settings_page() -> str:
             "|---|---|---|---|",
             *rows,
             "",
-            "The tables `[[ssh.hosts]]` name hosts on which gateways may run:",
-            "[gateways on your own hosts](../guides/ssh.md).",
+            "The tables `[[ssh.hosts]]` and `[fleet]`, and one for each cloud, say where gateways may run:",
+            "[run gateways where the data is](../guides/fleet.md).",
             "",
         ]
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from tradewind.model.hosts import SshHost, SshHosts
     from tradewind.model.job import FilterRule, ObjectFilter
+    from tradewind.model.sites import Cloud, FleetTable, Sites
     from tradewind.model.store import Access
     from tradewind.render.picture import Picture
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Access",
     "Client",
+    "Cloud",
     "DestinationSummary",
     "Engine",
     "Event",
     "FilterRule",
+    "FleetTable",
     "HopActivity",
     "Job",
     "JobRecord",
@@ -58,6 +61,7 @@ __all__ = [
     "Request",
     "Result",
     "RunningJob",
+    "Sites",
     "SshHost",
     "SshHosts",
     "StageLimits",
@@ -77,11 +81,13 @@ __all__ = [
 _HOMES = {
     "Access": "tradewind.model.store",
     "Client": "tradewind.engine.client",
+    "Cloud": "tradewind.model.sites",
     "DestinationSummary": "tradewind.model.event",
     "MulticastPlan": "tradewind.render.plans",
     "Engine": "tradewind.engine.engine",
     "Event": "tradewind.model.event",
     "FilterRule": "tradewind.model.job",
+    "FleetTable": "tradewind.model.sites",
     "HopActivity": "tradewind.model.event",
     "Job": "tradewind.engine.engine",
     "JobRecord": "tradewind.engine.jobs",
@@ -96,6 +102,7 @@ _HOMES = {
     "Request": "tradewind.engine.proposal",
     "Result": "tradewind.engine.running",
     "RunningJob": "tradewind.engine.running",
+    "Sites": "tradewind.model.sites",
     "SshHost": "tradewind.model.hosts",
     "SshHosts": "tradewind.model.hosts",
     "StageLimits": "tradewind.model.event",

@@ -134,6 +134,16 @@ class Lan:
         self._free.insert(0, int(place.name.removeprefix("m")))
 
     @property
+    def prefix(self) -> str:
+        """The first three numbers of its addresses, with a final dot."""
+        return self._prefix
+
+    @property
+    def netns(self) -> str:
+        """The path of the namespace of its bridge `lan`. A server there can have an address for machines only."""
+        return f"/proc/{self._pid}/ns/net"
+
+    @property
     def _pid(self) -> int:
         assert self._holder is not None
         return self._holder.pid

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 INSTALL_TIMEOUT_S = 1_800
@@ -37,6 +38,18 @@ def go_program(name: str, module: str, version: str) -> Path:
         _run(["go", "install", f"{module}@{version}"], {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"})
 
     return _once(f"{name}-{version}", build) / name
+
+
+def own_go_program(name: str, module: Path) -> Path:
+    """Return the path of the program ``name``, built from a module here; a changed module is built again."""
+    files = sorted(path for path in module.iterdir() if path.suffix == ".go" or path.name in ("go.mod", "go.sum"))
+    digest = sha256(b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in files)).hexdigest()
+
+    def build(folder: Path) -> None:
+        require("go")
+        _run(["go", "build", "-C", str(module), "-buildvcs=false", "-o", str(folder / name), "."])
+
+    return _once(f"{name}-{digest[:16]}", build) / name
 
 
 def python_environment(name: str, requirements: list[str]) -> Path:
@@ -68,6 +81,11 @@ def npm_package(name: str, version: str) -> Path:
         )
 
     return _once(f"{name}-{version}", build) / "node_modules" / name
+
+
+def built(name: str, build: Callable[[Path], None]) -> Path:
+    """Return the folder ``name`` of the cache, which ``build`` fills if it is missing. The name has a version."""
+    return _once(name, build)
 
 
 def require(program: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from testbed.servers.install import InstallError, require
 
-_EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost
+_NAMES = "IP:127.0.0.1,DNS:localhost"
+_EXTENSIONS = """subjectAltName={names}
 basicConstraints=critical,CA:FALSE
 keyUsage=critical,digitalSignature
 extendedKeyUsage=serverAuth
@@ -24,8 +25,11 @@ class Certificates:
     key: Path
 
 
-def make_certificates(folder: Path) -> Certificates:
-    """Make a CA in ``folder``, and a certificate for 127.0.0.1 and localhost that it signs, valid for two days."""
+def make_certificates(folder: Path, address: str | None = None) -> Certificates:
+    """Make a CA in ``folder``, and a certificate for 127.0.0.1 and localhost that it signs, valid for two days.
+
+    ``address`` is a further IP address of the server.
+    """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     ca, ca_key = folder / "ca.pem", folder / "ca-key.pem"
@@ -52,7 +56,7 @@ def make_certificates(folder: Path) -> Certificates:
     )
     request, extensions = folder / "request.pem", folder / "extensions.cnf"
     _openssl(["req", *new_key, "-keyout", made.key, "-out", request, "-subj", "/CN=127.0.0.1"])
-    extensions.write_text(_EXTENSIONS)
+    extensions.write_text(_EXTENSIONS.format(names=_NAMES if address is None else f"{_NAMES},IP:{address}"))
     _openssl(
         [
             "x509",

@@ -102,7 +102,7 @@ def test_options_of_other_actions_are_refused(tmp_path: Path, words: tuple[str, 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "--via fleet needs hosts in the configuration"),
+        ((), "--via fleet needs hosts or a cloud in the configuration"),
         (("--sky", "x.json"), "--via fleet and --sky cannot be combined"),
         (("--topology", "x.json"), "--topology and --via cannot be combined"),
     ],
@@ -124,4 +124,35 @@ def test_a_folder_of_this_machine_does_not_move_over_hosts(tmp_path: Path) -> No
 
 
 def test_without_hosts_there_is_nothing_to_look_at(tmp_path: Path) -> None:
-    assert "the configuration has no hosts" in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr
+    assert (
+        "the configuration has no hosts and no cloud"
+        in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr
+    )
+
+
+LOADED = """
+import sys
+from tradewind.cli.main import main
+code = main(sys.argv[1:])
+print(code, [name for name in sys.modules if name.startswith(("tradewind.planner", "tradewind.fleet.providers."))])
+"""
+
+
+def test_a_copy_on_this_machine_needs_no_words_about_fleets_and_loads_none(tmp_path: Path) -> None:
+    """`local` is how each job runs its lead. With `--via auto` the reason is said."""
+    command = Command(tmp_path / "home")
+    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
+    path.parent.mkdir(parents=True)
+    path.write_text('[[ssh.hosts]]\nname = "lab"\nregion = "site:lab"\n')
+    (tmp_path / "a").write_text("content")
+    words = ["cp", str(tmp_path / "a"), str(tmp_path / "b")]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *words],
+        env=command.full_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "0 ['tradewind.fleet.providers.local']" in done.stdout and "--via" not in done.stderr
+    asked = command.run(*words, "--via", "auto").expect(0)
+    assert f"note: --via auto uses this machine: {tmp_path / 'a'} is on this machine\n" in asked.stderr

@@ -10,9 +10,9 @@ import pytest
 
 import tradewind
 from tests.sky.world import write_world
-from tradewind.engine.proposal import CONFIRM_ABOVE_USD
 from tradewind.errors import SkyFileError, UsageError
 from tradewind.model.goal import Deadline, Fastest, MinThroughput
+from tradewind.model.sites import CONFIRM_ABOVE_USD
 
 
 @pytest.fixture

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from tradewind.errors import ConfigError
-from tradewind.fleet.host_catalog import host_catalog
-from tradewind.model.catalog import Catalog, Grid
 from tradewind.model.hosts import SshHost, hosts_from_document, read_hosts
-from tradewind.model.price import PriceBook
-from tradewind.model.region import Region
 
 LAB = {"name": "lab-1", "region": "site:lab"}
 
@@ -81,19 +77,3 @@ def test_a_wrong_table_is_refused(table: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read_hosts(table, "config.toml")
     assert words in str(refused.value)
-
-
-def test_the_catalog_of_hosts_promises_what_each_of_a_region_holds() -> None:
-    entries = [
-        {**LAB, "egress": "10Gbit/s", "usd_per_hour": 1.0, "gateways": 2},
-        {**LAB, "name": "lab-2", "egress": "2Gbit/s", "ingress": "3Gbit/s"},
-        {"name": "far", "region": "site:far", "ingress": "0.5Gbit/s"},
-    ]
-    catalog = host_catalog(read_hosts({"hosts": entries}, "c"), Catalog({}, PriceBook(rules=()), Grid({}), offers={}))
-    lab, far = Region.parse("site:lab"), Region.parse("site:far")
-    (offer,) = catalog.machine_offers(lab)
-    assert (offer.machine.egress_gbps, offer.machine.ingress_gbps, offer.usd_per_hour) == (2.0, 1.0, 1.0)
-    assert catalog.quotas == {lab: 3, far: 1}
-    link, price = catalog.grid.link(lab, far), catalog.egress(lab, far)
-    assert link is not None and (link.gbps, link.origin.kind) == (0.5, "assumed")
-    assert price is not None and price.tiers[0].usd_per_gb == 0.0

@@ -170,7 +170,7 @@ def test_a_dry_run_shows_the_plan_and_starts_no_relay(command: Command, tmp_path
     ("words", "error"),
     [
         (["--via", "sky"], "--via sky needs --sky FILE"),
-        (["--sky", "world.json"], "--sky needs --via sky"),
+        (["--via", "local", "--sky", "world.json"], "--sky needs --via sky"),
         (["--via", "sky", "--sky", "world.json"], "a plan needs the region of both sides: --src-region"),
         (
             ["--via", "sky", "--sky", "x", "--topology", "y"],

@@ -15,7 +15,7 @@ from tradewind.model.records import dataclass
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
 if TYPE_CHECKING:
-    from tradewind.model.hosts import SshHosts
+    from tradewind.model.sites import Sites
 
 USAGE = "[OPTION]… show"
 HELP = """\
@@ -26,8 +26,8 @@ EXAMPLES = """\
   TRADEWIND_LIMIT_RATE=100MB/s tradewind config show
   tradewind config show --profile lab --json"""
 
-#: Table of the user's own hosts.
-SSH = "ssh"
+#: Tables that say where gateways may run. They are read only by commands that use them.
+SITE_TABLES = ("ssh", "fleet", "kubernetes", "azure", "gcp")
 #: Maximum of a count: more than any real one, and within the gateway's 64 bits.
 COUNT_MAX = 10**15
 #: Values are padded to at most this width. A longer one shifts its origin to the right.
@@ -230,7 +230,7 @@ class Configuration:
         self._file = _read(self.path, required=path is not None)
         self.profile = profile or os.environ.get("TRADEWIND_PROFILE") or self._file.get("profile")
         self._profile = self._chosen_profile()
-        _check_names({name: content for name, content in self._file.items() if name != SSH}, self.path)
+        _check_names({name: content for name, content in self._file.items() if name not in SITE_TABLES}, self.path)
         for name, table in self._profiles().items():
             _check_names(table, f"{self.path} [profiles.{name}]")
 
@@ -254,16 +254,14 @@ class Configuration:
         except UsageError as error:
             raise ConfigError(f"{name} from {origin.place}: {error}", hint=error.hint) from None
 
-    def ssh_hosts(self) -> SshHosts:
-        """Return the hosts of the table `[ssh]`. Raises ConfigError."""
-        from tradewind.model.hosts import NO_HOSTS, read_hosts
+    def sites(self) -> Sites | None:
+        """Return where gateways may run; None if no table of the file says anything about it. Raises ConfigError."""
+        tables = {name: self._file[name] for name in SITE_TABLES if name in self._file}
+        if not tables:
+            return None
+        from tradewind.model.sites import read_sites
 
-        table = self._file.get(SSH)
-        if table is None:
-            return NO_HOSTS
-        if not isinstance(table, dict):
-            raise ConfigError(f"{self.path}: ssh must be a table", hint="begin each host with [[ssh.hosts]]")
-        return read_hosts(table, self.path)
+        return read_sites(tables, self.path)
 
     def _chosen_profile(self) -> Mapping[str, Any]:
         if self.profile is None:

@@ -18,8 +18,8 @@ HELP = """\
 Check this installation, and say how to fix problems: the gateway program; folders and settings; processors, memory,
 disk and the kernel; for each cloud, which part of its credential chain provides credentials (never the secrets) and, if
 the cloud is in use, how far its clock and this machine's differ. For each URL: credentials, whether the store answers,
-and the clocks. Machine quotas are not checked: only the cloud's own console shows them. Each check takes a few seconds
-at most."""
+and the clocks. For each place where gateways may run: the machines and quotas that its provider states, or what is
+missing. Each check takes a few seconds at most."""
 EXAMPLES = """\
   tradewind doctor
   tradewind doctor s3://bucket gs://other
@@ -42,6 +42,7 @@ def run(args: Namespace) -> int:
         settings_file=args.configuration.path,
         unknown_variables=unknown_variables(),
         access=None if args.urls else reached,
+        sites=None if args.urls else args.configuration.sites(),
     ):
         bad = bad or not finding.good
         if args.json:

@@ -11,23 +11,25 @@ from typing import TYPE_CHECKING
 
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.errors import UsageError
-from tradewind.model.units import format_count, format_duration
+from tradewind.model.units import format_count, format_duration, format_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from tradewind.engine.everywhere import Everywhere, Found
-    from tradewind.engine.fleets import FleetEnd, Fleets, FleetState
+    from tradewind.engine.everywhere import Everywhere, FoundMachine
+    from tradewind.engine.fleets import Attempt, Boot, FleetEnd, Fleets, FleetState
 
 USAGE = "list|down [ID…]|explain ID|sweep"
 HELP = """\
 List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
 was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes its record.
 `down` without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
-`explain` shows each attempt to launch a machine and why it was refused, even for a fleet that could not start.
-`list --everywhere` shows the machines on all hosts of the configuration, by their tags; the state folder may be empty.
-`sweep` ends those among them whose command is gone (with --all, all of them), and removes copied programs from hosts
-that run no other machine.
+`explain` shows each attempt to launch a machine, why it was refused or how long it took to start, even for a fleet that
+could not start.
+`list --everywhere` shows the machines on all hosts and in all clouds of the configuration, by their tags, with their
+cost so far; the state folder may be empty. `sweep` ends those among them whose command is gone (with --all, all of
+them), removes what else their fleets have left (programs, disks, addresses, firewall rules), and ends with a receipt:
+what ran, for how long, what it cost, and what is left.
 
 A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
 shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
@@ -48,7 +50,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("fleets", metavar="ID", nargs="*", help="fleets, as `list` shows them")
     parser.add_argument(
-        "--everywhere", action="store_true", help="list: the machines on all hosts of the configuration"
+        "--everywhere",
+        action="store_true",
+        help="list: the machines on all hosts and in all clouds of the configuration",
     )
     parser.add_argument("--all", action="store_true", help="sweep: also machines whose command runs, or is elsewhere")
 
@@ -107,34 +111,71 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     wanted = [one for one in found if args.all or one.owner == "gone"]
     if wanted and not args.yes and can_ask():
         confirm(f"End {format_count(len(wanted), 'machine')}?")
-    for swept in everywhere.sweep(wanted):
+    ended: list[FoundMachine] = []
+    for swept in everywhere.sweep(wanted, everything=args.all):
+        ended += swept.ended
         if swept.error is not None:
             code = swept.error.exit_code
             print(f"error: {swept.what}: {swept.error}", file=sys.stderr)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     left, left_code = _look_everywhere(args, everywhere, show=True)
-    if not left and not (code or left_code) and not args.json:
+    remains_code = _show_remains(args, everywhere)
+    _show_receipt(args, ended)
+    if not left and not (code or left_code or remains_code) and not args.json:
         print("nothing is left")
-    return max(code, left_code)
+    return max(code, left_code, 0 if left else remains_code)
+
+
+def _show_remains(args: Namespace, everywhere: Everywhere) -> int:
+    """Show what is left that is not a machine. Return 1 if there is something, or a place could not be asked."""
+    code = 0
+    for one in everywhere.remains():
+        code = 1
+        if isinstance(one, str):
+            print(json.dumps({"left": one}) if args.json else f"left: {one}")
+    return code
+
+
+def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
+    """Show how long each ended machine ran and what it cost, and the sum."""
+    now_s = time.time()
+    for found in ended:
+        began_s = found.machine.launched_unix_s
+        if args.json:
+            lasted_s = None if began_s is None else round(now_s - began_s, 1)
+            print(json.dumps({"ran": found.machine.name, "fleet": found.fleet, "seconds": lasted_s, "usd": found.usd}))
+            continue
+        lasted = "for an unknown time" if began_s is None else f"for {format_duration(now_s - began_s)}"
+        cost = "at an unknown price" if found.usd is None else f"and cost {format_usd(found.usd)}"
+        kind = f" ({found.machine.type})" if found.machine.type else ""
+        print(f"ran  {found.machine.region}  {found.machine.name}{kind} of {found.fleet} {lasted} {cost}")
+    if len(ended) > 1 and not args.json:
+        known = sum(found.usd for found in ended if found.usd is not None)
+        rest = sum(found.usd is None for found in ended)
+        print(
+            f"sum  {format_usd(known)}" + (f", and {format_count(rest, 'machine')} at unknown prices" if rest else "")
+        )
 
 
 def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
-    hosts = args.configuration.ssh_hosts()
-    if not hosts.hosts:
-        raise UsageError("the configuration has no hosts", hint="docs/guides/ssh.md shows how to add them")
-    return fleets.everywhere(hosts)
+    sites = args.configuration.sites()
+    if not sites:
+        raise UsageError(
+            "the configuration has no hosts and no cloud", hint="docs/guides/fleet.md shows how to add them"
+        )
+    return fleets.everywhere(sites)
 
 
-def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[Found], int]:
-    """Return the machines on all hosts, and the exit code of the last host that could not be asked, 0 if none."""
+def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[FoundMachine], int]:
+    """Return the machines at all places, and the exit code of the last place that could not be asked, 0 if none."""
     machines, code = [], 0
     for found in everywhere.found():
         if isinstance(found, tuple):
-            host, error = found
+            place, error = found
             code = error.exit_code
             if show:
-                print(f"error: {host} cannot be asked: {error}", file=sys.stderr)
+                print(f"error: {place} cannot be asked: {error}", file=sys.stderr)
             continue
         machines.append(found)
         if show and args.json:
@@ -144,22 +185,38 @@ def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> 
                 found.owner
             ]
             age = format_duration(found.age_s)
-            print(f"{found.host}  {found.machine.region}  {found.machine.name} of {found.fleet}, {whose}, {age} old")
+            cost = f", {format_usd(found.usd)}" if found.usd else ""
+            where = f"{found.place}  {found.machine.region}  {found.machine.name} of {found.fleet}"
+            print(f"{where}, {whose}, {age} old{cost}")
     return machines, code
 
 
 def _explain(args: Namespace, fleets: Fleets) -> int:
-    """Print each attempt to launch a machine of a fleet, oldest first."""
-    for attempt in fleets.attempts(args.fleets[0]):
+    """Print each attempt to launch a machine of a fleet, and when its gateway answered, oldest first."""
+    fleet_id = args.fleets[0]
+    attempts = [(each.unix_s, _attempt_line(each), asdict(each)) for each in fleets.attempts(fleet_id)]
+    boots = [(each.ready_unix_s, _boot_line(each), asdict(each)) for each in fleets.boots(fleet_id)]
+    for unix_s, line, document in sorted([*attempts, *boots], key=lambda entry: entry[0]):
         if args.json:
-            print(json.dumps({key: value for key, value in asdict(attempt).items() if value is not None}))
-            continue
-        at = time.strftime("%H:%M:%S", time.localtime(attempt.unix_s))
-        where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
-        why = f": {attempt.reason}" if attempt.reason else ""
-        needed = f" (missing: {attempt.action})" if attempt.action else ""
-        print(f"{at}  {attempt.name}  {where}  {attempt.outcome}{why}{needed}")
+            print(json.dumps({key: value for key, value in document.items() if value is not None}))
+        else:
+            print(f"{time.strftime('%H:%M:%S', time.localtime(unix_s))}  {line}")
     return 0
+
+
+def _attempt_line(attempt: Attempt) -> str:
+    where = " ".join(part for part in (attempt.region, attempt.zone, attempt.type) if part)
+    why = f": {attempt.reason}" if attempt.reason else ""
+    needed = f" (missing: {attempt.action})" if attempt.action else ""
+    return f"{attempt.name}  {where}  {attempt.outcome}{why}{needed}"
+
+
+def _boot_line(boot: Boot) -> str:
+    """Return how long a machine took to start, and which part of that its provider took to accept the order."""
+    took = format_duration(max(0.0, boot.ready_unix_s - boot.ordered_unix_s))
+    accepted = boot.accepted_unix_s
+    part = "" if accepted is None else f" (accepted after {format_duration(max(0.0, accepted - boot.ordered_unix_s))})"
+    return f"{boot.name}  {boot.region}  enrolled {took} after its order{part}"
 
 
 def _lease(fleet: FleetState) -> str:

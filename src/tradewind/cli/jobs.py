@@ -6,17 +6,19 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tradewind.cli.arguments import add_setting
 from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
+from tradewind.engine.fleets import Boot
 from tradewind.engine.jobs import RESUMABLE, JobRecord
 from tradewind.engine.report import cost_lines, job_cost, ledger_table, limits_lines, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
-from tradewind.model.units import format_bytes
+from tradewind.model.units import format_bytes, format_count, format_duration
 
 ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt")
 USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID"
@@ -117,6 +119,7 @@ def _show(args: Namespace, job: Job) -> int:
         ("objects", f"{progress.objects_done:,} done of {progress.objects_total:,}, {progress.objects_failed:,} failed")
     )
     rows.append(("bytes", f"{format_bytes(progress.bytes_done)} of {format_bytes(progress.bytes_total)}"))
+    rows += [("started", line) for line in _boot_lines(job.boots)]
     for name, content in rows:
         print(printable(f"{name:<8}{content}"))
     if record.summary is not None:
@@ -134,6 +137,16 @@ def _show(args: Namespace, job: Job) -> int:
     if record.state in RESUMABLE:
         print(f"resume  tradewind jobs resume {record.id}")
     return 0
+
+
+def _boot_lines(boots: Sequence[Boot]) -> Iterator[str]:
+    """Yield one line that says how long machines took to start: the slowest of them, by phase."""
+    if boots:
+        slowest = max(boots, key=lambda boot: boot.ready_unix_s - boot.ordered_unix_s)
+        took = format_duration(max(0.0, slowest.ready_unix_s - slowest.ordered_unix_s))
+        accepted = slowest.accepted_unix_s
+        phase = "" if accepted is None else f"accepted after {format_duration(accepted - slowest.ordered_unix_s)}, "
+        yield f"{format_count(len(boots), 'machine')}; the slowest was {phase}enrolled {took} after its order"
 
 
 def _resume(args: Namespace, job: Job) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tradewind.cli.detach import DetachedProcess
     from tradewind.engine.engine import Engine
     from tradewind.engine.proposal import Proposal, Request
+    from tradewind.model.sites import Sites
 
 #: Maximum number of sources in the first line of a job.
 SOURCES_SHOWN_MAX = 3
@@ -142,15 +143,15 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
     gateways.add_argument(
         "--via",
         choices=("local", "fleet", "sky", "auto"),
-        default="local",
-        help="where the bytes go: local: through this machine (default); fleet: through gateways on your hosts, as "
-        "planned (docs/guides/ssh.md); sky: through gateways in the machines of a sky; auto: sky or fleet if there are "
-        "machines in the regions of both sides, else local",
+        help="where the bytes go: local: through this machine; fleet: through gateways on your hosts and in your "
+        "clouds, as planned (docs/guides/fleet.md); sky: through gateways in the machines of a sky; auto: sky or fleet "
+        "if there are machines in the regions of both sides (and a fleet is faster), else local. Default: sky if --sky "
+        "is given, else auto",
     )
     gateways.add_argument(
         "--sky",
         metavar="FILE",
-        help="sky file for --via sky and auto; the sky is started for this job if it is not running",
+        help="sky file for --via sky (default with it) and auto; the sky is started for this job if it is not running",
     )
     gateways.add_argument(
         "--replan",
@@ -278,6 +279,7 @@ def request_of(args: Namespace, options: Options) -> Request:
     from tradewind.engine.proposal import Request
     from tradewind.model.goal import Deadline, MinThroughput
 
+    sites = args.configuration.sites()
     goals = goal_options(args)
     if len(goals) > 1:
         raise UsageError(f"one goal at a time, not {' and '.join(goals)}")
@@ -297,8 +299,13 @@ def request_of(args: Namespace, options: Options) -> Request:
         machines_per_region=args.max_vms,
         replan=args.replan,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
-        hosts=args.configuration.ssh_hosts(),
+        **({} if sites is None else {"sites": sites, "unasked_usd": _unasked_usd(args, sites)}),
     )
+
+
+def _unasked_usd(args: Namespace, sites: Sites) -> float | None:
+    """Return the most that a fleet of `auto` may cost without a question; None if the user can be asked, or agreed."""
+    return None if args.yes or args.dry_run or can_ask() else sites.fleet.confirm_above_usd
 
 
 def show_proposal(args: Namespace, proposal: Proposal) -> None:

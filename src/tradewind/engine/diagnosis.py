@@ -16,6 +16,7 @@ from tradewind.engine.tasks import clouds_findings, find_gateway
 from tradewind.errors import ConfigError, TradewindError
 from tradewind.model.files import private_folder, state_folder
 from tradewind.model.records import dataclass
+from tradewind.model.sites import Sites
 from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
 
@@ -52,11 +53,12 @@ def check_installation(
     settings_file: str,
     unknown_variables: Sequence[str],
     access: Access | None,
+    sites: Sites | None = None,
 ) -> Iterator[Finding]:
     """Yield each finding as soon as it is known; no check takes longer than some seconds.
 
     `unknown_variables` has a line for each variable that looks like a setting but is not one. With `access` the clouds'
-    credentials and clocks are checked.
+    credentials and clocks are checked. With `sites` their providers are asked for machines and quotas.
     """
     yield Finding("tradewind", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
     yield _gateway(gateway)
@@ -72,6 +74,23 @@ def check_installation(
         yield _socket_buffers()
     if access is not None:
         yield from _clouds(gateway, access)
+    if sites:
+        yield from _sites(gateway, state_dir, sites)
+
+
+def _sites(gateway: str | None, state_dir: str | None, sites: Sites) -> Iterator[Finding]:
+    """Return for each place where gateways may run what its provider offers, or what is missing."""
+    from tradewind.engine.job_control import JobControl
+    from tradewind.engine.setup import available
+
+    try:
+        for one in available(JobControl(state_dir=state_dir, gateway=gateway), sites):
+            if isinstance(one, str):
+                yield Finding("machines", True, one)
+            else:
+                yield Finding("machines", False, f"{one.place}: {one.reason}", one.hint)
+    except TradewindError as error:
+        yield Finding("machines", False, str(error), error.hint)
 
 
 def _gateway(gateway: str | None) -> Finding:

@@ -1,32 +1,39 @@
-"""All that Tradewind has on the configured hosts, found by its tags: the state folder may be empty or another one."""
+"""All that Tradewind has at the configured places, found by its tags: the state folder may be empty or another one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tradewind.errors import TradewindError
-from tradewind.fleet.calls import InFlight
+from tradewind.fleet.billing import billed_usd, offer_of
+from tradewind.fleet.calls import CALL_S, InFlight, each_of
 from tradewind.fleet.ending import terminate
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import OwnerState, owner_state
-from tradewind.fleet.provider import FLEET_TAG, Leftover, Machine, Provider
+from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, Leftover, Machine, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 from tradewind.model.hosts import SshHosts
 from tradewind.model.records import dataclass
+from tradewind.model.region import Region
+from tradewind.model.sites import SSH, Sites
 
-__all__ = ["Everywhere", "Found", "Swept"]
+__all__ = ["Everywhere", "FoundMachine", "Swept"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A living machine. `owner` says whether the process that started it still lives."""
+class FoundMachine:
+    """A living machine. `owner` says whether the process that started it still lives; `place` is its host or provider.
 
-    host: str
+    `usd` is what it has cost so far; None if its price or its start is unknown.
+    """
+
+    place: str
     machine: Machine
     owner: OwnerState
+    usd: float | None = None
 
     @property
     def fleet(self) -> str:
@@ -41,62 +48,147 @@ class Found:
     def document(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {
-            "host": self.host,
+            "host": self.place,
             "region": self.machine.region,
+            "type": self.machine.type,
             "fleet": self.fleet,
             "machine": self.machine.name,
             "owner": self.owner,
             "launched_unix_s": self.machine.launched_unix_s,
+            "usd": self.usd,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """One thing that was ended or removed, or why that failed."""
+    """Something that was ended or removed, or why that failed. `ended` are the machines among it."""
 
     what: str
     error: TradewindError | None = None
+    ended: tuple[FoundMachine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A provider that is asked by itself, so that one that does not answer does not hide the others."""
+
+    name: str
+    regions: tuple[str, ...]
+    provider: Provider | TradewindError
+
+    def connected(self) -> Provider:
+        """Return the provider. Raises TradewindError if it cannot be used on this machine."""
+        if isinstance(self.provider, TradewindError):
+            raise self.provider
+        return self.provider
 
 
 class Everywhere:
-    """The hosts of a configuration. One that cannot be reached is reported, and does not hide the others."""
+    """The hosts and clouds of a configuration. One that cannot be reached is reported, and does not hide the others."""
 
-    def __init__(self, hosts: SshHosts, journal: FleetJournal, gateway: str) -> None:
-        self._providers: dict[str, Provider] = {}
-        for host in hosts.hosts:
-            document = {"kind": "ssh", **SshHosts((host,), hosts.ssh_config).document()}
-            self._providers[host.name] = make_provider(document, gateway, journal)
+    def __init__(self, sites: Sites, known_regions: Iterable[Region], journal: FleetJournal, gateway: str) -> None:
+        self._places = [
+            _Place(name, regions, _connected(document, gateway, journal))
+            for name, regions, document in _places(sites, list(known_regions))
+        ]
+        self._in_flight = InFlight()
 
-    def found(self) -> Iterator[Found | tuple[str, TradewindError]]:
-        """Yield the living machines of each host, or the host and the error of asking it."""
-        for host, provider in self._providers.items():
-            try:
-                machines = provider.machines({})
-            except TradewindError as error:
-                yield host, error
-                continue
-            for machine in machines:
-                if not machine.ended:
-                    yield Found(host, machine, owner_state(machine.lease.owner if machine.lease else ""))
+    def found(self) -> Iterator[FoundMachine | tuple[str, TradewindError]]:
+        """Yield the living machines of each place, or the place and the error of asking it. All are asked at once."""
+        for place, answer in zip(self._places, each_of(self._places, self._living), strict=True):
+            if isinstance(answer, TradewindError):
+                yield place.name, answer
+            else:
+                yield from answer
 
-    def sweep(self, wanted: Sequence[Found]) -> Iterator[Swept]:
-        """End these machines, and remove copied programs from hosts on which no machine is left."""
-        for host, provider in self._providers.items():
-            ids = [found.machine.id for found in wanted if found.host == host]
-            names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in wanted if found.host == host)
-            try:
-                if ids:
-                    terminate(provider, ids, STOP_S, InFlight())
-                    yield Swept(f"{host}: ended {names}")
-                left = provider.leftovers()
-                if any(one.kind == "machine" for one in left):
-                    continue
-                for one in left:
-                    yield from _removed(provider, host, one)
-            except TradewindError as error:
-                yield Swept(host, error)
+    def _living(self, place: _Place) -> list[FoundMachine] | TradewindError:
+        try:
+            provider = place.connected()
+            listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
+            living = [machine for machine in listed if not machine.ended]
+            offers = provider.offers({machine.region for machine in living}) if living else ()
+        except TradewindError as error:
+            return error
+        now_s, found = time.time(), []
+        for machine in living:
+            offer = offer_of(machine, offers)
+            usd = None if offer is None else billed_usd(machine, offer, now_s)
+            found.append(FoundMachine(place.name, machine, owner_state(_owner(machine)), usd))
+        return found
+
+    def sweep(self, wanted: Sequence[FoundMachine], *, everything: bool = False) -> Iterator[Swept]:
+        """End these machines, and remove what else is left of fleets that have no machine any more.
+
+        What belongs to a process that lives, or may live on another host, is removed only with `everything`.
+        """
+        by_place = {place.name: [found for found in wanted if found.place == place.name] for place in self._places}
+        for swept in each_of(self._places, lambda place: self._swept(place, by_place[place.name], everything)):
+            yield from swept
+
+    def _swept(self, place: _Place, wanted: Sequence[FoundMachine], everything: bool) -> list[Swept]:
+        done = []
+        try:
+            provider = place.connected()
+            if wanted:
+                terminate(provider, [found.machine.id for found in wanted], STOP_S, self._in_flight)
+                names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in wanted)
+                done.append(Swept(f"{place.name}: ended {names}", ended=tuple(wanted)))
+            for one in _unused(provider.leftovers()):
+                if everything or _has_no_owner(one):
+                    terminate(provider, [one.id], 0.0, self._in_flight)
+                    done.append(Swept(f"{place.name}: removed a {_named(one)}"))
+        except TradewindError as error:
+            done.append(Swept(place.name, error))
+        return done
+
+    def remains(self) -> Iterator[str | tuple[str, TradewindError]]:
+        """Yield what is left and belongs to no machine, or the place and the error of asking it."""
+        for place, answer in zip(self._places, each_of(self._places, self._left), strict=True):
+            if isinstance(answer, TradewindError):
+                yield place.name, answer
+            else:
+                yield from (f"{place.name}: {_named(one)} {one.id}" for one in _unused(answer))
+
+    def _left(self, place: _Place) -> Sequence[Leftover] | TradewindError:
+        try:
+            return place.connected().leftovers()
+        except TradewindError as error:
+            return error
 
 
-def _removed(provider: Provider, host: str, one: Leftover) -> Iterator[Swept]:
-    terminate(provider, [one.id], 0.0, InFlight())
-    yield Swept(f"{host}: removed a copied {one.kind}")
+def _unused(left: Sequence[Leftover]) -> list[Leftover]:
+    """Return what belongs to no machine: of its fleet, or of any fleet if fleets share it."""
+    alive = {one.tags.get(FLEET_TAG) for one in left if one.kind == "machine"}
+    rest = (one for one in left if one.kind != "machine")
+    return [one for one in rest if (one.tags[FLEET_TAG] not in alive if FLEET_TAG in one.tags else not alive)]
+
+
+def _has_no_owner(one: Leftover) -> bool:
+    """Return whether nobody can be about to use it: a firewall rule, for example, is there before its machines."""
+    return OWNER_TAG not in one.tags or owner_state(one.tags[OWNER_TAG]) == "gone"
+
+
+def _named(one: Leftover) -> str:
+    return "copied program" if one.kind == "program" else one.kind
+
+
+def _owner(machine: Machine) -> str:
+    return machine.lease.owner if machine.lease else machine.tags.get(OWNER_TAG, "")
+
+
+def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) -> Provider | TradewindError:
+    try:
+        return make_provider(document, gateway, journal)
+    except TradewindError as error:
+        return error
+
+
+def _places(sites: Sites, known_regions: Sequence[Region]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Yield name, regions and document of each host, and of each cloud."""
+    from tradewind.engine.survey import members_of
+
+    for host in sites.hosts.hosts:
+        yield host.name, (host.region,), {"kind": SSH, **SshHosts((host,), sites.hosts.ssh_config).document()}
+    for member in members_of(sites, known_regions):
+        if member.name != SSH:
+            yield member.name, member.regions, dict(member.document)

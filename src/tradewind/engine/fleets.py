@@ -11,14 +11,14 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import StateError, TradewindError
 from tradewind.fleet.ending import end_fleet
-from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
+from tradewind.fleet.journal import Attempt, Boot, FleetJournal, FleetRecord, UnreadableFleet
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
-from tradewind.model.hosts import SshHosts
 from tradewind.model.records import dataclass
+from tradewind.model.sites import Sites
 
-__all__ = ["FleetEnd", "FleetState", "Fleets"]
+__all__ = ["Attempt", "Boot", "FleetEnd", "FleetState", "Fleets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,12 @@ class Fleets:
             is_here = record.owner.pid_namespace == here
             yield FleetState(record, self._alive(record), lease_end_unix_s, is_here)
 
-    def everywhere(self, hosts: SshHosts) -> Everywhere:
-        """Return what Tradewind has on these hosts, whichever state folder knows of it."""
-        return Everywhere(hosts, self._journal, self._gateway)
+    def everywhere(self, sites: Sites) -> Everywhere:
+        """Return what Tradewind has at these sites, whichever state folder knows of it. Raises ConfigError."""
+        from tradewind.catalog.load import load_catalog
+
+        known = load_catalog().places if any(not cloud.regions for cloud in sites.clouds) else ()
+        return Everywhere(sites, known, self._journal, self._gateway)
 
     def unreadable(self) -> Sequence[UnreadableFleet]:
         """Return the unreadable records: their machines may run. Raises ConfigError."""
@@ -79,6 +82,10 @@ class Fleets:
     def attempts(self, fleet_id: str) -> Sequence[Attempt]:
         """Return each attempt to launch a machine of a fleet, oldest first. Raises UsageError if it is unknown."""
         return self._journal.attempts(fleet_id)
+
+    def boots(self, fleet_id: str) -> Sequence[Boot]:
+        """Return the starts of a fleet's machines that answered, oldest first."""
+        return self._journal.boots(fleet_id)
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.

@@ -10,7 +10,7 @@ from typing import Any
 
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
-from tradewind.fleet.journal import FleetJournal, FleetRecord
+from tradewind.fleet.journal import Boot, FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
@@ -119,6 +119,11 @@ def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:
 def has_fleet(journal: FleetJournal, job_id: str) -> bool:
     """Return whether a fleet of the job was not closed. Raises ConfigError."""
     return any(record.purpose == _purpose(job_id) for record in journal.records())
+
+
+def boots_of(journal: FleetJournal, job_id: str) -> list[Boot]:
+    """Return the starts of all machines of a job that answered, oldest first. Raises StateError."""
+    return journal.boots_for(_purpose(job_id))
 
 
 def job_of(record: FleetRecord) -> str | None:

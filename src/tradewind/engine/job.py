@@ -7,12 +7,14 @@ from contextlib import ExitStack
 from typing import Any
 
 from tradewind.engine.attach import AttachedJob, result_of
+from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
 from tradewind.engine.receipt import receipt_of
 from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.engine.skies import provider_again
 from tradewind.errors import JobFailed, UsageError
+from tradewind.fleet.journal import Boot, FleetJournal
 from tradewind.model.event import Event, ToDelete
 from tradewind.model.job import Deletion
 from tradewind.model.ledger import Ledger
@@ -72,6 +74,11 @@ class Job:
     def plan(self) -> Plan:
         """The first plan, to which the predicted figures belong. Raises JobNotFound, TopologyError."""
         return self._control.plan_of(self._control.store.load(self.id))
+
+    @property
+    def boots(self) -> list[Boot]:
+        """How long its machines took to start, oldest first; empty for a job without machines. Raises StateError."""
+        return boots_of(FleetJournal(self._control.store.state_dir), self.id)
 
     def events(self, since: int = 0) -> Iterator[Event]:
         """Yield the events of the latest run from its start to its end, without the first `since`, as they happen.

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
+from tradewind.engine.ground import with_present_home
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
@@ -186,7 +187,7 @@ class JobControl:
             )
         launch = stored_launch(
             document["topology"],
-            provider or document.get("provider"),
+            provider or with_present_home(document.get("provider") or {}) or None,
             ceiling_usd,
             plan=self.plan_of(record, latest=True),
             proposed=ProposalStore(self.store.database).launch_of(job_id),

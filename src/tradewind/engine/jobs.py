@@ -242,6 +242,13 @@ class JobStore:
             return record if record is not None and record.state in ("interrupted", "paused") else None
         return None
 
+    def latest_done(self, count: int) -> Iterator[JobRecord]:
+        """Yield the last jobs that succeeded, the latest first. Unreadable ones are left out."""
+        query = f"SELECT {_COLUMNS} FROM jobs WHERE state = 'done' ORDER BY id DESC LIMIT ?"
+        for row in self.database.rows(query, (count,)):
+            with suppress(JobUnreadable):
+                yield self._record(row, None)
+
     def _record(self, row: Sequence[Any], check: Callable[[str], None] | None) -> JobRecord:
         """Return the job of a row; `check` raises OSError if its folder is unusable. Raises JobUnreadable."""
         job_id, created_unix_ms, verb, source, destinations, state, paused, progress, summary, request, spec = row[:11]

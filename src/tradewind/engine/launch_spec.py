@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.topology import Topology, read_topology, topology_document, topology_from_document
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
+from tradewind.gateway.owner import TOKEN_S
+from tradewind.gateway.process import READY_S
 from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
 from tradewind.model.records import dataclass, field, replace
@@ -28,6 +30,8 @@ __all__ = [
     "topology_launch",
 ]
 
+#: Timeout until a machine answers, as a multiple of the time that it usually takes.
+BOOTS_PER_READY = 5.0
 #: Source of the prices in a topology file.
 BY_HAND_SOURCE = "price of the route in the topology"
 
@@ -77,12 +81,19 @@ def planned_launch(
         plan,
         topology_document(plan),
         provider,
-        FleetSettings(heals=plan_request is not None, grows=replan),
+        FleetSettings(heals=plan_request is not None, grows=replan, ready_s=_ready_s(plan)),
         ceiling_usd,
         plan_prices(plan, known),
         plan_request,
         replan,
     )
+
+
+def _ready_s(plan: Plan) -> float:
+    """Return the timeout until all machines of a plan answer: several times what the slowest usually takes."""
+    machines = () if plan.overlay is None else plan.overlay.machines
+    boot_s = max((each.offer.machine.boot_s for each in machines), default=0.0)
+    return min(max(READY_S, BOOTS_PER_READY * boot_s), TOKEN_S)
 
 
 def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-from tradewind.engine.proposal import CONFIRM_ABOVE_USD
 from tradewind.engine.skies import sky_of
 from tradewind.errors import CeilingReached, UsageError
 from tradewind.measure.campaign import MeasuredLink, Quote
 from tradewind.measure.emulated import measure_sky, sky_campaign, write_measured
 from tradewind.measure.probe import ProbeSettings
+from tradewind.model.sites import CONFIRM_ABOVE_USD
 from tradewind.model.units import format_count
 
 __all__ = ["Measurement", "probe_settings"]

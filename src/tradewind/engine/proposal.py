@@ -11,32 +11,30 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
+from tradewind.engine.ground import Ground, ground_of_sites, ground_of_sky, sky_catalog_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, single_launch, topology_launch
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
 from tradewind.engine.skies import provider_up, regions_of_sky, sky_of
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
-from tradewind.errors import SkyUnavailable, UsageError
+from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, UsageError
+from tradewind.fleet.providers import LOCAL
 from tradewind.model.goal import Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.hosts import NO_HOSTS, SshHosts, in_region
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
+from tradewind.model.sites import NO_SITES, Sites
 from tradewind.model.store import Access
 from tradewind.model.units import format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
-    from tradewind.model.catalog import Catalog
-    from tradewind.sky.running import Sky
+    from tradewind.planner.network import PlanningLimits
 
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
-
-
-#: A more expensive plan needs a confirmation, unless it has a ceiling.
-CONFIRM_ABOVE_USD = 1.0
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,16 @@ class Request:
     - `verb`: `cp`, `sync` or `mv`, as job lists show it
     - `topology`: path of a topology file; the gateways in it move the bytes
     - `sky`: path of a sky file; gateways on its machines move the bytes, as planned
-    - `via`: `local`: this machine; `sky`: the sky; `fleet`: gateways on `hosts`; `auto`: the sky, else the hosts, if
-      they are in the regions of both sides, else this machine. None: the sky if one is given
-    - `hosts`: the user's own hosts, on which gateways may run
+    - `via`: `local`: this machine; `sky`: the sky; `fleet`: gateways at `sites`; `auto`: the sky, else the sites, if
+      they have machines in the regions of both sides and these are faster than this machine, else this machine.
+      None: the sky if one is given, else `auto` if there are sites
+    - `sites`: the user's hosts, clouds and clusters, where gateways may run
     - `goal`: goal of the plan. None: the fastest within the ceiling, or at any cost without one
     - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
     - `machines_per_region`: the most machines in each region; None: as many as the sky has
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
+    - `unasked_usd`: the most that a fleet which `auto` chooses may cost without a ceiling [USD]; None: any amount,
+      because the caller confirms it
     - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs
       `options.compress` and machines. A ceiling cannot depend on it
 
@@ -73,7 +74,8 @@ class Request:
     machines_per_region: int | None = None
     replan: bool = False
     compression_ratio: float = 1.0
-    hosts: SshHosts = NO_HOSTS
+    sites: Sites = NO_SITES
+    unasked_usd: float | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
@@ -92,8 +94,10 @@ class Request:
 
     @property
     def moved_by(self) -> Via:
-        """The mover of the bytes: `via`, else the sky if one is given, else this machine."""
-        return self.via or ("local" if self.sky is None else "sky")
+        """The mover of the bytes: `via`, else the sky if one is given, else `auto` if there are sites, else `local`."""
+        if self.via is not None or self.sky is not None:
+            return self.via or "sky"
+        return "auto" if self.sites and self.topology is None else "local"
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -131,7 +135,9 @@ class Proposal:
         bounded = request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None
         if bounded or self.options.dry_run:
             return False
-        return self.cost_usd > CONFIRM_ABOVE_USD if self.plan.overlay is not None else self.plan.mean_usd_per_gb > 0
+        if self.plan.overlay is None:
+            return self.plan.mean_usd_per_gb > 0
+        return self.cost_usd > request.sites.fleet.confirm_above_usd
 
     def __str__(self) -> str:
         if self.plan.overlay is not None:
@@ -156,8 +162,10 @@ def propose(control: JobControl, request: Request) -> Proposal:
     if via == "local":
         return _local(request)
     control.check_filter(request.options.filter)  # Before planning or starting anything.
+    if via == "auto" and request.sky is None:
+        return _by_choice(control, request)
     if via == "auto":
-        reason = _why_local(request)
+        reason = _why_no_sky_plan(request)
         if reason is not None:
             return _local(request, f"--via auto uses this machine: {reason}")
     if request.topology is not None:
@@ -165,78 +173,74 @@ def propose(control: JobControl, request: Request) -> Proposal:
         raise UsageError("--topology and --via cannot be combined: both choose the gateways", hint=hint)
     if via == "fleet" and request.sky is not None:
         raise UsageError("--via fleet and --sky cannot be combined", hint="--via sky uses the sky's machines")
-    on_hosts = via == "fleet" or (via == "auto" and request.sky is None)
     access = request.options.destination
     if len(request.destinations) != 1 or not isinstance(access, Access):
         raise UsageError(f"--via {via} takes one destination")
+    return _at_sites(control, request) if via == "fleet" else _in_sky(control, request, access)
+
+
+def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
+    """Return a proposal for the machines of a sky; with `auto` for this machine if the sky cannot run here."""
+    if request.sky is None:
+        raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
+    file, is_auto = request.sky, request.moved_by == "auto"
+    regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
+    known = regions_of_sky(file)
+    for region in map(str, regions):
+        if region not in known:
+            raise UsageError(f"the sky has no machine in {region}", hint=f"it has some in {', '.join(known)}")
     with ExitStack() as stack:
-        if on_hosts:
-            made = _on_hosts(control, request, access)
-        elif request.sky is None:
-            raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
-        else:
-            regions = _regions(request, access, lambda: regions_of_sky(request.sky or ""), "the sky has no machine")
-            try:
-                sky = stack.enter_context(sky_of(request.sky, control.store.state_dir))
-            except SkyUnavailable as error:
-                if via != "auto":
-                    raise
-                return _local(request, f"--via auto uses this machine: {error}")
-            made = _planned(control, request, _ground_of_sky(control, request, sky), regions)
-        if via == "auto":
-            words = "your hosts" if on_hosts else "the sky"
-            there = f"{request.options.source.region} and {access.region}"
-            made = replace(made, notes=(*made.notes, f"--via auto uses {words}, which are in {there}"))
+        try:
+            sky = stack.enter_context(sky_of(file, control.store.state_dir))
+        except SkyUnavailable as error:
+            if not is_auto:
+                raise
+            return _local(request, f"--via auto uses this machine: {error}")
+        ground = ground_of_sky(control, file, sky)
+        made = _planned(control, request, lambda: ground, ground.provider, regions)
+        if is_auto:
+            note = f"--via auto uses the sky, which has machines in {regions[0]} and {regions[1]}"
+            made = replace(made, notes=(*made.notes, note))
         return replace(made, held=stack.pop_all())
 
 
-@dataclass(frozen=True)
-class _Ground:
-    """Where a plan can place gateways: the provider's document, the catalog of its regions, and the most machines in a
-    region. `scale` is that of an emulated WAN, 1 elsewhere.
-    """
-
-    provider: Mapping[str, Any]
-    catalog: Catalog
-    machines: int
-    scale: float = 1.0
-
-
-def _ground_of_sky(control: JobControl, request: Request, sky: Sky) -> _Ground:
-    from tradewind.sky.file import read_sky_file
-
-    assert request.sky is not None
-    provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(request.sky)}
-    catalog = _catalog_of_sky(control, request.sky)
-    return _Ground(provider, catalog, len(sky.machines), read_sky_file(request.sky).scale)
-
-
-def _on_hosts(control: JobControl, request: Request, access: Access) -> Proposal:
-    """Return a proposal for gateways on the user's hosts."""
-    hosts = request.hosts
-    if not hosts.hosts:
-        raise UsageError("--via fleet needs hosts in the configuration", hint="docs/guides/ssh.md shows how")
-    for place in (*place_texts(request.source), *request.destinations):
-        if _is_path(place) or place.startswith("file:"):
-            raise UsageError(
-                f"--via fleet moves objects between stores, and {place} is on this machine", hint="use --via local"
-            )
-    regions = _regions(request, access, lambda: hosts.regions, "the configuration has no host")
-    provider = {"kind": "ssh", **hosts.document()}
-    machines = max(sum(host.gateways for host in in_region(hosts.hosts, region)) for region in hosts.regions)
-    return _planned(control, request, _Ground(provider, _catalog_of_hosts(control, hosts), machines), regions)
-
-
-def _regions(
-    request: Request, access: Access, there: Callable[[], Sequence[str]], missing: str
-) -> tuple[Region, Region]:
-    """Return the regions of both sides, in which there must be machines."""
-    regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
-    known = there()
+def _at_sites(control: JobControl, request: Request, sides: Sides | None = None) -> Proposal:
+    """Return a proposal for machines of the configured providers. Asks them while the volume is counted."""
+    if not request.sites:
+        raise UsageError(
+            "--via fleet needs hosts or a cloud in the configuration", hint="docs/guides/fleet.md shows how"
+        )
+    sides = sides or fleet_sides(control, request)
+    regions = sides.required()
     for region in map(str, regions):
-        if region not in known:
-            raise UsageError(f"{missing} in {region}", hint=f"it has some in {', '.join(known)}")
-    return regions
+        if not request.sites.has(region):
+            raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {request.sites.describe()}")
+    return _planned(control, request, lambda: ground_of_sites(control, request.sites, regions), LOCAL, regions)
+
+
+def _by_choice(control: JobControl, request: Request) -> Proposal:
+    """Return a proposal for the configured providers if they can move the bytes and that pays, else for this machine.
+
+    Raises InfeasibleGoal if no plan meets the user's goal.
+    """
+    is_asked = request.via == "auto"
+    reason = why_not_fleet(request)
+    if reason is not None:
+        # Without --via the usual copy, between folders for example, needs no words about fleets.
+        return _local(request, f"--via auto uses this machine: {reason}" if is_asked else None)
+    sides = fleet_sides(control, request)
+    reason = sides.why_not(request.sites)
+    if reason is None:
+        try:
+            made = _at_sites(control, request, sides)
+        except InfeasibleGoal:
+            raise
+        except TradewindError as error:
+            return _local(request, f"--via auto uses this machine: {error}")
+        reason, better = why_not_worth(control, request, made)
+        if reason is None:
+            return replace(made, notes=(*made.notes, f"--via auto uses your machines in {sides}: {better}"))
+    return _local(request, f"--via auto uses this machine: {reason}")
 
 
 def _local(request: Request, note: str | None = None) -> Proposal:
@@ -246,12 +250,11 @@ def _local(request: Request, note: str | None = None) -> Proposal:
     return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=notes)
 
 
-def _why_local(request: Request) -> str | None:
-    """Return why no overlay is possible; None if one is. Raises SkyFileError."""
+def _why_no_sky_plan(request: Request) -> str | None:
+    """Return why a sky cannot move the bytes; None if it can. Raises SkyFileError."""
+    assert request.sky is not None
     if request.topology is not None:
         return "--topology sets the routes"
-    if request.sky is None and not request.hosts.hosts:
-        return "no sky is given (--sky), and no host is configured"
     access = request.options.destination
     if len(request.destinations) != 1 or not isinstance(access, Access):
         return "there are several destinations"
@@ -260,26 +263,39 @@ def _why_local(request: Request) -> str | None:
         return "the regions of both sides are not set (--src-region, --dst-region)"
     if sides[0] == sides[1]:
         return "both sides are in one region"
-    there = request.hosts.regions if request.sky is None else regions_of_sky(request.sky)
+    there = regions_of_sky(request.sky)
     missing = next((region for region in sides if region not in there), None)
-    if missing is None:
-        return None
-    return f"no host is in {missing}" if request.sky is None else f"the sky has no machine in {missing}"
+    return None if missing is None else f"the sky has no machine in {missing}"
 
 
-def _planned(control: JobControl, request: Request, ground: _Ground, regions: tuple[Region, Region]) -> Proposal:
+def _planned(
+    control: JobControl,
+    request: Request,
+    look: Callable[[], Ground],
+    counter: Mapping[str, Any],
+    regions: tuple[Region, Region],
+) -> Proposal:
+    """Return a proposal for a plan on the ground that `look` returns. The provider `counter` runs the count of the
+    volume meanwhile.
+    """
     from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
 
-    options, provider, catalog = request.options, ground.provider, ground.catalog
-    single = single_launch(str(regions[0]), provider)
-    counted = control.start(
+    options = request.options
+    single = single_launch(str(regions[0]), counter)
+    count = control.start(
         request.source, request.destination, replace(options, dry_run=True), single, verb=request.verb
-    ).wait()
+    )
+    try:
+        ground = look()
+        counted = count.wait()
+    finally:
+        count.close()
+    provider, catalog = ground.provider, ground.catalog
     volume_bytes, objects = counted.progress.bytes_total, counted.progress.objects_total
     volume_gb = volume_bytes / 1e9
-    made = Proposal(_new_id(), request, single.plan, options, single, volume_bytes, objects)
+    made = Proposal(_new_id(), request, single.plan, options, single, volume_bytes, objects, ground.notes)
     if volume_bytes <= 0:
         return made
     limits = PlanningLimits(
@@ -287,7 +303,7 @@ def _planned(control: JobControl, request: Request, ground: _Ground, regions: tu
         compression_ratio=request.compression_ratio,
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
-    goal = request.goal or (Fastest() if ceiling_usd is None else MaxCost(ceiling_usd))
+    goal = request.goal or _usual_goal(request, ground, regions, volume_gb, limits, ceiling_usd)
     plan = plan_gateways(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
     if options.dry_run:
         return replace(made, plan=plan)
@@ -342,9 +358,12 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             hint="write the names to a file",
         )
     launch = kept.launch
-    if launch.plan_request is not None and (request.sky is not None or request.hosts.hosts):
-        of_sky = request.sky is not None
-        now = _catalog_of_sky(control, request.sky or "") if of_sky else _catalog_of_hosts(control, request.hosts)
+    if launch.plan_request is not None and (request.sky is not None or request.sites):
+        if request.sky is not None:
+            now = sky_catalog_of(control, request.sky)
+        else:
+            ends = launch.plan_request.source, launch.plan_request.destination
+            now = ground_of_sites(control, request.sites, ends).catalog
         if changed := changed_prices(launch.plan, launch.plan_request.catalog, now):
             raise UsageError(
                 f"proposal {proposal_id} is out of date: these prices have changed: {', '.join(changed)}",
@@ -426,21 +445,6 @@ def _with_path(access: Access) -> Access:
     return replace(access, ca_file=_absolute_path(access.ca_file))
 
 
-def _catalog_of_sky(control: JobControl, file: str) -> Catalog:
-    from tradewind.catalog.load import catalog_folder, load_catalog
-    from tradewind.fleet.sky_catalog import sky_catalog
-    from tradewind.sky.file import read_sky_file
-
-    return sky_catalog(read_sky_file(file), load_catalog(catalog_folder(control.store.state_dir)))
-
-
-def _catalog_of_hosts(control: JobControl, hosts: SshHosts) -> Catalog:
-    from tradewind.catalog.load import catalog_folder, load_catalog
-    from tradewind.fleet.host_catalog import host_catalog
-
-    return host_catalog(hosts, load_catalog(catalog_folder(control.store.state_dir)))
-
-
 def _region(access: Access, flag: str) -> Region:
     if access.region is None:
         raise UsageError(f"a plan needs the region of both sides: {flag}", hint=f"e.g. {flag} aws:us-east-1")
@@ -454,6 +458,31 @@ def _ceiling_usd(request: Request, volume_gb: float) -> float | None:
     if request.ceiling_usd_per_gb is not None:
         return request.ceiling_usd_per_gb * volume_gb
     return request.ceiling_usd
+
+
+def _usual_goal(
+    request: Request,
+    ground: Ground,
+    regions: tuple[Region, Region],
+    volume_gb: float,
+    limits: PlanningLimits,
+    ceiling_usd: float | None,
+) -> Goal:
+    """Return the goal of a request without one: the fastest within the ceiling.
+
+    Without a ceiling it is the fastest, but in a cloud for no more than the direct path costs.
+    """
+    from tradewind.engine.planning import goal_of_direct
+    from tradewind.engine.provisioning import RETRY_RESERVE
+    from tradewind.planner.plan import prepare
+
+    if ceiling_usd is not None:
+        return MaxCost(ceiling_usd)
+    if request.sky is not None or not request.sites.clouds:
+        return Fastest()
+    goal = goal_of_direct(prepare(ground.catalog, *regions, volume_gb, limits))
+    # The planner keeps a reserve below a ceiling, and this is no ceiling that a user set.
+    return MaxCost(goal.usd / (1 - RETRY_RESERVE)) if isinstance(goal, MaxCost) else goal
 
 
 def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:

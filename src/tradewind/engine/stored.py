@@ -18,9 +18,9 @@ from tradewind.engine.request import Options, Via
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
-from tradewind.model.hosts import NO_HOSTS, SshHosts
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
+from tradewind.model.sites import NO_SITES, Sites
 from tradewind.state.database import Database
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class KeptRequest:
     machines_per_region: int | None
     replan: bool
     compression_ratio: float = 1.0
-    hosts: SshHosts = NO_HOSTS
+    sites: Sites = NO_SITES
+    unasked_usd: float | None = None
 
 
 @dataclass(frozen=True)

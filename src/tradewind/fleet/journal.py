@@ -27,7 +27,7 @@ from tradewind.model.locks import is_locked, try_lock
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
 
-__all__ = ["Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
+__all__ = ["Attempt", "Boot", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
 
 LOCK = "owner.lock"
 #: Maximum time for which a folder has no record while it is made or removed.
@@ -36,6 +36,9 @@ MADE_S = 10.0
 CLOSED_FLEETS_MAX = 1000
 #: Timeout of writing a heartbeat or the time of a machine while another process writes.
 BUSY_S = 2.0
+
+#: Number of the last machines of a type in a region from which their start is learned.
+BOOTS_MAX = 20
 
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
 
@@ -61,6 +64,21 @@ class Attempt:
     zone: str | None = None
     action: str | None = None
     """The permission that is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """The start of a machine [Unix s]: its order, the provider's acceptance, and the first answer of its gateway.
+
+    A gateway answers once it has enrolled.
+    """
+
+    name: str
+    region: str
+    ordered_unix_s: float
+    ready_unix_s: float
+    accepted_unix_s: float | None = None
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +209,33 @@ class FleetJournal:
             (fleet_id,),
         )
         return [Attempt(*row) for row in rows]
+
+    def boots(self, fleet_id: str) -> list[Boot]:
+        """Return the starts of a fleet's machines that answered, oldest first."""
+        return self._boots("machines.fleet = ?", (fleet_id,))
+
+    def boots_for(self, purpose: str) -> list[Boot]:
+        """Return the starts of all machines that answered, of the fleets with this purpose, oldest first."""
+        return self._boots("machines.fleet IN (SELECT id FROM fleets WHERE purpose = ?)", (purpose,))
+
+    def boot_times(self) -> dict[tuple[str, str | None], float]:
+        """Return the median time from the order to the first answer [s] of the last machines, by region and type."""
+        found: dict[tuple[str, str | None], list[float]] = {}
+        for boot in reversed(self._boots("1", ())):
+            times = found.setdefault((boot.region, boot.type), [])
+            if len(times) < BOOTS_MAX:
+                times.append(max(0.0, boot.ready_unix_s - boot.ordered_unix_s))
+        return {key: sorted(times)[len(times) // 2] for key, times in found.items()}
+
+    def _boots(self, condition: str, values: Sequence[Any]) -> list[Boot]:
+        rows = self.database.rows(
+            "SELECT machines.name, machines.region, launched_unix_s, ready_unix_s, attempts.unix_s, attempts.type"
+            " FROM machines LEFT JOIN attempts ON attempts.fleet = machines.fleet AND attempts.name = machines.name"
+            "  AND outcome = 'launched' AND attempts.unix_s BETWEEN launched_unix_s AND ready_unix_s"
+            f" WHERE ready_unix_s IS NOT NULL AND {condition} ORDER BY machines.fleet, machines.number",
+            values,
+        )
+        return [Boot(*row) for row in rows]
 
     def beat(self, fleet_id: str) -> None:
         """Write the owner's heartbeat, on which hosts rely that share the folder but no locks. A failure is ignored."""

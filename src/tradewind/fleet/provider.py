@@ -8,7 +8,7 @@ everything again by the tags of its machines.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.owner import Join
@@ -21,6 +21,7 @@ __all__ = [
     "KEY_TAG",
     "NAME_TAG",
     "OWNER_TAG",
+    "Admitting",
     "Billing",
     "CallRefused",
     "Ended",
@@ -329,4 +330,16 @@ class Provider(Protocol):
 
     def host(self, machine: Machine) -> Host | None:
         """Return access to a machine; None if the provider offers none."""
+        ...
+
+
+@runtime_checkable
+class Admitting(Protocol):
+    """A provider with a firewall of its own, which must be told about machines of the same fleet at other providers."""
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        """Let machines at these addresses, and no others elsewhere, open connections to the data ports of a fleet.
+
+        Replaces the addresses of the last call. Raises CallRefused.
+        """
         ...

@@ -3,42 +3,68 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from testbed.clouds.booter import Booter
+from testbed.clouds.lan import Lan
+from testbed.clouds.programs import program_server, program_source
 from testbed.servers.install import python_environment
 from testbed.servers.moto import VERSION
 from testbed.servers.process import free_port, spawn, stop_group, temporary_folder, wait_until_answering
+from tradewind.fleet.boot.user_data import ProgramSource
+from tradewind.model.aws import AwsSettings
 
-__all__ = ["KEYS", "AwsCloud", "aws_cloud"]
+__all__ = ["KEYS", "AwsCloud", "Boots", "aws_api", "aws_cloud"]
 
 #: Credentials of the account's root. They are checked only if a test enforces policies.
 KEYS = {"AWS_ACCESS_KEY_ID": "root", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 _PROGRAM = str(Path(__file__).with_name("moto_ec2.py"))
+#: A program for instances that do not boot.
+NO_PROGRAM = ProgramSource("x86_64", "http://198.51.100.9/gateway", "0" * 64)
 #: Interval at which new instances are looked for.
 LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Boots:
+    """What boots instances: the booter, the gateway program, and this host's address in the machines' network."""
+
+    booter: Booter
+    source: ProgramSource
+    address: str
 
 
 class AwsCloud:
     """The running emulation. `endpoint` is the address of all its services.
 
-    With a booter, instances boot, and end when their machines do; without one they stay pending until `ran` is called.
+    With `boots`, instances boot, and end when their machines do; without, they stay pending until `ran` is called.
     """
 
-    def __init__(self, endpoint: str, booter: Booter | None) -> None:
-        self.endpoint, self._booter = endpoint, booter
+    def __init__(self, endpoint: str, boots: Boots | None) -> None:
+        self.endpoint, self.boots = endpoint, boots
+        self._booter = None if boots is None else boots.booter
         #: Names of machines that never boot (their tag `tradewind-machine`, found in the user data's join document).
         self.never_boots: set[str] = set()
         self._seen: set[str] = set()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        if booter is not None:
+        if boots is not None:
             self._thread.start()
+
+    def document(self, **settings: Any) -> dict[str, Any]:
+        """Return the document of a provider that uses this account."""
+        programs, home = [NO_PROGRAM.document()], "198.51.100.7/32"
+        if self.boots is not None:
+            programs, home = [self.boots.source.document()], f"{self.boots.address}/32"
+        known = AwsSettings(("us-east-1",), home_cidr=home, endpoint=self.endpoint).document()
+        return {"kind": "aws", "programs": programs, **known, **settings}
 
     def close(self) -> None:
         """Boot no further instances."""
@@ -121,20 +147,36 @@ class AwsCloud:
 
 
 @contextmanager
-def aws_cloud(
-    booter: Booter | None = None, enter: Sequence[str] = (), address: str = "127.0.0.1"
-) -> Iterator[AwsCloud]:
-    """Run the emulation within the context."""
+def aws_api(boots: Boots | None = None) -> Iterator[AwsCloud]:
+    """Run the emulation, with instances that boot if `boots` is given."""
     environment = python_environment(f"moto-{VERSION}", [f"moto[server]=={VERSION}"])
     folder, port = temporary_folder("aws"), free_port()
+    endpoint = f"http://127.0.0.1:{port}"
     # -I: otherwise the script's folder would come first on the path.
-    process = spawn([*enter, str(environment / "bin" / "python"), "-I", _PROGRAM, str(port)], folder)
+    process = spawn([str(environment / "bin" / "python"), "-I", _PROGRAM, str(port)], folder)
     cloud = None
     try:
-        wait_until_answering(process, f"http://{address}:{port}/moto-api/", folder)
-        cloud = AwsCloud(f"http://{address}:{port}", booter)
+        wait_until_answering(process, f"{endpoint}/moto-api/", folder)
+        cloud = AwsCloud(endpoint, boots)
         yield cloud
     finally:
         if cloud is not None:
             cloud.close()
         stop_group(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def aws_cloud(folder: Path, binary: str) -> Iterator[AwsCloud]:
+    """Run the emulation with instances that boot in a private network of this host, and download `binary` there.
+
+    Needs root.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        Lan() as lan,
+        program_server(lan.address, binary, folder / "programs") as url,
+        Booter(lan, folder / "machines") as booter,
+        aws_api(Boots(booter, program_source(url, binary), lan.address)) as cloud,
+    ):
+        yield cloud

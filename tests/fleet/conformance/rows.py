@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import mock
 
 import pytest
 
-from testbed.clouds.aws.cloud import KEYS, aws_cloud
-from testbed.clouds.booter import Booter
-from testbed.clouds.lan import Lan, lan_unavailable
-from testbed.clouds.programs import program_server, program_source
-from testbed.clouds.variables import variables
+from testbed.clouds.aws import KEYS, aws_cloud
+from testbed.clouds.azure import IDENTITY, azure_cloud
+from testbed.clouds.gcp import gcp_cloud
+from testbed.clouds.lan import lan_unavailable
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
 from tests.fleet.worlds import Enrolment, World
-from tradewind.fleet.boot.user_data import ProgramSource
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Provider
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
-from tradewind.model.aws import AwsSettings
-from tradewind.model.records import replace
 
 __all__ = ["ROWS", "Row"]
 
@@ -86,42 +84,120 @@ def ssh(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def aws(folder: Path) -> Iterator[World]:
-    """moto's EC2, whose instances boot on a private network of this host, with a quota of four small ones."""
+def mixed(folder: Path) -> Iterator[World]:
+    """Two members with one region each. Both see the same processes, and each must show only its own."""
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    regions = ("site:here", "site:there")
+    members = [{"name": region[5:], "regions": [region], "provider": dict(LOCAL)} for region in regions]
+    yield World(journal, make_provider({"kind": "mixed", "members": members}, binary, journal), regions, binary)
+
+
+@contextmanager
+def azure(folder: Path) -> Iterator[World]:
+    """Azure's API is a stand-in; its machines boot, and delete themselves with their own identity."""
     reason = lan_unavailable()
     if reason:
         pytest.skip(reason)
     journal, binary = FleetJournal(folder / "state"), find_gateway()
     with (
-        Lan() as lan,
-        program_server(lan.address, binary, folder / "programs") as url,
-        Booter(lan, folder / "booted") as booter,
-        aws_cloud(booter) as cloud,
-        variables(KEYS),
+        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+        TemporaryDirectory(prefix="tw-azure-") as beside,
+        azure_cloud(Path(beside, "cloud"), binary) as cloud,
+        mock.patch.dict(os.environ, cloud.api.environment()),
     ):
-        cloud.set(vcpus=16)
-        settings = AwsSettings(("us-east-1", "us-west-2"), home_cidr=f"{lan.address}/32", endpoint=cloud.endpoint)
-        source = program_source(url, binary)
+        document = cloud.document(identity=IDENTITY)
+        cloud.api.change(cores={"westeurope": 4 * 8})
 
-        def provider(program: ProgramSource = source) -> Provider:
-            document = {"kind": "aws", "programs": [program.document()], **settings.document()}
-            return make_provider(document, binary, journal)
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
 
         def without_boot(name: str) -> Provider:
-            cloud.never_boots.add(name)
-            return provider()
+            cloud.never_boot.add(f"tradewind-{name}-")
+            return make_provider(document, binary, journal)
 
+        provider = make_provider(document, binary, journal)
         yield World(
             journal,
-            provider(),
-            ("aws:us-east-1", "aws:us-west-2"),
+            provider,
+            ("azure:westeurope", "azure:eastus"),
             binary,
             most=4,
-            start_s=10,
-            enrolment=Enrolment(binary, folder / "enrolment"),
-            without_program=lambda: provider(replace(source, sha256="0" * 64)),
+            start_s=8,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
             without_boot=without_boot,
         )
 
 
-ROWS: dict[str, Row] = {"local": local, "sky": sky, "ssh": ssh, "aws": aws}
+@contextmanager
+def gcp(folder: Path) -> Iterator[World]:
+    """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+    with TemporaryDirectory(prefix="tw-gcp-") as beside, gcp_cloud(Path(beside, "cloud"), binary) as cloud:
+        document = cloud.document()
+        cloud.engine.quotas["us-central1"]["INSTANCES"] = 4.0
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.boots.never.add(name)
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            make_provider(document, binary, journal),
+            ("gcp:us-central1", "gcp:europe-west4"),
+            binary,
+            most=4,
+            start_s=4,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+@contextmanager
+def aws(folder: Path) -> Iterator[World]:
+    """moto's EC2, whose instances boot in a network of this host, with a quota of four small ones."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+        TemporaryDirectory(prefix="tw-aws-") as beside,
+        aws_cloud(Path(beside, "cloud"), binary) as cloud,
+        mock.patch.dict(os.environ, KEYS),
+    ):
+        document = cloud.document(regions=["us-east-1", "us-west-2"])
+        cloud.set(vcpus=16)
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.never_boots.add(name)
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            make_provider(document, binary, journal),
+            ("aws:us-east-1", "aws:us-west-2"),
+            binary,
+            most=4,
+            start_s=8,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+ROWS: dict[str, Row] = {"aws": aws, "azure": azure, "gcp": gcp, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}

@@ -179,7 +179,14 @@ def test_a_host_stores_files_runs_commands_and_describes_its_gateway(world: Worl
     host = world.provider.host(machine)
     if host is None:
         pytest.skip("it gives no access to its machines")
-    path = host.put("greeting", b"#!/bin/sh\necho hello $1; exit 3\n")
+    try:
+        path = host.put("greeting", b"#!/bin/sh\necho hello $1; exit 3\n")
+    except GatewayError as error:
+        assert "admits no login" in str(error)
+        assert host.ending(0.0) is None and host.log_tail(100)
+        world.provider.terminate([machine.id])
+        assert host.ending(60.0)
+        return
     assert host.run([path, "there"], 60.0) == (3, "hello there\n")
     assert host.run(["no-such-command"], 60.0)[0] != 0
     assert host.ending(0.0) is None

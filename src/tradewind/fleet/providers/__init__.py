@@ -14,10 +14,10 @@ from tradewind.model.records import dataclass
 if TYPE_CHECKING:
     from tradewind.fleet.journal import FleetJournal
 
-__all__ = ["KINDS", "LOCAL", "Settings", "make_provider"]
+__all__ = ["KINDS", "LOCAL", "Settings", "connect_provider", "make_provider"]
 
 #: Names of the files in this folder.
-KINDS = ("aws", "local", "sky", "ssh")
+KINDS = ("aws", "azure", "gcp", "kubernetes", "local", "mixed", "sky", "ssh")
 #: The document of the local provider.
 LOCAL: Mapping[str, Any] = {"kind": "local"}
 
@@ -39,9 +39,13 @@ def make_provider(
     document: Mapping[str, Any], binary: str, journal: FleetJournal, *, logs: Path | None = None
 ) -> Provider:
     """Return the provider that wrote `document`. Raises GatewayError for a kind that this version does not know."""
+    return connect_provider(document, Settings(binary, journal.folder, logs))
+
+
+def connect_provider(document: Mapping[str, Any], settings: Settings) -> Provider:
+    """Return the provider of a document. Raises GatewayError for a kind that this version does not know."""
     kind = document["kind"]
     if kind not in KINDS:
         raise GatewayError(f"unknown provider {kind}", hint="another version of tradewind started this fleet")
-    module = import_module(f"tradewind.fleet.providers.{kind}")
-    provider: Provider = module.connect(document, Settings(binary, journal.folder, logs))
+    provider: Provider = import_module(f"tradewind.fleet.providers.{kind}").connect(document, settings)
     return provider

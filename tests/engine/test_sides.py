@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.engine import preview
+from tradewind.engine import sides
 from tradewind.engine.request import store_spec
 from tradewind.errors import UsageError
 from tradewind.model.region import Region
@@ -35,7 +35,7 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_regions_known_without_a_request(url: str, access: Access, region: str | None) -> None:
-    found = preview.known_region(parse_url(url, cwd="/"), access)
+    found = sides.known_region(parse_url(url, cwd="/"), access)
     assert found.region == (None if region is None else Region.parse(region))
 
 
@@ -58,16 +58,16 @@ def test_regions_known_without_a_request(url: str, access: Access, region: str |
 def test_only_a_clouds_answer_is_believed(
     monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
 ) -> None:
-    monkeypatch.setattr(preview, "ask_task", lambda _, task: [answer for _ in task["stores"]])
-    (found,) = preview.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
+    monkeypatch.setattr(sides, "ask_task", lambda _, task: [answer for _ in task["stores"]])
+    (found,) = sides.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
     assert found.region == (None if region is None else Region.parse(region))
     assert because in found.because
 
 
 def test_a_region_that_the_user_sets_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview, "ask_task", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(sides, "ask_task", lambda *_: pytest.fail("asked"))
     side = (parse_url("s3://b", cwd="/"), Access(region="aws:eu-west-1"))
-    assert preview.find_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
+    assert sides.find_regions([side, side], "gateway")[0].region == Region("aws", "eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_requests_to_a_compatible_server_are_not_signed_with_its_location() -> N
 
 def test_half_a_region_is_refused() -> None:
     with pytest.raises(UsageError, match="'aws:' is not a region"):
-        preview.known_region(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))
+        sides.known_region(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))

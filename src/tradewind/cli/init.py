@@ -1,0 +1,115 @@
+"""`tradewind init`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from tradewind.cli.terminal import can_ask, confirm, printable
+from tradewind.model.units import format_count
+
+if TYPE_CHECKING:
+    from tradewind.engine.engine import Engine
+    from tradewind.engine.setup import FoundHost
+    from tradewind.model.hosts import SshHost
+    from tradewind.model.sites import Sites
+
+USAGE = "[OPTION]…"
+HELP = """\
+Find where gateways may run, and add it to the configuration. Hosts are those of ~/.ssh/config, or of `config` in the
+table [ssh]: Tradewind logs in to each without asking for a password, and starts nothing. For each cloud of the
+configuration it prints the smallest policy or role that suffices; it never applies one. It ends with the regions where
+machines are available, and how many.
+
+It shows what it would add and asks first; with -y it does not ask, and without a terminal or -y it writes nothing.
+What is in the file stays as it is."""
+EXAMPLES = """\
+  tradewind init
+  tradewind init -y"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add nothing: it has only the options of all commands."""
+
+
+def run(args: Namespace) -> int:
+    """Find, write and check. Return 1 if no place for gateways is found, or one of the configuration cannot be used."""
+    from tradewind.engine.engine import Engine
+    from tradewind.model.records import replace
+    from tradewind.model.sites import NO_SITES
+
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        configured = args.configuration.sites()
+        sites = NO_SITES if configured is None else configured
+        found = _add_hosts(args, engine, sites)
+        sites = replace(sites, hosts=replace(sites.hosts, hosts=(*sites.hosts.hosts, *found)))
+        _show_policies(args, sites)
+        if not sites:
+            _say(args, "no place for gateways was found; docs/guides/fleet.md shows how to add hosts and clouds")
+            return 1
+        return _show_available(args, engine, sites)
+
+
+def _add_hosts(args: Namespace, engine: Engine, sites: Sites) -> tuple[SshHost, ...]:
+    """Show the hosts that were found, add the usable ones to the configuration if the user agrees, and return them."""
+    from tradewind.engine.setup import append_tables, find_hosts, host_tables
+
+    hosts = find_hosts(engine.control, sites.hosts)
+    for found in hosts:
+        _show_host(args, found)
+    usable = tuple(found.host for found in hosts if found.error is None)
+    if not usable:
+        return ()
+    tables, path, count = host_tables(usable), args.configuration.path, format_count(len(usable), "host")
+    _say(args, "", *tables.splitlines())
+    if not args.yes and not can_ask():
+        print(f"hint: -y adds {count} to {path}", file=sys.stderr)
+        return usable
+    if not args.yes:
+        confirm(f"Add {count} to {path}?")
+    append_tables(path, tables)
+    _say(args, f"added {count} to {path}; correct their regions and addresses there")
+    return usable
+
+
+def _show_host(args: Namespace, found: FoundHost) -> None:
+    good = found.error is None
+    if args.json:
+        why = {} if good else {"error": str(found.error)}
+        print(json.dumps({"host": found.host.name, "region": found.host.region, "usable": good, **why}))
+        return
+    what = "gateways can run there" if good else str(found.error)
+    print(printable(f"{'ok' if good else 'BAD':<4} {found.host.name}  {what}"))
+
+
+def _show_policies(args: Namespace, sites: Sites) -> None:
+    from tradewind.engine.setup import policies
+
+    for kind, text in policies(sites):
+        if args.json:
+            print(json.dumps({"policy": kind, "text": text}))
+        else:
+            print(f"\nthe smallest policy for {kind}:\n\n{text}")
+
+
+def _show_available(args: Namespace, engine: Engine, sites: Sites) -> int:
+    """Show what the configured places offer. Return 1 if one of them cannot be used."""
+    from tradewind.engine.setup import available
+
+    code = 0
+    for one in available(engine.control, sites):
+        if isinstance(one, str):
+            print(json.dumps({"available": one}) if args.json else one)
+            continue
+        code = 1
+        print(f"error: {one.place} cannot be used: {one.reason}", file=sys.stderr)
+        if one.hint:
+            print(f"hint: {one.hint}", file=sys.stderr)
+    return code
+
+
+def _say(args: Namespace, *lines: str) -> None:
+    if not args.json:
+        print("\n".join(lines))

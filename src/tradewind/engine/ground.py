@@ -1,0 +1,128 @@
+"""Where a plan can place gateways: the machines of a sky, or what the providers of the configuration offer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tradewind.engine.survey import SiteMember, members_of, survey
+from tradewind.model.hosts import in_region
+from tradewind.model.records import dataclass
+from tradewind.model.region import Region
+from tradewind.model.sites import CLOUDS, FleetTable, Sites
+
+if TYPE_CHECKING:
+    from tradewind.engine.job_control import JobControl
+    from tradewind.model.catalog import Catalog
+    from tradewind.sky.running import Sky
+
+__all__ = ["Ground", "ground_of_sites", "ground_of_sky", "sky_catalog_of", "with_present_home"]
+
+#: What a firewall must not admit silently.
+EVERYBODY = "0.0.0.0/0"
+#: Key of a document whose `home_cidr` was looked up and not configured.
+HOME_FOUND = "home_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where a plan can place gateways: the provider's document, the catalog of its regions, and the most machines in a
+    region. `scale` is that of an emulated WAN, 1 elsewhere. `notes` say what could not be asked.
+    """
+
+    provider: Mapping[str, Any]
+    catalog: Catalog
+    machines: int
+    scale: float = 1.0
+    notes: tuple[str, ...] = ()
+
+
+def ground_of_sky(control: JobControl, file: str, sky: Sky) -> Ground:
+    """Return the machines of a running sky."""
+    from tradewind.sky.file import read_sky_file
+
+    provider = {"kind": "sky", "sky": str(sky.folder), "file": os.path.abspath(file)}
+    return Ground(provider, sky_catalog_of(control, file), len(sky.machines), read_sky_file(file).scale)
+
+
+def sky_catalog_of(control: JobControl, file: str) -> Catalog:
+    """Return the catalog of a sky file. Raises SkyFileError."""
+    from tradewind.fleet.sky_catalog import sky_catalog
+    from tradewind.sky.file import read_sky_file
+
+    return sky_catalog(read_sky_file(file), _base_catalog(control))
+
+
+def _base_catalog(control: JobControl) -> Catalog:
+    from tradewind.catalog.load import catalog_folder, load_catalog
+
+    return load_catalog(catalog_folder(control.store.state_dir))
+
+
+def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region] = ()) -> Ground:
+    """Return what the providers of a configuration offer, by their answers about types, prices and quotas.
+
+    A provider or region that cannot be asked is left out, with a note, unless it is `needed`.
+    Raises UsageError, GatewayError.
+    """
+    from tradewind.fleet.journal import FleetJournal
+    from tradewind.fleet.site_catalog import site_catalog
+
+    base = _base_catalog(control)
+    members = members_of(sites, base.places)
+    ends = {str(region) for region in needed}
+    found = survey(control, members)
+    notes, supplies = tuple(found.notes(ends)), found.supplies(ends)
+    able = [member for member in members if any(Region.parse(region) in supplies for region in member.regions)]
+    documents = {member.name: launch_document(member, sites, control.gateway) for member in able}
+    catalog = site_catalog(supplies, base, FleetJournal(control.store.state_dir).boot_times())
+    return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=notes)
+
+
+def _machines_max(sites: Sites) -> int:
+    """Return the most machines in a region: of the hosts as many as they run, of a cloud the planner's usual limit."""
+    from tradewind.engine.planning import MACHINES_PER_REGION
+
+    hosts = sites.hosts
+    of_hosts = (sum(host.gateways for host in in_region(hosts.hosts, region)) for region in hosts.regions)
+    return max([*of_hosts, *([MACHINES_PER_REGION] if sites.clouds else [])], default=1)
+
+
+def launch_document(member: SiteMember, sites: Sites, gateway: str) -> dict[str, Any]:
+    """Return the document of a provider that launches machines: with programs and home's address. Raises UsageError."""
+    from tradewind.engine.programs import home_network, program_documents
+
+    document, how = dict(member.document), CLOUDS.get(member.name)
+    if how is not None and how.downloads:
+        document["programs"] = program_documents(sites.fleet, gateway)
+    is_own = document.get("home_cidr") not in (None, EVERYBODY)
+    if how is not None and how.dialled_from_home and document.get("public_address", True) and not is_own:
+        document["home_cidr"] = home_network(sites.fleet)
+        document[HOME_FOUND] = sites.fleet.home_cidr is None
+    return document
+
+
+def with_present_home(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the document of an earlier run with home's present address, where that was not configured.
+
+    This machine may have moved to another network since. Raises UsageError.
+    """
+    if "members" in document:
+        members = [{**member, "provider": with_present_home(member["provider"])} for member in document["members"]]
+        return {**document, "members": members}
+    if not document.get(HOME_FOUND):
+        return document
+    from tradewind.engine.programs import home_network
+
+    return {**document, "home_cidr": home_network(FleetTable())}
+
+
+def _joined(members: Sequence[SiteMember], documents: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the document of one provider, or of a mixed one over several."""
+    if len(members) == 1:
+        return documents[members[0].name]
+    named = [
+        {"name": member.name, "regions": list(member.regions), "provider": documents[member.name]} for member in members
+    ]
+    return {"kind": "mixed", "members": named}

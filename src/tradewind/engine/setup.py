@@ -1,0 +1,133 @@
+"""What `tradewind init` finds: hosts that the user can log in to, clouds of the configuration, and what they offer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tradewind.engine.survey import SiteMember, members_of, survey
+from tradewind.errors import ConfigError, TradewindError
+from tradewind.fleet.calls import each_of
+from tradewind.model.files import open_private
+from tradewind.model.hosts import SshHost, SshHosts
+from tradewind.model.records import dataclass
+from tradewind.model.sites import CLOUDS, SSH, Sites
+from tradewind.model.units import format_count, format_usd
+
+if TYPE_CHECKING:
+    from tradewind.engine.job_control import JobControl
+    from tradewind.fleet.site_catalog import Supply
+    from tradewind.model.region import Region
+
+__all__ = ["FoundHost", "Unusable", "append_tables", "available", "find_hosts", "host_tables", "policies"]
+
+#: Configuration of the user's ssh.
+SSH_CONFIG = "~/.ssh/config"
+#: Hosts that are asked at the same time.
+HOSTS_AT_ONCE_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHost:
+    """A host of the user's ssh configuration; `error` says why gateways cannot run there."""
+
+    host: SshHost
+    error: TradewindError | None = None
+
+
+def find_hosts(control: JobControl, known: SshHosts) -> list[FoundHost]:
+    """Return the hosts of an ssh configuration that are not known yet. Logs in to all of them at once, as gateways do.
+
+    Without a region in the configuration each host gets one of its own, `site:NAME`.
+    """
+    from tradewind.fleet.ssh.aliases import address_of, host_aliases
+
+    path = Path(os.path.expanduser(known.ssh_config or SSH_CONFIG))
+    taken = {host.name for host in known.hosts}
+    names = [name for name in host_aliases(path) if name not in taken]
+
+    def look(name: str) -> FoundHost:
+        host = SshHost(name, f"site:{_label(name)}", address_of(name, known.ssh_config) or name)
+        document = {"kind": SSH, **SshHosts((host,), known.ssh_config).document()}
+        found = survey(control, [SiteMember(name, (host.region,), document)])
+        return FoundHost(host, next((failure.error for failure in found.failures), None))
+
+    return each_of(names, look, HOSTS_AT_ONCE_MAX)
+
+
+def _label(name: str) -> str:
+    """Return a name as the second part of a region."""
+    return re.sub(r"[^a-z0-9.-]+", "-", name.rpartition("@")[2].lower()).strip("-") or "host"
+
+
+def host_tables(hosts: Sequence[SshHost]) -> str:
+    """Return the tables of hosts as TOML."""
+    lines = []
+    for host in hosts:
+        lines += ["[[ssh.hosts]]", f"name = {json.dumps(host.name)}", f"region = {json.dumps(host.region)}"]
+        lines += [] if host.address == host.name else [f"address = {json.dumps(host.address)}"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def append_tables(path: str, text: str) -> None:
+    """Add tables at the end of a configuration file, which is made if it does not exist. What is there stays.
+
+    Raises ConfigError.
+    """
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        before = Path(path).read_text(encoding="utf-8") if os.path.exists(path) else ""
+        if "ssh.hosts" not in before and "hosts" in before:
+            raise ConfigError(f"{path}: its hosts are not written as [[ssh.hosts]]", hint="add the tables by hand")
+        gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
+        with open(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", encoding="utf-8") as file:
+            file.write(gap + text)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint="--config names another file") from None
+
+
+def policies(sites: Sites) -> Iterator[tuple[str, str]]:
+    """Yield each cloud of the configuration with the smallest policy or role that suffices for it, as text to apply."""
+    for cloud in sites.clouds:
+        how = CLOUDS[cloud.kind]
+        if how.policy is not None:
+            module, _, function = how.policy.partition(":")
+            found = getattr(import_module(module), function)(how.settings(cloud.settings))
+            yield cloud.kind, found if isinstance(found, str) else json.dumps(found, indent=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A provider or region that could not be asked, and why."""
+
+    place: str
+    reason: str
+    hint: str | None
+
+
+def available(control: JobControl, sites: Sites) -> Iterator[str | Unusable]:
+    """Yield a line for each region where machines are available, and each provider or region that cannot be asked.
+
+    The providers answer with dry runs and queries; nothing is started.
+    """
+    from tradewind.catalog.load import load_catalog
+
+    found = survey(control, members_of(sites, load_catalog().places))
+    for region, supply in sorted(found.supplies().items()):
+        yield _line(region, supply)
+    for failure in found.failures:
+        yield Unusable(failure.place, failure.reason, failure.error.hint)
+
+
+def _line(region: Region, supply: Supply) -> str:
+    types = sorted({offer.type for offer in supply.offers})
+    cheapest = min(offer.usd_per_s for offer in supply.offers) * 3600
+    left = "no known limit" if supply.left is None else format_count(supply.left, "machine") + " left"
+    what = "hosts" if types == ["any"] else format_count(len(types), "machine type")
+    return f"{region}  {left}, {what}, from {format_usd(cheapest)} per hour"

@@ -1,0 +1,1 @@
+"""Machines in Azure: the parts of `providers/azure.py`."""

@@ -1,0 +1,162 @@
+"""Calls to Azure Resource Manager with Microsoft's clients, which are loaded at the first call.
+
+The clients retry only connections that could not be opened. All other errors become refusals: the fleet decides what to
+do about them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.azure.errors import SIGN_IN, refusal_of
+from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.model.azure import AzureSettings
+
+__all__ = ["Clients", "NotThere"]
+
+#: Interval between two looks at a long-running operation, if Azure names none [s].
+POLL_S = 2.0
+#: Retries of a connection that cannot be opened.
+CONNECTS_MAX = 2
+#: Timeouts of one request [s].
+CONNECT_S = 10
+READ_S = 30
+
+T = TypeVar("T")
+
+
+class NotThere(CallRefused):
+    """The resource of a call does not exist."""
+
+
+class Clients:
+    """The clients of one subscription. Their calls may be made from several threads."""
+
+    def __init__(self, settings: AzureSettings) -> None:
+        self._settings = settings
+        self._making = threading.Lock()
+        self._made: dict[str, Any] = {}
+
+    @property
+    def compute(self) -> Any:
+        """The client of `Microsoft.Compute`. Raises GatewayError if it is not installed."""
+        return self._client("azure.mgmt.compute", "ComputeManagementClient")
+
+    @property
+    def network(self) -> Any:
+        """The client of `Microsoft.Network`. Raises GatewayError if it is not installed."""
+        return self._client("azure.mgmt.network", "NetworkManagementClient")
+
+    def call(self, place: str, function: Callable[[], T]) -> T:
+        """Return what a function of a client returns. Raises CallRefused, whose reason begins with `place`."""
+        from azure.core.exceptions import (
+            AzureError,
+            ClientAuthenticationError,
+            HttpResponseError,
+            ResourceNotFoundError,
+        )
+
+        try:
+            return function()
+        except ResourceNotFoundError as error:
+            refusal = _refusal(place, error)
+            raise (NotThere if _code(error) == "ResourceNotFound" else CallRefused)(refusal) from error
+        except ClientAuthenticationError as error:
+            if error.response is not None:
+                raise CallRefused(_refusal(place, error)) from error
+            first = str(error).strip().splitlines()[0]
+            raise CallRefused(Refusal("permission", f"{place}: {first}", action=SIGN_IN)) from error
+        except HttpResponseError as error:
+            raise CallRefused(_refusal(place, error)) from error
+        except AzureError as error:
+            raise CallRefused(Refusal("transient", f"{place}: {' '.join(str(error).split())}")) from error
+
+    def finish(self, place: str, begin: Callable[..., Any]) -> Any:
+        """Begin a long-running operation and return its result. Raises CallRefused."""
+        return self.call(place, lambda: begin(polling_interval=POLL_S).result())
+
+    def begin(self, place: str, begin: Callable[..., Any]) -> Any:
+        """Begin a long-running operation and return its poller. Raises CallRefused."""
+        return self.call(place, partial(begin, polling_interval=POLL_S))
+
+    def list(self, place: str, lister: Callable[[], Any]) -> list[Any]:
+        """Return all pages of a list. Raises CallRefused."""
+        return self.call(place, lambda: list(lister()))
+
+    def send(self, place: str, method: str, path: str, version: str, body: Any = None) -> Any:
+        """Send a request for which the clients have no function; return the answer's JSON. Raises CallRefused."""
+        from azure.core.rest import HttpRequest
+
+        def sent() -> Any:
+            url = f"{self._settings.endpoint}{path}"
+            answer = self.compute.send_request(HttpRequest(method, url, params={"api-version": version}, json=body))
+            if answer.status_code >= 400:
+                from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+                from azure.mgmt.core.exceptions import ARMErrorFormat
+
+                kind = ResourceNotFoundError if answer.status_code == 404 else HttpResponseError
+                raise kind(response=answer, error_format=ARMErrorFormat)
+            return answer.json() if answer.content else None
+
+        return self.call(place, sent)
+
+    def read(self, url: str, timeout_s: float) -> bytes:
+        """Return what a signed URL gives, such as that of a recorded console. It gets no credentials.
+
+        To be called by `call`.
+        """
+        import requests
+        from azure.core.exceptions import ServiceResponseError
+
+        try:
+            answer = requests.get(url, timeout=timeout_s)
+            answer.raise_for_status()
+        except requests.RequestException as error:
+            # The URL in the error's own words contains a signature.
+            raise ServiceResponseError(f"the recorded console cannot be read: {type(error).__name__}") from None
+        return bytes(answer.content)
+
+    def _client(self, module: str, name: str) -> Any:
+        from importlib import import_module
+
+        with self._making:
+            if name not in self._made:
+                try:
+                    kind = getattr(import_module(module), name)
+                    identity = import_module("azure.identity")
+                except ModuleNotFoundError as error:
+                    raise GatewayError(
+                        f"the azure provider needs {module.replace('.', '-')}", hint="pip install 'tradewind[azure]'"
+                    ) from error
+                if "credential" not in self._made:
+                    self._made["credential"] = identity.DefaultAzureCredential()
+                self._made[name] = kind(
+                    self._made["credential"],
+                    self._settings.subscription,
+                    base_url=self._settings.endpoint,
+                    credential_scopes=[f"{self._settings.endpoint}/.default"],
+                    retry_total=CONNECTS_MAX,
+                    retry_connect=CONNECTS_MAX,
+                    retry_read=0,
+                    retry_status=0,
+                    connection_timeout=CONNECT_S,
+                    read_timeout=READ_S,
+                )
+            return self._made[name]
+
+
+def _code(error: Any) -> str:
+    found = getattr(getattr(error, "error", None), "code", None)
+    return str(found or getattr(error, "status_code", None) or "Unknown")
+
+
+def _refusal(place: str, error: Any) -> Refusal:
+    said = getattr(getattr(error, "error", None), "message", None) or str(error)
+    headers = {} if error.response is None else error.response.headers
+    wait = str(headers.get("Retry-After") or "")
+    retry_after_s = float(wait) if wait.isdecimal() else None
+    return refusal_of(place, _code(error), said, error.status_code or 0, retry_after_s)

@@ -1,0 +1,84 @@
+"""The smallest roles for machines in Azure, as custom roles of `az role definition create`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tradewind.model.azure import AzureSettings
+
+__all__ = ["MACHINE_ACTIONS", "OWNER_ACTIONS", "READER_ACTIONS", "policy"]
+
+#: What the owner of fleets does in the resource group.
+OWNER_ACTIONS = (
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/locations/operations/read",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Network/networkInterfaces/delete",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/networkSecurityGroups/read",
+    "Microsoft.Network/networkSecurityGroups/write",
+    "Microsoft.Network/networkSecurityGroups/delete",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "Microsoft.Network/locations/operations/read",
+)
+#: In addition, with public addresses.
+ADDRESS_ACTIONS = (
+    "Microsoft.Network/publicIPAddresses/read",
+    "Microsoft.Network/publicIPAddresses/write",
+    "Microsoft.Network/publicIPAddresses/delete",
+    "Microsoft.Network/publicIPAddresses/join/action",
+)
+#: In addition, if a region has no subnet of the user.
+NETWORK_ACTIONS = (
+    "Microsoft.Network/virtualNetworks/read",
+    "Microsoft.Network/virtualNetworks/write",
+    "Microsoft.Network/virtualNetworks/delete",
+)
+#: In addition, with an identity of the machines; without one, with schedules.
+IDENTITY_ACTIONS = ("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",)
+SCHEDULE_ACTIONS = (
+    "Microsoft.DevTestLab/schedules/read",
+    "Microsoft.DevTestLab/schedules/write",
+    "Microsoft.DevTestLab/schedules/delete",
+)
+DIAGNOSTICS_ACTIONS = ("Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action",)
+#: Quotas and sizes belong to the subscription. Without this role, a quota is noticed when a machine is refused.
+READER_ACTIONS = ("Microsoft.Compute/locations/usages/read", "Microsoft.Compute/skus/read")
+#: What a machine does with its own identity.
+MACHINE_ACTIONS = ("Microsoft.Compute/virtualMachines/delete",)
+
+
+def policy(settings: AzureSettings) -> list[dict[str, Any]]:
+    """Return the custom roles that these settings need, each with the scope at which to assign it."""
+    subscription = f"/subscriptions/{settings.subscription}"
+    group = f"{subscription}/resourceGroups/{settings.resource_group}"
+    actions = [*OWNER_ACTIONS]
+    actions += ADDRESS_ACTIONS if settings.public_address else ()
+    actions += NETWORK_ACTIONS if set(settings.regions) - settings.subnets.keys() else ()
+    actions += IDENTITY_ACTIONS if settings.identity else ()
+    actions += SCHEDULE_ACTIONS if settings.identity is None and settings.auto_shutdown else ()
+    actions += DIAGNOSTICS_ACTIONS if settings.boot_diagnostics else ()
+    roles = [
+        _role("Tradewind fleets", "Rents and ends machines in one resource group", actions, group),
+        _role("Tradewind quotas", "Reads quotas and machine sizes", READER_ACTIONS, subscription),
+    ]
+    if settings.identity:
+        roles.append(_role("Tradewind machine", "Lets a machine delete itself", MACHINE_ACTIONS, group))
+    return roles
+
+
+def _role(name: str, description: str, actions: tuple[str, ...] | list[str], scope: str) -> dict[str, Any]:
+    return {
+        "Name": name,
+        "IsCustom": True,
+        "Description": description,
+        "Actions": sorted(actions),
+        "NotActions": [],
+        "AssignableScopes": [scope],
+    }

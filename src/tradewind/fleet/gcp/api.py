@@ -1,0 +1,199 @@
+"""The calls of the Compute Engine API, over plain HTTP with google-auth's credentials."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.gcp.refusals import of_operation, of_response
+from tradewind.fleet.provider import CallRefused, Refusal
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = ["GOOGLE", "ComputeApi", "OperationFailed", "unix_s"]
+
+GOOGLE = "https://compute.googleapis.com"
+_SCOPE = "https://www.googleapis.com/auth/compute"
+#: Timeout of one request, and the most that one connection attempt may take.
+REQUEST_S = 20.0
+CONNECT_S = 5.0
+#: Interval between two looks at an operation. It grows by half with each look.
+POLL_S_MIN, POLL_S_MAX = 0.1, 2.0
+#: Items of one page of a list. The API allows no more.
+PAGE_ITEMS = 500
+#: Pages that are read of one list. A project may have more machines, but hardly with our labels.
+PAGES_MAX = 100
+
+
+class OperationFailed(CallRefused):
+    """An operation began, and ended with an error. Its request id is used up."""
+
+
+class ComputeApi:
+    """One project. Its methods may be called from any thread, and raise CallRefused."""
+
+    def __init__(self, project: str, endpoint: str | None = None) -> None:
+        self._project = project
+        self._base = f"{endpoint or GOOGLE}/compute/v1/projects/{quote(project)}/"
+        self._emulated = endpoint is not None
+        self._sessions = threading.local()
+        self._making = threading.Lock()
+        self._credentials: Any = None
+
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Return a resource, such as `regions/us-central1`."""
+        return self._request("GET", path, query)
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """Return a resource, or None if it does not exist."""
+        return self._request("GET", path, {}, absent=(404,)) or None
+
+    def aggregated(self, kind: str, wanted: str) -> Iterator[dict[str, Any]]:
+        """Yield the instances or disks of all zones that match a filter."""
+        for page in self._pages(f"aggregated/{kind}", wanted):
+            for scope in page.get("items", {}).values():
+                yield from scope.get(kind, ())
+
+    def listed(self, path: str, wanted: str) -> Iterator[dict[str, Any]]:
+        """Yield the resources below a path that match a filter."""
+        for page in self._pages(path, wanted):
+            yield from page.get("items", ())
+
+    def insert(self, path: str, body: Mapping[str, Any], request_id: uuid.UUID) -> dict[str, Any]:
+        """Begin to create something, and return the operation. The same request id is the same creation."""
+        return self._request("POST", path, {"requestId": str(request_id)}, body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin to change something, and return the operation."""
+        return self._request("PATCH", path, {"requestId": str(uuid.uuid4())}, body)
+
+    def delete(self, path: str) -> dict[str, Any] | None:
+        """Begin to delete something, and return the operation; None if it does not exist."""
+        return self._request("DELETE", path, {"requestId": str(uuid.uuid4())}, absent=(404,)) or None
+
+    def wait(self, operation: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
+        """Wait until an operation has ended, and return it; None if it has not within the limit.
+
+        Raises OperationFailed with the operation's error.
+        """
+        deadline_s, poll_s, latest = time.monotonic() + limit_s, POLL_S_MIN, dict(operation)
+        path = _operation_path(latest)
+        while latest.get("status") != "DONE":
+            if time.monotonic() >= deadline_s:
+                return None
+            time.sleep(poll_s)
+            poll_s = min(POLL_S_MAX, poll_s * 1.5)
+            try:
+                latest = self._request("GET", path, {})
+            except CallRefused as error:
+                if error.refusal.kind not in ("throttled", "transient"):
+                    raise
+        if errors := latest.get("error", {}).get("errors"):
+            raise OperationFailed(of_operation(errors))
+        return latest
+
+    def _pages(self, path: str, wanted: str) -> Iterator[dict[str, Any]]:
+        query = {"filter": wanted, "maxResults": str(PAGE_ITEMS)}
+        for _ in range(PAGES_MAX):
+            page = self._request("GET", path, query)
+            yield page
+            if not page.get("nextPageToken"):
+                return
+            query["pageToken"] = page["nextPageToken"]
+        raise CallRefused(Refusal("bad request", f"the project lists more than {PAGES_MAX * PAGE_ITEMS} {path}"))
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        absent: Collection[int] = (),
+    ) -> dict[str, Any]:
+        """Return the answer to a request; an empty one for a status in `absent`."""
+        session = self._session()
+        import requests
+        from google.auth import exceptions
+
+        try:
+            response = session.request(
+                method, self._base + path, params=query, json=body, timeout=(CONNECT_S, REQUEST_S)
+            )
+        except exceptions.TransportError as error:
+            raise CallRefused(Refusal("transient", _first_line(f"Google's token service: {error}"))) from error
+        except exceptions.GoogleAuthError as error:
+            raise CallRefused(_no_credentials(error)) from error
+        except requests.RequestException as error:
+            raise CallRefused(Refusal("transient", f"no answer to {method} {path}: {type(error).__name__}")) from error
+        if response.status_code in absent:
+            return {}
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = None
+        if response.status_code >= 400:
+            found = answer if isinstance(answer, dict) else {}
+            raise CallRefused(of_response(response.status_code, found, response.headers.get("Retry-After")))
+        if not isinstance(answer, dict):
+            raise CallRefused(Refusal("transient", f"the answer to {method} {path} is no JSON object"))
+        return answer
+
+    def _session(self) -> requests.Session:
+        """Return this thread's session: a session must not be shared by threads."""
+        try:
+            import google.auth
+            import requests
+            from google.auth.transport.requests import AuthorizedSession
+        except ImportError:
+            raise GatewayError(
+                "the gcp provider needs google-auth and requests", hint="pip install 'tradewind[gcp]'"
+            ) from None
+        found: requests.Session | None = getattr(self._sessions, "session", None)
+        if found is None:
+            if self._emulated:
+                found = requests.Session()
+                found.trust_env = False  # No credentials of a .netrc file, and no proxy.
+            else:
+                with self._making:
+                    try:
+                        self._credentials = self._credentials or google.auth.default(scopes=[_SCOPE])[0]
+                    except google.auth.exceptions.GoogleAuthError as error:
+                        raise CallRefused(_no_credentials(error)) from error
+                found = AuthorizedSession(self._credentials)  # type: ignore[no-untyped-call]
+            self._sessions.session = found
+        return found
+
+
+def _operation_path(operation: Mapping[str, Any]) -> str:
+    """Return the path of an operation in its project."""
+    for scope in ("zone", "region"):
+        if scope in operation:
+            return f"{scope}s/{operation[scope].rpartition('/')[2]}/operations/{operation['name']}"
+    return f"global/operations/{operation['name']}"
+
+
+def _no_credentials(error: Exception) -> Refusal:
+    words = _first_line(f"no usable credentials for Google Cloud: {error}")
+    return Refusal("permission", words, "valid credentials: gcloud auth application-default login")
+
+
+def _first_line(words: str) -> str:
+    """Return the first sentence of an error: later ones may be long answers of the token service."""
+    return " ".join(words.partition("\n")[0].split())[:300]
+
+
+def unix_s(text: str | None) -> float | None:
+    """Return a time of the API, such as `2026-11-24T01:02:03.456-08:00` [Unix s]."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,183 @@
+"""The calls of one cluster's API server, about the machines of Tradewind in one namespace.
+
+Objects are plain documents here. Every call raises CallRefused.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.kubernetes.refusals import answered
+from tradewind.fleet.provider import FLEET_TAG, CallRefused
+from tradewind.model.kubernetes import KubeCluster
+
+if TYPE_CHECKING:
+    from lightkube import Client
+
+__all__ = ["ClusterCalls", "require_lightkube"]
+
+#: Timeout of connecting to an API server, and of each wait for its answer.
+ANSWER_S = 10.0
+#: Most objects that one answer lists. More are listed by further calls.
+PAGE = 500
+FIELD_MANAGER = "tradewind"
+
+
+def require_lightkube() -> None:
+    """Raise GatewayError if the client library is not installed."""
+    try:
+        import lightkube  # noqa: F401
+    except ImportError as error:
+        raise GatewayError(
+            "the kubernetes provider needs lightkube", hint="pip install 'tradewind[kubernetes]'"
+        ) from error
+
+
+class ClusterCalls:
+    """Calls of one cluster. It connects when it is first used, and may be used by several threads."""
+
+    def __init__(self, cluster: KubeCluster, kubeconfig: str | None) -> None:
+        self._cluster, self._kubeconfig = cluster, kubeconfig
+        self._client: Client | None = None
+        self._connecting = threading.Lock()
+
+    def jobs(self, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the Jobs of machines with these tags; all of ours without tags."""
+        from lightkube.resources.batch_v1 import Job
+
+        return self._list(Job, tags)
+
+    def pods(self, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the pods of machines with these tags."""
+        from lightkube.resources.core_v1 import Pod
+
+        return self._list(Pod, tags)
+
+    def services(self, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the Services of machines with these tags; none if the cluster's gateways have none."""
+        from lightkube.resources.core_v1 import Service
+
+        return self._list(Service, tags) if self._cluster.network == "service" else []
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return the events of a Job."""
+        from lightkube.resources.core_v1 import Event
+
+        fields: Any = {"involvedObject.name": name}
+        with answered(self._cluster.context):
+            return [_document(found) for found in self._connected().list(Event, fields=fields)]
+
+    def node(self, name: str) -> dict[str, Any]:
+        """Return a node."""
+        from lightkube.resources.core_v1 import Node
+
+        with answered(self._cluster.context):
+            return _document(self._connected().get(Node, name))
+
+    def job(self, name: str) -> dict[str, Any]:
+        """Return a Job."""
+        from lightkube.resources.batch_v1 import Job
+
+        with answered(self._cluster.context):
+            return _document(self._connected().get(Job, name))
+
+    def create(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Create an object and return it; None if one with its name exists."""
+        from lightkube import ApiError, codecs
+
+        with answered(self._cluster.context):
+            made: Any = codecs.from_dict(dict(document))
+            try:
+                return _document(self._connected().create(made))
+            except ApiError as error:
+                if error.status.code == 409 and error.status.reason == "AlreadyExists":
+                    return None
+                raise
+
+    def set_deadline(self, name: str, deadline_s: int) -> None:
+        """Set the time after which a Job ends, from its start."""
+        from lightkube.resources.batch_v1 import Job
+        from lightkube.types import PatchType
+
+        change = {"spec": {"activeDeadlineSeconds": deadline_s}}
+        with answered(self._cluster.context):
+            self._connected().patch(Job, name, change, patch_type=PatchType.MERGE)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a Job and what it owns. No effect if it is gone."""
+        from lightkube.resources.batch_v1 import Job
+        from lightkube.types import CascadeType
+
+        # The API server's default would leave its pods running.
+        self._delete(lambda client: client.delete(Job, name, cascade=CascadeType.BACKGROUND))
+
+    def delete_pod(self, name: str, grace_s: int) -> None:
+        """Delete a pod. With 0 the API server forgets it at once, without an answer of its node."""
+        from lightkube.resources.core_v1 import Pod
+
+        self._delete(lambda client: client.delete(Pod, name, grace_period=grace_s))
+
+    def delete_secret(self, name: str) -> None:
+        """Delete a Secret. No effect if it is gone."""
+        from lightkube.resources.core_v1 import Secret
+
+        self._delete(lambda client: client.delete(Secret, name))
+
+    def log(self, pod: str, lines_max: int) -> str:
+        """Return the end of a gateway's log."""
+        with answered(self._cluster.context):
+            return "".join(self._connected().log(pod, tail_lines=lines_max))
+
+    def _delete(self, call: Any) -> None:
+        from lightkube import ApiError
+
+        with answered(self._cluster.context):
+            try:
+                call(self._connected())
+            except ApiError as error:
+                if error.status.code != 404:
+                    raise
+
+    def _list(self, kind: Any, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+        from lightkube import operators
+
+        labels: Any = {FLEET_TAG: operators.exists(), **tags}
+        with answered(self._cluster.context):
+            listed = self._connected().list(kind, labels=labels, chunk_size=PAGE)
+            return [_document(found) for found in listed]
+
+    def _connected(self) -> Client:
+        with self._connecting:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _connect(self) -> Client:
+        import httpx2
+        from lightkube import Client, KubeConfig
+
+        path = self._kubeconfig
+        config = KubeConfig.from_env() if path is None else KubeConfig.from_file(os.path.expanduser(path))
+        return Client(
+            config=config.get(context_name=self._cluster.context),
+            namespace=self._cluster.namespace,
+            timeout=httpx2.Timeout(ANSWER_S),
+            field_manager=FIELD_MANAGER,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._connecting, suppress(CallRefused):
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+
+def _document(found: Any) -> dict[str, Any]:
+    document: dict[str, Any] = found.to_dict()
+    return document

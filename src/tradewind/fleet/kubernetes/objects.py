@@ -1,0 +1,172 @@
+"""The objects of one machine: a Job with one pod, the Secret with its join document, and perhaps a Service.
+
+The Job owns the other two, so they go when it goes. Everything here is plain data for lightkube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from tradewind.fleet.provider import LaunchOrder
+from tradewind.model.kubernetes import KubeCluster
+
+__all__ = [
+    "CONTAINER",
+    "LEASE_TAG",
+    "ROLE_TAG",
+    "START_S",
+    "TYPE_TAG",
+    "job",
+    "job_name",
+    "labels_of",
+    "owned_by",
+    "secret",
+    "service",
+]
+
+#: Labels of a machine beside the tags of its order.
+LEASE_TAG, ROLE_TAG, TYPE_TAG = "tradewind-lease", "tradewind-role", "tradewind-type"
+CONTAINER = "gateway"
+JOIN_FOLDER, JOIN_FILE = "/join", "document"
+#: A Job ends after this time unless it is confirmed: its client has seen its gateway run. It is longer than a join
+#: token is valid, so that a pod that finds room too late ends too.
+START_S = 1200
+#: The remains of an ended Job are removed after this time.
+REMAINS_S = 300
+#: Time that a gateway has to save its work when its node is drained or its Job ends.
+GRACE_S = 15
+#: The user and group that run the gateway: nobody.
+NOBODY = 65534
+
+
+def job_name(order: LaunchOrder) -> str:
+    """Return the name of an order's objects. It follows from the order's key, so that nothing is made twice."""
+    return f"tradewind-{sha256(f'{order.fleet_id}/{order.key}'.encode()).hexdigest()[:24]}"
+
+
+def labels_of(order: LaunchOrder) -> dict[str, str]:
+    """Return the labels of a machine: the tags of its order, and what else describes it."""
+    found = {**order.tags, LEASE_TAG: str(order.lease.seconds), ROLE_TAG: order.role}
+    return {**found, **({} if order.type is None else {TYPE_TAG: order.type})}
+
+
+def job(order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str, int]) -> dict[str, Any]:
+    """Return the Job of a machine. `ports` are those at which its gateway listens, by what for.
+
+    Its pod lives for `cluster.longest_h` at most: its kubelet ends it then, even if the API server is gone. The Job
+    lives for START_S until it is confirmed.
+    """
+    name, labels = job_name(order), labels_of(order)
+    pod = _pod(name, order, cluster, ports)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": cluster.namespace, "labels": labels},
+        "spec": {
+            "parallelism": 1,
+            "completions": 1,
+            # A replacement would be another machine, which only the fleet orders.
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": START_S,
+            "ttlSecondsAfterFinished": REMAINS_S,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str, int]) -> dict[str, Any]:
+    is_host = cluster.network == "host"
+    container = {
+        "name": CONTAINER,
+        "image": cluster.image,
+        "args": ["serve", "--join", f"{JOIN_FOLDER}/{JOIN_FILE}", "--lease-s", str(order.lease.seconds)],
+        "resources": {
+            "requests": {"cpu": cluster.cpu, "memory": cluster.memory},
+            "limits": {"memory": cluster.memory},
+        },
+        "ports": [
+            {"name": of, "containerPort": port, **({"hostPort": port} if is_host else {})} for of, port in ports.items()
+        ],
+        # The end of its log becomes part of the pod's status, which can be read without a permission for logs.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "join", "mountPath": JOIN_FOLDER, "readOnly": True}],
+    }
+    return {
+        "restartPolicy": "Never",
+        "activeDeadlineSeconds": cluster.longest_h * 3600,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "hostNetwork": is_host,
+        "dnsPolicy": "ClusterFirstWithHostNet" if is_host else "ClusterFirst",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "fsGroup": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "nodeSelector": dict(cluster.node_selector),
+        "tolerations": [_toleration(one.key, one.value, one.effect) for one in cluster.tolerations],
+        "imagePullSecrets": [{"name": secret} for secret in cluster.pull_secrets],
+        "volumes": [{"name": "join", "secret": {"secretName": name, "defaultMode": 0o440}}],
+        "containers": [container],
+    }
+
+
+def _toleration(key: str, value: str, effect: str) -> dict[str, str]:
+    found = {"key": key, "operator": "Equal" if value else "Exists"}
+    return {**found, **({"value": value} if value else {}), **({"effect": effect} if effect else {})}
+
+
+def owned_by(name: str, uid: str) -> list[dict[str, Any]]:
+    """Return the reference to the Job that owns an object."""
+    return [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "blockOwnerDeletion": False}]
+
+
+def secret(order: LaunchOrder, cluster: KubeCluster, uid: str, document: str) -> dict[str, Any]:
+    """Return the Secret with the join document, which the Job with this uid owns."""
+    name = job_name(order)
+    metadata = {"name": name, "namespace": cluster.namespace, "labels": labels_of(order)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**metadata, "ownerReferences": owned_by(name, uid)},
+        "immutable": True,
+        "stringData": {JOIN_FILE: document},
+    }
+
+
+def service(order: LaunchOrder, cluster: KubeCluster, uid: str, ports: Mapping[str, int]) -> dict[str, Any]:
+    """Return the Service of a machine. Its gateway listens at the same ports at which the service is reached.
+
+    Only the node of the pod answers, so that no other node forwards the bytes.
+    """
+    name = job_name(order)
+    is_node_port = cluster.service == "NodePort"
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": cluster.namespace,
+            "labels": labels_of(order),
+            "ownerReferences": owned_by(name, uid),
+        },
+        "spec": {
+            "type": cluster.service,
+            "externalTrafficPolicy": "Local",
+            "selector": {"batch.kubernetes.io/job-name": name},
+            "ports": [
+                {"name": of, "port": port, "targetPort": port, **({"nodePort": port} if is_node_port else {})}
+                for of, port in ports.items()
+            ],
+        },
+    }

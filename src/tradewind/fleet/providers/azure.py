@@ -1,0 +1,305 @@
+"""Machines in Azure, through Resource Manager.
+
+All resources are in one resource group of the user, and have our tags. Azure starts one machine per call, so the calls
+for the machines of a launch run at the same time. Each machine is created in three steps: address, interface, machine.
+Deleting the machine deletes the other two and the disk. A fleet has a network and a security group in each region,
+which go with its last machine there.
+
+A machine that shuts itself down in Azure is stopped, but it is billed until it is deleted. With a user-assigned
+identity (`identity`) it deletes itself; without one it is stopped, `leftovers` shows it, and a schedule releases its
+hardware within a day.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.azure import bodies
+from tradewind.fleet.azure.client import Clients
+from tradewind.fleet.azure.console import AzureConsole
+from tradewind.fleet.azure.ending import deleting_command, eviction_command
+from tradewind.fleet.azure.listing import SCHEDULES_VERSION, Listing, is_over, power_of
+from tradewind.fleet.azure.names import ADDRESSES, DISKS, GROUPS, INTERFACES, MACHINES, SCHEDULES, Names, location_of
+from tradewind.fleet.azure.networks import Networks
+from tradewind.fleet.azure.offers import Market
+from tradewind.fleet.azure.removal import AT_ONCE_MAX, Removal
+from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
+from tradewind.fleet.boot.user_data import programs_from_document, user_data
+from tradewind.fleet.calls import each_of
+from tradewind.fleet.provider import (
+    ANY_TYPE,
+    FLEET_TAG,
+    KEY_TAG,
+    NAME_TAG,
+    CallRefused,
+    Ended,
+    Home,
+    Host,
+    LaunchOrder,
+    LaunchResult,
+    Leftover,
+    Machine,
+    Offer,
+    Quota,
+    Refusal,
+)
+from tradewind.model.azure import AzureSettings, azure_from_document
+
+if TYPE_CHECKING:
+    from tradewind.fleet.providers import Settings
+
+__all__ = ["AzureProvider", "connect"]
+
+#: Time within which Azure finds hardware for a machine or says that it has none. Then the machine counts as launched:
+#: the fleet waits for its gateway anyway. Below the time limit of a launch.
+ALLOCATED_S = 40.0
+#: Interval of looks at a machine that is being created [s]. It doubles from the first to the last.
+LOOK_S_MIN = 0.25
+LOOK_S_MAX = 4.0
+NO_IDENTITY = (
+    "machines without `identity` in [azure] are stopped at the end of their lease, not deleted: they are billed until "
+    "`tradewind fleet sweep`"
+)
+
+
+class AzureProvider:
+    """Rents machines in Azure."""
+
+    kind = "azure"
+
+    def __init__(self, settings: AzureSettings) -> None:
+        self._settings = settings
+        self._clients = Clients(settings)
+        self._names = Names(settings)
+        self._listing = Listing(settings, self._clients, self._names)
+        self._removal = Removal(settings, self._clients, self._names, self._listing)
+        self._networks = Networks(settings, self._clients, self._names, self._listing)
+        self._market = Market(settings, self._clients)
+        #: Held while interfaces are attached to a fleet's network, and while unused networks are removed.
+        self._attaching = threading.Lock()
+
+    @property
+    def settles_s(self) -> float:
+        """Time until lists show every change."""
+        return self._settings.settles_s
+
+    @property
+    def warning(self) -> str | None:
+        """What a user should know before machines are rented; None if there is nothing."""
+        return None if self._settings.identity else NO_IDENTITY
+
+    def document(self) -> dict[str, Any]:
+        """Return the kind and the settings."""
+        return {"kind": self.kind, **self._settings.document()}
+
+    def home(self, region: str) -> Home:
+        """Return this host: the lead runs beside the client."""
+        return Home()
+
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        """Return the sizes of the catalog that the subscription may use, in the configured regions."""
+        wanted = [region for region in sorted(regions) if location_of(region) in self._settings.regions]
+        return tuple(offer for offers in each_of(wanted, self._market.offers) for offer in offers)
+
+    def quota(self, region: str) -> Quota | None:
+        """Return how many machines of the default size the quota of virtual processors allows."""
+        return self._market.quota(region)
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Create machines concurrently. A machine that was ordered before with the same key is returned instead."""
+        fleets = {order.fleet_id for order in orders}
+        there = [vm for vm in self._listing.of(MACHINES) if (vm.tags or {}).get(FLEET_TAG) in fleets]
+        results = dict(zip(orders, each_of(orders, partial(self._launched_before, there), AT_ONCE_MAX), strict=True))
+        fresh = [order for order in orders if results[order] is None]
+        with self._attaching:
+            networks = self._networks.prepare(fresh)
+            attached = each_of(fresh, lambda order: self._attached(order, networks), AT_ONCE_MAX)
+            interfaces = {order: one for order, one in zip(fresh, attached, strict=True) if isinstance(one, str)}
+            refused = {order: one for order, one in zip(fresh, attached, strict=True) if isinstance(one, Refusal)}
+        addresses: dict[str, dict[str, str]] = {}
+        rules = self._networks.open(list(interfaces), addresses)
+        refused |= {order: rules[order] for order in interfaces if order in rules}
+        able = [order for order in interfaces if order not in rules]
+        started = each_of(able, lambda order: self._started(order, interfaces[order], addresses), AT_ONCE_MAX)
+        results |= dict(zip(able, started, strict=True))
+        each_of(list(refused), lambda order: self._removal.discard(self._names.machine(order)), AT_ONCE_MAX)
+        results |= {order: LaunchResult(order, refusal=why) for order, why in refused.items()}
+        return [results[order] or LaunchResult(order, refusal=_unknown(order)) for order in orders]
+
+    def _launched_before(self, there: Sequence[Any], order: LaunchOrder) -> LaunchResult | None:
+        """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
+        if order.join is None:
+            words = "a machine in a cloud needs an identity: plain hops are for emulated networks"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+        if location_of(order.region) not in self._settings.regions:
+            words = f"{order.region} is not among the regions of [azure]"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+        for listed in there:
+            if (listed.tags[FLEET_TAG], listed.tags.get(NAME_TAG)) != (order.fleet_id, order.name):
+                continue
+            vm = self._listing.machine(listed.name)
+            if vm is None:
+                continue
+            if is_over(vm):
+                self._removal.remove([(MACHINES, vm.name)], force=True)
+            elif vm.tags.get(KEY_TAG) == order.key:
+                return LaunchResult(order, self._listing.described(vm, self._listing.interfaces()))
+            else:
+                words = f"fleet {order.fleet_id} has another machine {order.name}"
+                return LaunchResult(order, refusal=Refusal("bad request", words))
+        return None
+
+    def _attached(self, order: LaunchOrder, networks: Mapping[tuple[str, str], str | Refusal]) -> str | Refusal:
+        """Create a machine's address and interface, and return the interface's id."""
+        location, machine = location_of(order.region), self._names.machine(order)
+        subnet = networks[order.fleet_id, location]
+        if isinstance(subnet, Refusal):
+            return subnet
+        group, network = self._settings.resource_group, self._clients.network
+        try:
+            address = None
+            if self._settings.public_address:
+                name = self._names.part(ADDRESSES, machine)
+                body = bodies.address_body(order, location, self._settings)
+                begin = partial(network.public_ip_addresses.begin_create_or_update, group, name, body)
+                self._clients.finish(order.region, begin)
+                address = self._names.id(ADDRESSES, name)
+            rules = self._names.id(GROUPS, self._names.of_fleet(order.fleet_id, location))
+            name = self._names.part(INTERFACES, machine)
+            body = bodies.interface_body(order, location, subnet, rules, address)
+            begin = partial(network.network_interfaces.begin_create_or_update, group, name, body)
+            self._clients.finish(order.region, begin)
+            return self._names.id(INTERFACES, name)
+        except CallRefused as error:
+            return error.refusal
+
+    def _started(self, order: LaunchOrder, interface: str, addresses: Mapping[str, Mapping[str, str]]) -> LaunchResult:
+        """Create a machine. What there is of a refused one is removed."""
+        machine = self._names.machine(order)
+        try:
+            vm = self._allocated(order, machine, self._begin(order, machine, interface))
+            self._schedule(order, machine)
+            return LaunchResult(order, self._listing.described(vm, addresses))
+        except CallRefused as error:
+            self._removal.discard(machine)
+            return LaunchResult(order, refusal=error.refusal)
+        except GatewayError as error:
+            self._removal.discard(machine)
+            return LaunchResult(order, refusal=Refusal("bad request", str(error)))
+
+    def _begin(self, order: LaunchOrder, machine: str, interface: str) -> Any:
+        """Begin to create a machine, and return the poller; None if it exists already, because an answer was lost."""
+        size = order.type if order.type not in (None, ANY_TYPE) else self._market.default_size
+        body = bodies.machine_body(
+            order,
+            machine,
+            location_of(order.region),
+            size or "",
+            self._settings,
+            disk=self._names.part(DISKS, machine),
+            interface_id=interface,
+            user_data=self._user_data(order, machine),
+        )
+        begin = self._clients.compute.virtual_machines.begin_create_or_update
+        only_new = {"headers": {"If-None-Match": "*"}}
+        try:
+            return self._clients.begin(
+                order.region, partial(begin, self._settings.resource_group, machine, body, **only_new)
+            )
+        except CallRefused as error:
+            if error.refusal.kind != "transient" or self._listing.machine(machine) is None:
+                raise
+            return None
+
+    def _user_data(self, order: LaunchOrder, machine: str) -> str:
+        assert order.join is not None
+        settings = self._settings
+        data = f"0.0.0.0:{DATA_PORT}" if order.peers else None
+        if settings.public_address:
+            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
+        else:
+            join = order.join.calling(data)
+        ending = None
+        if settings.identity is not None:
+            ending = deleting_command(settings.endpoint, self._names.id(MACHINES, machine), settings.identity)
+        return user_data(
+            join,
+            programs_from_document(settings.programs),
+            order.lease.seconds,
+            proxy=settings.proxy,
+            end_command=ending,
+            notice_command=eviction_command() if order.spot else None,
+        )
+
+    def _allocated(self, order: LaunchOrder, machine: str, poller: Any) -> Any:
+        """Return a machine once it has hardware. Azure reports its creation as done only when it has booted."""
+        deadline_s, look_s = time.monotonic() + ALLOCATED_S, LOOK_S_MIN
+        while True:
+            if poller is not None and poller.done():
+                self._clients.call(order.region, poller.result)
+            vm = self._listing.machine(machine)
+            if vm is None:
+                raise CallRefused(
+                    Refusal("transient", f"{order.region}: machine {order.name} is gone after its launch")
+                )
+            if poller is None and vm.provisioning_state == "Failed" and is_over(vm):
+                raise CallRefused(Refusal("transient", f"{order.region}: machine {order.name} could not be created"))
+            if power_of(vm) == "running" or time.monotonic() > deadline_s:
+                return vm
+            if poller is None:
+                time.sleep(look_s)
+            else:
+                self._clients.call(order.region, partial(poller.wait, look_s))
+            look_s = min(LOOK_S_MAX, look_s * 2)
+
+    def _schedule(self, order: LaunchOrder, machine: str) -> None:
+        """Let Azure stop a machine once a day that cannot delete itself."""
+        if self._settings.identity is not None or not self._settings.auto_shutdown:
+            return
+        body = bodies.schedule_body(order, location_of(order.region), self._names.id(MACHINES, machine))
+        path = self._names.id(SCHEDULES, self._names.part(SCHEDULES, machine))
+        self._clients.send(order.region, "PUT", path, SCHEDULES_VERSION, body)
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        """Return the machines with these tags. A stopped machine counts as ended: its gateway does not run."""
+        found = self._listing.ours(tags)
+        interfaces = self._listing.interfaces() if found else {}
+        machines = [self._listing.described(vm, interfaces) for vm in found]
+        return tuple(sorted(machines, key=lambda machine: (machine.name, machine.id)))
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        """Let machines at these addresses at other providers dial a fleet's data ports. Replaces the last ones."""
+        with self._attaching:
+            self._networks.admit(fleet_id, addresses)
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        """Delete machines and other resources of ours by their ids, concurrently."""
+        parsed = {one: self._names.parsed(one) for one in ids}
+        wanted = [found for found in parsed.values() if found is not None]
+        refusals: Mapping[tuple[str, str], Refusal] = {}
+        if wanted:
+            with self._attaching:
+                refusals = self._removal.remove(wanted, force=grace_s <= 0)
+        return [Ended(one, refusal=None if found is None else refusals.get(found)) for one, found in parsed.items()]
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return all resources of ours in the resource group."""
+        return tuple(self._listing.leftovers())
+
+    def host(self, machine: Machine) -> Host | None:
+        """Return the recorded console of a machine; None without `boot_diagnostics`."""
+        return AzureConsole(machine, self._listing) if self._settings.boot_diagnostics else None
+
+
+def _unknown(order: LaunchOrder) -> Refusal:
+    return Refusal("transient", f"{order.region}: the order was not answered")
+
+
+def connect(document: Mapping[str, Any], settings: Settings) -> AzureProvider:
+    """Return the provider of the subscription that the document names."""
+    return AzureProvider(azure_from_document(document))

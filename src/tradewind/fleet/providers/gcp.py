@@ -1,0 +1,492 @@
+"""Machines rented from Google Compute Engine.
+
+A machine is a VM with our labels; any process with the project's credentials finds it by them. Each is created by a
+request of its own to `regionInstances.bulkInsert`, where Google picks a zone with room: the requests for many machines
+run at the same time, and each machine's metadata has its own join token and no other.
+
+The document has the settings of `model/gcp.py`, `programs` (see `fleet/boot/user_data.py`) and `proxy`, the URL of an
+HTTP proxy for the machines, or None.
+
+Leases. The machine's own timer shuts it down when its lease has expired. The VM then costs nothing, but its disk
+(10 GB) does: it remains until the VM is deleted. Every launch and termination deletes VMs of ours that have been down
+for STOPPED_S, and `leftovers` lists them. A VM with an identity that may delete it deletes itself. Whatever happens
+inside, Google deletes a VM that runs for longer than `hours_max`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tradewind.catalog.packaged import read_packaged
+from tradewind.errors import GatewayError
+from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
+from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
+from tradewind.fleet.calls import each_of
+from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
+from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
+from tradewind.fleet.gcp.instances import (
+    insert_body,
+    instance_name,
+    is_ours,
+    is_public,
+    is_spot,
+    machine_of,
+    network_path,
+    stopped_unix_s,
+)
+from tradewind.fleet.provider import (
+    FLEET_TAG,
+    KEY_TAG,
+    Billing,
+    CallRefused,
+    Ended,
+    Home,
+    LaunchOrder,
+    LaunchResult,
+    Leftover,
+    Machine,
+    Offer,
+    Quota,
+    Refusal,
+)
+from tradewind.model.gcp import GcpSettings
+from tradewind.model.machine import MachineOffer
+from tradewind.model.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from tradewind.fleet.providers import Settings
+
+__all__ = ["GcpProvider", "connect"]
+
+#: Timeout of the creation of a VM, within the fleet's timeout of a launch.
+START_S = 45.0
+#: Timeout of the deletion of a VM, in addition to the grace period. Its guest shuts down first.
+DELETE_S = 45.0
+#: VMs of ours that have been down for this time are deleted. Their fleets have noticed it by then.
+STOPPED_S = 300.0
+#: Time for which the answer about a region is used again.
+REGION_S = 30.0
+#: Time for which a machine that was ended is still listed as ended. It is above `settles_s`.
+OVER_S = 60.0
+#: Interval between two looks at a machine that is asked often whether it has ended.
+LOOK_S = 2.0
+#: Filter of all that is ours.
+OURS = f"labels.{KEY_TAG}:*"
+#: Family of machine types → the quota of its vCPUs. Other families use CPUS.
+CPU_QUOTAS = {"n2": "N2_CPUS", "n2d": "N2D_CPUS", "c2": "C2_CPUS", "c2d": "C2D_CPUS", "c3": "C3_CPUS"}
+RULE, DISK = "global/firewalls/", "/disks/"
+"""Parts of the ids of leftovers that are not machines."""
+
+
+class GcpProvider:
+    """Rents VMs of one project."""
+
+    kind = "gcp"
+    settles_s = 5.0
+
+    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource], proxy: str | None = None) -> None:
+        self._settings, self._programs, self._proxy = settings, tuple(programs), proxy
+        self._api = ComputeApi(settings.project, settings.endpoint)
+        self._regions: dict[str, tuple[float, dict[str, Any]]] = {}
+        #: Operations that failed, by order key: the next request for it needs another id.
+        self._failures: dict[str, int] = {}
+        #: Rules of the fleets that this object launched, and the addresses that they admit. Held while they change.
+        self._rules: dict[str, FleetRules] = {}
+        self._admitted: dict[str, frozenset[str]] = {}
+        self._admitting = threading.Lock()
+        #: Machines that this object has ended lately, which Google does not list any more, by id.
+        self._over: dict[str, tuple[float, Machine]] = {}
+        #: Times and results of the latest looks at machines, by id.
+        self._looks: dict[str, tuple[float, str | None]] = {}
+
+    def document(self) -> dict[str, Any]:
+        """Return the kind, the settings, and the sources of the gateway program."""
+        programs = [program.document() for program in self._programs]
+        return {"kind": self.kind, "programs": programs, "proxy": self._proxy, **self._settings.document()}
+
+    def home(self, region: str) -> Home:
+        """Return this host."""
+        return Home()
+
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        """Return the packaged machine types in these regions, with the zones and quotas that the project has there."""
+        wanted = [region for region in sorted(set(regions)) if self._serves(region)]
+        found = each_of(wanted, self._offers_in)
+        return tuple(offer for of in found for offer in of)
+
+    def _offers_in(self, region: str) -> list[Offer]:
+        facts = self._region(region)
+        zones = tuple(self._zones(region)[0])
+        offers = [
+            Offer(
+                region,
+                offer.machine.name,
+                offer.spot,
+                offer.usd_per_s,
+                str(offer.origin),
+                Billing(least_s=offer.machine.billed_s_min, begins="running"),
+                offer.machine.egress_gbps,
+                offer.machine.ingress_gbps,
+                offer.machine.boot_s,
+                zones,
+                _left(facts, offer, self._settings.public_address),
+            )
+            for offer in _catalog()
+        ]
+        return sorted(offers, key=lambda offer: offer.usd_per_s)
+
+    def quota(self, region: str) -> Quota | None:
+        """Return how many machines of the cheapest type the project may have in a region."""
+        if not self._serves(region):
+            return None
+        facts = self._region(region)
+        left = _left(facts, self._default(), self._settings.public_address)
+        used = next((int(one["usage"]) for one in facts.get("quotas", ()) if one["metric"] == "INSTANCES"), 0)
+        return Quota(used + left, used)
+
+    def _default(self) -> MachineOffer:
+        """Return the offer that an order without a type gets."""
+        offers = [offer for offer in _catalog() if offer.spot == self._settings.spot]
+        return min(offers, key=lambda offer: offer.usd_per_hour)
+
+    def _serves(self, region: str) -> bool:
+        provider, _, name = region.partition(":")
+        return provider == self.kind and (not self._settings.regions or name in self._settings.regions)
+
+    def _region(self, region: str) -> dict[str, Any]:
+        name = region.partition(":")[2]
+        read_s, facts = self._regions.get(name, (0.0, {}))
+        if not facts or time.monotonic() - read_s > REGION_S:
+            facts = self._api.get(f"regions/{name}")
+            self._regions[name] = time.monotonic(), facts
+        return facts
+
+    def _zones(self, region: str) -> tuple[list[str], list[str]]:
+        """Return the zones of a region in which machines may run, and the others."""
+        zones = [zone.rpartition("/")[2] for zone in self._region(region).get("zones", ())]
+        allowed = [zone for zone in zones if not self._settings.zones or zone in self._settings.zones]
+        return allowed, [zone for zone in zones if zone not in allowed]
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Create VMs concurrently. A VM that was ordered before with the same key is returned instead."""
+        there = [instance for instance in self._api.aggregated("instances", OURS) if is_ours(instance)]
+        self._delete_stopped(there)
+        living = [machine for machine in map(machine_of, there) if not machine.ended]
+        known = [_known(order, living) or self._impossible(order) for order in orders]
+        fresh = [order for order, result in zip(orders, known, strict=True) if result is None]
+        scripts = {order.key: self._script(order) for order in fresh}
+        for order in {order.fleet_id: order for order in fresh}.values():
+            self._make_rules(order)
+        started = iter(each_of(fresh, lambda order: self._started(order, scripts[order.key])))
+        results = [next(started) if result is None else result for result in known]
+        for fleet_id in {order.fleet_id for order in fresh}:
+            results = self._reachable(fleet_id, results)
+            with suppress(CallRefused):
+                self._drop_rules(fleet_id, results)
+        return results
+
+    def _reachable(self, fleet_id: str, results: list[LaunchResult]) -> list[LaunchResult]:
+        """Admit the new machines of a fleet. If that can never succeed they are ended, because they would be useless.
+
+        If it does not succeed now, `machines` tries again.
+        """
+        try:
+            self._admit(fleet_id, self._listed({FLEET_TAG: fleet_id}), results)
+            return results
+        except CallRefused as error:
+            refusal = error.refusal
+        if refusal.kind in ("throttled", "transient"):
+            return results
+        failed = [of for of in results if of.machine is not None and of.order.fleet_id == fleet_id]
+        self.terminate([of.machine.id for of in failed if of.machine is not None])
+        return [LaunchResult(of.order, refusal=refusal) if of in failed else of for of in results]
+
+    def _drop_rules(self, fleet_id: str, results: Sequence[LaunchResult]) -> None:
+        """Delete the rules of a fleet that has no machine, if its orders will not be repeated."""
+        kinds = {of.refusal.kind if of.refusal is not None else "launched" for of in results}
+        if not kinds & {"launched", "throttled", "transient"} and not self._listed({FLEET_TAG: fleet_id}):
+            rules = self._rules.pop(fleet_id, None)
+            if rules is not None:
+                rules.delete()
+
+    def _impossible(self, order: LaunchOrder) -> LaunchResult | None:
+        """Return the refusal of an order that can never succeed."""
+        words = None
+        if not self._serves(order.region):
+            words = f"{order.region} is not among the regions of [gcp]"
+        elif not self._programs:
+            words = "it is not known where machines download the gateway program: fleet.program_url"
+        elif order.join is None:
+            words = "a machine of a cloud needs an identity: plain hops are not possible there"
+        elif is_public(order, self._settings) and self._settings.firewall and self._settings.home_cidr is None:
+            words = "the public address of this machine is not known: fleet.home_cidr"
+        elif order.zone is not None and order.zone not in self._zones(order.region)[0]:
+            words = f"{order.region} has no zone {order.zone} that may be used"
+        return None if words is None else LaunchResult(order, refusal=Refusal("bad request", words))
+
+    def _started(self, order: LaunchOrder, script: str) -> LaunchResult:
+        try:
+            return LaunchResult(order, machine_of(self._start(order, script)))
+        except CallRefused as error:
+            refusal = error.refusal
+            return LaunchResult(order, refusal=replace(refusal, reason=f"{order.region}: {refusal.reason}"))
+
+    def _start(self, order: LaunchOrder, script: str) -> dict[str, Any]:
+        """Create the VM of an order, and return it when it runs."""
+        allowed, denied = self._zones(order.region)
+        if order.zone is not None:
+            denied = [zone for zone in (*allowed, *denied) if zone != order.zone]
+            allowed = [order.zone]
+        if not allowed:
+            raise CallRefused(Refusal("bad request", "[gcp] allows none of its zones"))
+        machine_type = order.type or self._default().machine.name
+        body = insert_body(order, self._settings, machine_type, (allowed, denied), script)
+        region = order.region.partition(":")[2]
+        words = (order.fleet_id, order.key, machine_type, is_spot(order, self._settings), order.zone)
+        # The same order has the same id, also in another process, until an operation for it has failed.
+        request_id = uuid.uuid5(uuid.NAMESPACE_URL, repr((*words, self._failures.get(order.key, 0))))
+        try:
+            operation = self._api.insert(f"regions/{region}/instances/bulkInsert", body, request_id)
+            done = self._api.wait(operation, START_S)
+        except OperationFailed as error:
+            self._failures[order.key] = self._failures.get(order.key, 0) + 1
+            if "ALREADY_EXISTS" not in str(error):
+                raise
+            done = {}
+        if done is None:
+            raise CallRefused(Refusal("transient", f"the VM was not created within {START_S:.0f} s"))
+        return self._created(order, done, allowed)
+
+    def _created(self, order: LaunchOrder, operation: Mapping[str, Any], zones: Sequence[str]) -> dict[str, Any]:
+        """Return the VM that an operation created. It is asked for by name, because lists may lag behind."""
+        places = operation.get("instancesBulkInsertOperationMetadata", {}).get("perLocationStatus", {})
+        stated = [zone.rpartition("/")[2] for zone in places]
+        for zone in dict.fromkeys([*stated, *zones]):
+            instance = self._api.find(f"zones/{zone}/instances/{instance_name(order)}")
+            if instance is not None and instance.get("labels", {}).get(KEY_TAG) == order.key:
+                return instance
+        self._failures[order.key] = self._failures.get(order.key, 0) + 1
+        raise CallRefused(Refusal("transient", "the VM was created, and is gone"))
+
+    def _script(self, order: LaunchOrder) -> str:
+        assert order.join is not None, "checked before"
+        data = f"0.0.0.0:{DATA_PORT}" if order.peers else None
+        if is_public(order, self._settings):
+            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
+        else:
+            join = order.join.calling(data)
+        return user_data(join, self._programs, order.lease.seconds, proxy=self._proxy)
+
+    def _make_rules(self, order: LaunchOrder) -> None:
+        if not self._settings.firewall or order.fleet_id in self._rules:
+            return
+        network = network_path(order.network.network or self._settings.network)
+        rules = FleetRules(self._api, self._settings, network, order.fleet_id, order.lease.owner)
+        rules.make()
+        self._rules[order.fleet_id] = rules
+
+    def _admit(self, fleet_id: str, listed: Sequence[Machine], results: Sequence[LaunchResult] = ()) -> None:
+        """Let all machines of a fleet reach the others' data ports."""
+        rules = self._rules.get(fleet_id)
+        if rules is None:
+            return
+        started = [of.machine for of in results if of.machine is not None and of.order.fleet_id == fleet_id]
+        with self._admitting:
+            public = {machine.addresses.get("public") for machine in (*listed, *started) if not machine.ended}
+            wanted = frozenset(address for address in public if address is not None)
+            if wanted - self._admitted.get(fleet_id, frozenset()):
+                rules.open_data(wanted)
+                self._admitted[fleet_id] = wanted
+
+    def _delete_stopped(self, instances: Sequence[Mapping[str, Any]]) -> None:
+        """Begin to delete VMs whose guests have shut down: their disks cost money."""
+        old_s = time.time() - STOPPED_S
+        stopped = [one for one in instances if (at_s := stopped_unix_s(one)) is not None and at_s < old_s]
+        for machine in map(machine_of, stopped):
+            zone, _, name = machine.id.partition("/")
+            with suppress(CallRefused):
+                self._api.delete(f"zones/{zone}/instances/{name}")
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        """Return the VMs with these labels. One that has shut down is listed as ended until it is deleted, and one that
+        this object has deleted for OVER_S.
+        """
+        found = self._listed(tags)
+        if FLEET_TAG in tags:
+            with suppress(CallRefused):
+                self._admit(tags[FLEET_TAG], found)
+        # Without them a machine that has just been launched and ended might be one that is not listed yet.
+        now_s, there = time.monotonic(), {machine.id for machine in found}
+        for over_s, machine in list(self._over.values()):
+            if now_s - over_s >= OVER_S:
+                self._over.pop(machine.id, None)
+            elif machine.id not in there and tags.items() <= machine.tags.items():
+                found.append(machine)
+        return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
+
+    def _listed(self, tags: Mapping[str, str]) -> list[Machine]:
+        terms = [OURS, *(f'labels.{name}="{value}"' for name, value in tags.items())]
+        instances = self._api.aggregated("instances", " AND ".join(terms))
+        return [machine_of(instance) for instance in instances if is_ours(instance)]
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        """Delete VMs with their disks and addresses, and the firewall rules of fleets that have no VM left.
+
+        A VM's guest is asked to shut down, and its gateway has DRAIN_S to save its work, whatever `grace_s` says.
+        """
+        wanted = list(dict.fromkeys(ids))
+        fleets: set[str] = set()
+        answers = each_of(wanted, lambda one: self._ended(one, grace_s, fleets))
+        if fleets:
+            with suppress(CallRefused):
+                self._clear_up(fleets, {ended.id for ended in answers if ended.refusal is None})
+        return answers
+
+    def _ended(self, machine_id: str, grace_s: float, fleets: set[str]) -> Ended:
+        try:
+            if machine_id.startswith(RULE + PREFIX):
+                delete_rule(self._api, machine_id.removeprefix(RULE))
+                return Ended(machine_id)
+            zone, _, name = machine_id.partition("/")
+            if not name:
+                return Ended(machine_id)  # Not an id of ours.
+            path = f"zones/{zone}/{name.lstrip('/')}" if DISK in machine_id else f"zones/{zone}/instances/{name}"
+            there = self._api.find(path)
+            if there is None or not is_ours(there):
+                return Ended(machine_id)
+            fleets.add(there["labels"].get(FLEET_TAG, ""))
+            operation = self._api.delete(path)
+            if operation is not None and self._api.wait(operation, grace_s + DELETE_S) is None:
+                return Ended(machine_id, refusal=Refusal("transient", f"{machine_id} is still being deleted"))
+            ended_s = stopped_unix_s(there) or time.time()
+            if DISK not in machine_id:
+                machine = replace(machine_of(there), ended=True, ended_unix_s=ended_s)
+                self._over[machine_id] = time.monotonic(), machine
+            return Ended(machine_id, ended_s)
+        except CallRefused as error:
+            return Ended(machine_id, refusal=error.refusal)
+
+    def _clear_up(self, fleets: Collection[str], gone: Collection[str]) -> None:
+        """Delete the rules of fleets without VMs, and what fleets have left that ended long ago."""
+        there = [instance for instance in self._api.aggregated("instances", OURS) if is_ours(instance)]
+        self._delete_stopped(there)
+        living = {one.tags.get(FLEET_TAG) for one in map(machine_of, there) if not one.ended and one.id not in gone}
+        if not self._settings.firewall:
+            return
+        network = network_path(self._settings.network)
+        for fleet_id in set(fleets) - living - {""}:
+            self._rules.pop(fleet_id, None)
+            self._admitted.pop(fleet_id, None)
+            FleetRules(self._api, self._settings, network, fleet_id, "").delete()
+        for rule_id in stale_rules(self._api, {one for one in living if one is not None}):
+            delete_rule(self._api, rule_id.removeprefix(RULE))
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return all VMs of ours, disks that no VM uses, and firewall rules."""
+        found = [Leftover(one.id, "machine", one.region, one.tags) for one in self._listed({})]
+        for disk in self._api.aggregated("disks", OURS):
+            if not disk.get("users") and is_ours(disk):
+                zone = disk["zone"].rpartition("/")[2]
+                tags = {name: value for name, value in disk["labels"].items() if name.startswith("tradewind-")}
+                region = f"gcp:{zone.rpartition('-')[0]}"
+                found.append(Leftover(f"{zone}{DISK}{disk['name']}", "disk", region, tags))
+        return (*found, *(rule_leftovers(self._api) if self._settings.firewall else ()))
+
+    def host(self, machine: Machine) -> GcpAccess:
+        """Return access to the end of a machine's console. Nobody can log in."""
+        return GcpAccess(self, machine)
+
+    def console(self, machine: Machine, bytes_max: int) -> str:
+        """Return the end of a machine's serial console; nothing if it cannot be read, as that of a deleted machine."""
+        path = f"zones/{machine.zone}/instances/{machine.id.rpartition('/')[2]}/serialPort"
+        try:
+            found: str = self._api.get(path, port="1", start=str(-bytes_max)).get("contents", "")
+        except CallRefused as error:
+            if error.refusal.kind == "permission":
+                raise
+            return ""
+        return found
+
+    def look(self, machine: Machine) -> str | None:
+        """Return how a machine ended; None if it has not. Google is asked every LOOK_S at most."""
+        looked_s, how = self._looks.get(machine.id, (0.0, None))
+        if how is None and time.monotonic() - looked_s >= LOOK_S:
+            instance = self._api.find(f"zones/{machine.zone}/instances/{machine.id.rpartition('/')[2]}")
+            if instance is None:
+                how = "its VM was deleted"
+            elif stopped_unix_s(instance) is not None:
+                how = "its VM has shut down"
+            self._looks[machine.id] = time.monotonic(), how
+        return how
+
+
+@dataclass(frozen=True, slots=True)
+class GcpAccess:
+    """What can be seen of a machine from outside."""
+
+    provider: GcpProvider
+    machine: Machine
+
+    def put(self, name: str, content: bytes) -> str:
+        """Raise GatewayError: nobody can log in."""
+        raise GatewayError(f"no file can be written on {self.machine.name}: its VM admits no login")
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
+        """Raise GatewayError: nobody can log in."""
+        raise GatewayError(f"no command can be run on {self.machine.name}: its VM admits no login")
+
+    def log_tail(self, bytes_max: int) -> str:
+        """Return the end of the serial console, which boot.sh writes to."""
+        return self.provider.console(self.machine, bytes_max)
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Return how the machine ended; None if it still runs."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            with suppress(CallRefused):
+                if (how := self.provider.look(self.machine)) is not None:
+                    return how
+            if time.monotonic() >= deadline_s:
+                return None
+            time.sleep(min(LOOK_S, max(0.0, deadline_s - time.monotonic())))
+
+
+@cache
+def _catalog() -> tuple[MachineOffer, ...]:
+    return read_packaged().offers["gcp"]
+
+
+def _left(region: Mapping[str, Any], offer: MachineOffer, public: bool) -> int:
+    """Return how many further machines of an offer the quotas of a region allow."""
+    free = {one["metric"]: one["limit"] - one["usage"] for one in region.get("quotas", ())}
+    limits = {one["metric"]: one["limit"] for one in region.get("quotas", ())}
+    cpus = CPU_QUOTAS.get(offer.machine.name.partition("-")[0], "CPUS")
+    if offer.spot and limits.get("PREEMPTIBLE_CPUS", 0) > 0:
+        cpus = "PREEMPTIBLE_CPUS"  # Without this quota of its own a spot machine counts as any other.
+    each = {"INSTANCES": 1, cpus: offer.machine.vcpus, **({"IN_USE_ADDRESSES": 1} if public else {})}
+    return max(0, min((int(free[metric] // need) for metric, need in each.items() if metric in free), default=0))
+
+
+def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
+    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
+    for machine in living:
+        if machine.tags.get(FLEET_TAG) != order.fleet_id:
+            continue
+        if machine.tags.get(KEY_TAG) == order.key:
+            return LaunchResult(order, machine)
+        if machine.name == order.name:
+            words = f"fleet {order.fleet_id} has another machine {order.name}"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+    return None
+
+
+def connect(document: Mapping[str, Any], settings: Settings) -> GcpProvider:
+    """Return the provider of a project."""
+    programs = programs_from_document(document.get("programs", ()))
+    return GcpProvider(GcpSettings.from_document(document), programs, document.get("proxy"))

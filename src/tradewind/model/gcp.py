@@ -1,0 +1,174 @@
+"""Settings of machines rented from Google Compute Engine: the table `[gcp]` of the configuration."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tradewind.errors import ConfigError
+from tradewind.model.records import dataclass, fields
+
+__all__ = ["DEBIAN", "GCP_HOURS_MAX", "GcpSettings", "NetworkTier", "read_gcp"]
+
+#: Family of the default image: small, public, and with curl.
+DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
+#: Longest run of a machine that the API accepts is 120 days.
+GCP_HOURS_MAX = 120 * 24
+#: Maximum regions, zones and peers in a configuration.
+ENTRIES_MAX = 200
+
+NetworkTier = Literal["PREMIUM", "STANDARD"]
+
+_PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_REGION = re.compile(r"[a-z]+(-[a-z]+)+\d+")
+_ZONE = re.compile(r"[a-z]+(-[a-z]+)+\d+-[a-z]")
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_PATH = re.compile(r"projects/[a-z0-9.:-]+(/[A-Za-z0-9_-]+)+")
+_ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|default")
+
+
+@dataclass(frozen=True, slots=True)
+class GcpSettings:
+    """How machines are rented. It has no secrets: credentials are Google's Application Default Credentials.
+
+    - `project`: id of the project that pays
+    - `regions`, `zones`: where machines may run, as Google names them (`us-central1`); empty: everywhere
+    - `network`: name of a VPC network, or its path `projects/P/global/networks/N`
+    - `subnet`: name of a subnet of each region, or its path; None: the network chooses (auto mode)
+    - `image`: path of an image or image family, with `sh`, `sha256sum`, and `curl` or `wget`
+    - `service_account`: e-mail of the identity of the machines; None: they have none
+    - `public_address`: False for machines without a public address: they call home, through a NAT of the network
+    - `spot`: rent spot machines where a plan does not choose
+    - `network_tier`: Google's network tier of public addresses
+    - `firewall`: False if rules of the network admit the gateways' ports already
+    - `hours_max`: a machine is deleted by Google after this time, whatever happens
+    - `home_cidr`: addresses from which the owner dials the machines, such as `198.51.100.7/32`
+    - `peer_cidrs`: addresses of the fleet's machines outside this provider, which may open data connections
+    - `endpoint`: address of an emulator of the API. It gets no credentials
+    """
+
+    project: str
+    regions: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    network: str = "default"
+    subnet: str | None = None
+    image: str = DEBIAN
+    service_account: str | None = None
+    public_address: bool = True
+    spot: bool = False
+    network_tier: NetworkTier = "PREMIUM"
+    firewall: bool = True
+    hours_max: int = 24
+    home_cidr: str | None = None
+    peer_cidrs: tuple[str, ...] = ()
+    endpoint: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the settings as a JSON object."""
+        found = {field.name: getattr(self, field.name) for field in fields(GcpSettings)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> GcpSettings:
+        """Return the settings of `document`. Other keys are ignored."""
+        names = {field.name for field in fields(cls)} & document.keys()
+        given: dict[str, Any] = {name: document[name] for name in names}
+        for name, value in given.items():
+            given[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**given)
+
+
+_KEYS = tuple(field.name for field in fields(GcpSettings))
+
+
+def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
+    """Return the settings of the table `[gcp]` of a configuration. `place` names it in errors. Raises ConfigError."""
+    if unknown := sorted(table.keys() - set(_KEYS)):
+        raise ConfigError(f"{place}: [gcp] has no setting {unknown[0]!r}", hint=f"known: {', '.join(_KEYS)}")
+    if "project" not in table:
+        raise ConfigError(f"{place}: [gcp] needs a project", hint='for example project = "my-project"')
+    read = _Reader(table, f"{place}: gcp")
+    settings = GcpSettings(
+        project=read.text("project", _PROJECT, "the id of a project, such as my-project-1") or "",
+        regions=read.texts("regions", _REGION, "a region of Google, such as us-central1"),
+        zones=read.texts("zones", _ZONE, "a zone of Google, such as us-central1-a"),
+        network=read.place("network") or "default",
+        subnet=read.place("subnet"),
+        image=read.text("image", _PATH, f"the path of an image or family, such as {DEBIAN}") or DEBIAN,
+        service_account=read.text("service_account", _ACCOUNT, "the e-mail of a service account"),
+        public_address=read.flag("public_address", True),
+        spot=read.flag("spot", False),
+        network_tier=read.tier(),
+        firewall=read.flag("firewall", True),
+        hours_max=read.hours(),
+        home_cidr=read.cidr("home_cidr"),
+        peer_cidrs=read.cidrs("peer_cidrs"),
+        endpoint=read.text("endpoint", re.compile(r"https?://[^\s/]+"), "an address such as http://127.0.0.1:8080"),
+    )
+    for zone in settings.zones:
+        if settings.regions and zone.rpartition("-")[0] not in settings.regions:
+            raise ConfigError(f"{place}: gcp.zones: {zone} is in none of gcp.regions")
+    return settings
+
+
+class _Reader:
+    """Reads values of a table."""
+
+    def __init__(self, table: Mapping[str, Any], place: str) -> None:
+        self._table, self._place = table, place
+
+    def text(self, key: str, pattern: re.Pattern[str], what: str) -> str | None:
+        return None if key not in self._table else self._checked(key, self._table[key], pattern, what)
+
+    def texts(self, key: str, pattern: re.Pattern[str], what: str) -> tuple[str, ...]:
+        values = self._table.get(key, [])
+        if not isinstance(values, list) or len(values) > ENTRIES_MAX:
+            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX}", hint=f"each is {what}")
+        return tuple(self._checked(key, value, pattern, what) for value in values)
+
+    def place(self, key: str) -> str | None:
+        pattern = re.compile(f"{_NAME.pattern}|{_PATH.pattern}")
+        return self.text(key, pattern, "a name, or a path that begins with projects/")
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._table.get(key, default)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{self._place}.{key} must be true or false, not {value!r}")
+        return value
+
+    def tier(self) -> NetworkTier:
+        value = self._table.get("network_tier", "premium")
+        if value == "premium":
+            return "PREMIUM"
+        if value == "standard":
+            return "STANDARD"
+        raise ConfigError(f'{self._place}.network_tier must be "premium" or "standard", not {value!r}')
+
+    def hours(self) -> int:
+        value = self._table.get("hours_max", 24)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= GCP_HOURS_MAX:
+            raise ConfigError(f"{self._place}.hours_max must be a whole number from 1 to {GCP_HOURS_MAX}")
+        return value
+
+    def cidr(self, key: str) -> str | None:
+        return None if key not in self._table else self._network(key, self._table[key])
+
+    def cidrs(self, key: str) -> tuple[str, ...]:
+        values = self._table.get(key, [])
+        if not isinstance(values, list) or len(values) > ENTRIES_MAX:
+            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX} address ranges")
+        return tuple(self._network(key, value) for value in values)
+
+    def _network(self, key: str, value: object) -> str:
+        try:
+            return str(ipaddress.ip_network(value if isinstance(value, str) else ""))
+        except ValueError:
+            hint = "for example 198.51.100.7/32"
+            raise ConfigError(f"{self._place}.{key} must be a range of addresses, not {value!r}", hint=hint) from None
+
+    def _checked(self, key: str, value: object, pattern: re.Pattern[str], what: str) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ConfigError(f"{self._place}.{key} must be {what}, not {value!r}")
+        return value

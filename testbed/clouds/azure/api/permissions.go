@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+)
+
+// principal is a user or an identity, with the actions of its role. None: it may do all.
+type principal struct {
+	Name    string   `json:"name"`
+	Actions []string `json:"actions"`
+}
+
+func (p *principal) may(action string) bool {
+	if p.Actions == nil {
+		return true
+	}
+	for _, each := range p.Actions {
+		if ok, _ := path.Match(strings.ToLower(strings.ReplaceAll(each, "/", "|")), strings.ToLower(strings.ReplaceAll(action, "/", "|"))); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal returns why a principal may not do something, as Azure says it.
+func (p *principal) refusal(action, scope string) *apiError {
+	if p.may(action) {
+		return nil
+	}
+	return &apiError{http.StatusForbidden, "AuthorizationFailed", fmt.Sprintf(
+		"The client '%s' with object id '%s' does not have authorization to perform action '%s' over scope '%s' or the scope is invalid. "+
+			"If access was recently granted, please refresh your credentials.", p.Name, p.Name, action, scope)}
+}
+
+// linkedRefusal returns why a principal may not refer to the resources that a body names.
+func (p *principal) linkedRefusal(action, scope string, body []byte) *apiError {
+	for _, link := range links(body) {
+		if !p.may(link.action) {
+			return &apiError{http.StatusForbidden, "LinkedAuthorizationFailed", fmt.Sprintf(
+				"The client '%s' with object id '%s' has permission to perform action '%s' on scope '%s'; however, it does not have permission "+
+					"to perform action(s) '%s' on the linked scope(s) '%s' or the linked scope(s) are invalid.", p.Name, p.Name, action, scope, link.action, link.id)}
+		}
+	}
+	return nil
+}
+
+type link struct{ action, id string }
+
+// Actions that a reference to a resource needs, by its type.
+var linkActions = map[string]string{
+	"microsoft.network/virtualnetworks":                "Microsoft.Network/virtualNetworks/subnets/join/action",
+	"microsoft.network/networksecuritygroups":          "Microsoft.Network/networkSecurityGroups/join/action",
+	"microsoft.network/publicipaddresses":              "Microsoft.Network/publicIPAddresses/join/action",
+	"microsoft.network/networkinterfaces":              "Microsoft.Network/networkInterfaces/join/action",
+	"microsoft.managedidentity/userassignedidentities": "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+	"microsoft.compute/images":                         "Microsoft.Compute/images/read",
+}
+
+// links returns the references in a body: texts and keys that are ids of resources.
+func links(body []byte) (found []link) {
+	var document any
+	if json.Unmarshal(body, &document) != nil {
+		return nil
+	}
+	visit := func(text string) {
+		parts := strings.Split(strings.ToLower(text), "/")
+		if len(parts) >= 9 && parts[1] == "subscriptions" {
+			if action, ok := linkActions[parts[6]+"/"+parts[7]]; ok {
+				found = append(found, link{action, text})
+			}
+		}
+	}
+	var walk func(any)
+	walk = func(node any) {
+		switch node := node.(type) {
+		case map[string]any:
+			for key, value := range node {
+				visit(key)
+				walk(value)
+			}
+		case []any:
+			for _, value := range node {
+				walk(value)
+			}
+		case string:
+			visit(node)
+		}
+	}
+	walk(document)
+	return found
+}

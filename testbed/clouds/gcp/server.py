@@ -1,0 +1,372 @@
+"""The HTTP server of the stand-in: checks requests against the discovery document, then hands them to the cloud."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from testbed.clouds.gcp.cloud import IMAGES, MACHINE_TYPES, REGIONS, Cloud
+from testbed.clouds.gcp.discovery import PREFIX, Method, compute_discovery
+from testbed.clouds.gcp.permissions import needed
+from testbed.clouds.gcp.records import ROOT, Operation, Refused
+
+__all__ = ["Answer", "Call", "ComputeEngine", "FailOperation", "Fault", "Lose", "Run"]
+
+PAGE_ITEMS_MAX = 500
+SERIAL_BYTES_MAX = 1 << 20
+STOP_LOOK_S = 0.05
+"""Interval in which the server looks whether it shall stop."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer with this error instead of doing the request."""
+
+    status: int
+    reason: str
+    message: str
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Lose:
+    """Do the request, and close the connection without an answer. `before`: do not do it either."""
+
+    before: bool = False
+
+
+@dataclass(frozen=True)
+class FailOperation:
+    """Begin an operation that changes nothing and ends with this error."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """Call a function, then do the request."""
+
+    function: Callable[[], None]
+
+
+@dataclass
+class Fault:
+    """What happens to the next `times` requests of a method, such as `instances.delete`."""
+
+    method: str
+    action: Answer | Lose | FailOperation | Run
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that arrived."""
+
+    method: str
+    place: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+    credentials: str | None
+    """The header Authorization."""
+
+
+@dataclass
+class ComputeEngine:
+    """The server, on a free loopback port. Use it as a context."""
+
+    cloud: Cloud
+    role: frozenset[str] | None = None
+    """The permissions of every client; None if all are granted."""
+    faults: list[Fault] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    on_call: Callable[[Call], None] = lambda _: None
+    """Called before each request is handled."""
+
+    def __enter__(self) -> ComputeEngine:
+        handler = type("Handler", (_Handler,), {"api": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self._taking = threading.Lock()
+        serving = threading.Thread(target=self._server.serve_forever, args=(STOP_LOOK_S,), daemon=True)
+        serving.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self.cloud.close()
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the API, as a client uses it instead of Google's."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def take_fault(self, method: str) -> Fault | None:
+        """Return the fault for a request of this method, and count it."""
+        with self._taking:
+            for fault in self.faults:
+                if fault.method == method and fault.times > 0:
+                    fault.times -= 1
+                    return fault
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    protocol_version = "HTTP/1.1"
+    api: ComputeEngine
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write no log."""
+
+    def _answer(self) -> None:
+        parts = urlsplit(self.path)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            found = self._dispatch(parts.path, query, body)
+        except Refused as error:
+            shown = {"message": error.message, "domain": "global", "reason": error.reason}
+            answer = {"error": {"code": error.status, "message": error.message, "errors": [shown]}}
+            self._send(error.status, answer, error.retry_after_s)
+        else:
+            if found is None:
+                self.close_connection = True
+            else:
+                self._send(200, found)
+
+    do_GET = do_POST = do_DELETE = do_PATCH = _answer  # noqa: N815
+
+    def _send(self, status: int, answer: Mapping[str, Any], retry_after_s: float | None = None) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        self.send_header("Content-Length", str(len(data)))
+        if retry_after_s is not None:
+            self.send_header("Retry-After", str(retry_after_s))
+        try:
+            self.end_headers()
+            self.wfile.write(data)
+        except ConnectionError:
+            self.close_connection = True  # The client has been killed.
+
+    def _dispatch(self, path: str, query: dict[str, str], raw: bytes) -> Mapping[str, Any] | None:
+        """Return the answer; None if the connection shall be closed without one."""
+        discovery, api = compute_discovery(), self.api
+        found = discovery.find(self.command, path.removeprefix(PREFIX)) if path.startswith(PREFIX) else None
+        if found is None:
+            raise Refused(404, "notFound", f"No route for {self.command} {path}")
+        method, place = found
+        try:
+            body = json.loads(raw) if raw else {}
+        except ValueError:
+            raise Refused(400, "parseError", "Parse Error") from None
+        if raw and method.request is None:
+            raise Refused(400, "invalid", f"{method.id} has no body")
+        problems = list(discovery.query_problems(method, query))
+        if method.request is not None:
+            problems += discovery.problems(body, method.request)
+        if problems:
+            raise Refused(400, "invalid", "; ".join(problems))
+        call = Call(method.id, place, query, body, self.headers.get("Authorization"))
+        api.calls.append(call)
+        api.on_call(call)
+        fault = api.take_fault(method.id)
+        action = None if fault is None else fault.action
+        if isinstance(action, Answer):
+            raise Refused(action.status, action.reason, action.message, action.retry_after_s)
+        if isinstance(action, Lose) and action.before:
+            return None
+        if isinstance(action, Run):
+            action.function()
+        with api.cloud.changing():
+            answer = self._handled(method, call, action)
+        wrong = list(discovery.problems(answer, method.response or {}))
+        assert not wrong, f"the stand-in's answer to {method.id}: {wrong}"
+        return None if isinstance(action, Lose) else answer
+
+    def _handled(self, method: Method, call: Call, action: object) -> dict[str, Any]:
+        cloud = self.api.cloud
+        if call.place["project"] not in (cloud.project, "debian-cloud"):
+            words = f"The resource 'projects/{call.place['project']}' was not found"
+            raise Refused(404, "notFound", words)
+        for permission in needed(method.id, call.body):
+            if self.api.role is not None and permission not in self.api.role:
+                words = f"Required '{permission}' permission for '{self.path.partition('?')[0].removeprefix(PREFIX)}'"
+                raise Refused(403, "forbidden", words)
+        again = cloud.repeated(call.query.get("requestId"))
+        if again is not None:
+            return again.document(cloud.project)
+        if isinstance(action, FailOperation):
+            scope = next((f"{one}s/{call.place[one]}" for one in ("zone", "region") if one in call.place), "global")
+            failed = cloud.begin(method.id.partition(".")[2], scope, scope, call.query.get("requestId"))
+            failed.errors.append((action.code, action.message))
+            return failed.document(cloud.project)
+        handler = _HANDLERS.get(method.id)
+        if handler is None:
+            raise Refused(501, "notImplemented", f"the stand-in has no {method.id}")
+        answer = handler(cloud, call)
+        return answer.document(cloud.project) if isinstance(answer, Operation) else answer
+
+
+def _id(call: Call) -> str | None:
+    return call.query.get("requestId")
+
+
+def _operation(cloud: Cloud, call: Call) -> Operation:
+    name = call.place["operation"]
+    scope = next((f"{one}s/{call.place[one]}" for one in ("zone", "region") if one in call.place), "global")
+    found = cloud.operations.get(name)
+    if found is None or found.scope != scope:
+        raise Refused(
+            404, "notFound", f"The resource 'projects/{cloud.project}/{scope}/operations/{name}' was not found"
+        )
+    return found
+
+
+def _instance(cloud: Cloud, call: Call) -> dict[str, Any]:
+    path = f"zones/{call.place['zone']}/instances/{call.place['instance']}"
+    if path not in cloud.instances:
+        raise Refused(404, "notFound", f"The resource 'projects/{cloud.project}/{path}' was not found")
+    return cloud.instances[path].document(cloud.project)
+
+
+def _disk(cloud: Cloud, call: Call) -> dict[str, Any]:
+    path = f"{call.place['zone']}/{call.place['disk']}"
+    if path not in cloud.disks:
+        raise Refused(404, "notFound", f"The resource 'projects/{cloud.project}/zones/{path}' was not found")
+    return cloud.disks[path].document(cloud.project)
+
+
+def _serial_port(cloud: Cloud, call: Call) -> dict[str, Any]:
+    _instance(cloud, call)
+    guest = cloud.instances[f"zones/{call.place['zone']}/instances/{call.place['instance']}"].guest
+    text = ("" if guest is None else guest.console()).encode()
+    kept = text[-SERIAL_BYTES_MAX:]
+    start = int(call.query.get("start", "0"))
+    first = max(len(text) - len(kept), len(text) + start if start < 0 else start)
+    contents = text[first:].decode(errors="replace")
+    return {"kind": "compute#serialPortOutput", "contents": contents, "start": str(first), "next": str(len(text))}
+
+
+def _region(cloud: Cloud, call: Call) -> dict[str, Any]:
+    name = call.place["region"]
+    if name not in REGIONS:
+        raise Refused(404, "notFound", f"The resource 'projects/{cloud.project}/regions/{name}' was not found")
+    used = cloud.usage(name)
+    base = f"{ROOT}projects/{cloud.project}/"
+    return {
+        "kind": "compute#region",
+        "name": name,
+        "status": "UP",
+        "zones": [f"{base}zones/{name}-{letter}" for letter in REGIONS[name]],
+        "quotas": [
+            {"metric": metric, "limit": limit, "usage": used[metric]} for metric, limit in cloud.quotas[name].items()
+        ],
+    }
+
+
+def _zones(cloud: Cloud, call: Call) -> dict[str, Any]:
+    names = [f"{region}-{letter}" for region, letters in REGIONS.items() for letter in letters]
+    return {"kind": "compute#zoneList", "items": [{"name": name, "status": "UP"} for name in names]}
+
+
+def _machine_type(cloud: Cloud, call: Call) -> dict[str, Any]:
+    name = call.place["machineType"]
+    if name not in MACHINE_TYPES:
+        raise Refused(404, "notFound", f"The resource 'machineTypes/{name}' was not found")
+    return {"kind": "compute#machineType", "name": name, "guestCpus": MACHINE_TYPES[name]}
+
+
+def _image(cloud: Cloud, call: Call) -> dict[str, Any]:
+    path = f"projects/{call.place['project']}/global/images/family/{call.place['family']}"
+    if path not in IMAGES:
+        raise Refused(404, "notFound", f"The resource '{path}' was not found")
+    return {"kind": "compute#image", "name": f"{call.place['family']}-v1", "family": call.place["family"]}
+
+
+def _instances(cloud: Cloud, call: Call) -> dict[str, Any]:
+    now_s = cloud.now()
+    listed = [one for one in cloud.instances.values() if now_s >= one.visible_s]
+    return _aggregated("instances", [(one.zone, one.labels, one.document(cloud.project)) for one in listed], call)
+
+
+def _disks(cloud: Cloud, call: Call) -> dict[str, Any]:
+    listed = [(one.zone, one.labels, one.document(cloud.project)) for one in cloud.disks.values()]
+    return _aggregated("disks", listed, call)
+
+
+def _aggregated(kind: str, found: list[tuple[str, Mapping[str, str], dict[str, Any]]], call: Call) -> dict[str, Any]:
+    wanted = [(zone, one) for zone, labels, one in found if _matches(call.query.get("filter", ""), labels, one)]
+    page, more = _page(wanted, call)
+    items: dict[str, Any] = {}
+    for zone, one in page:
+        items.setdefault(f"zones/{zone}", {}).setdefault(kind, []).append(one)
+    warning = {"code": "NO_RESULTS_ON_PAGE", "message": "There are no results for scope 'zones/us-east1-b'."}
+    items["zones/us-east1-b"] = {"warning": warning}
+    return {"kind": f"compute#{kind[:-1]}AggregatedList", "items": items, **more}
+
+
+def _firewalls(cloud: Cloud, call: Call) -> dict[str, Any]:
+    found = [one for one in cloud.firewalls.values() if _matches(call.query.get("filter", ""), {}, one)]
+    page, more = _page(found, call)
+    return {"kind": "compute#firewallList", **({"items": page} if page else {}), **more}
+
+
+def _page(found: list[Any], call: Call) -> tuple[list[Any], dict[str, str]]:
+    first = int(call.query.get("pageToken", "0"))
+    last = first + min(int(call.query.get("maxResults", PAGE_ITEMS_MAX)), PAGE_ITEMS_MAX)
+    return found[first:last], {"nextPageToken": str(last)} if last < len(found) else {}
+
+
+def _matches(text: str, labels: Mapping[str, str], document: Mapping[str, Any]) -> bool:
+    """Evaluate a filter of terms joined by AND. Raises Refused for one that the stand-in does not know."""
+    for term in text.split(" AND ") if text else ():
+        found = re.fullmatch(r'\(?(labels\.)?([\w-]+)\s*(=|:)\s*"?([^"]*?)"?\)?', term.strip())
+        if found is None:
+            raise Refused(
+                400, "invalid", f"Invalid value for field 'filter': '{text}'. Invalid list filter expression."
+            )
+        label, name, operator, wanted = found.groups()
+        value = labels.get(name) if label else document.get(name)
+        if operator == "=" and value != wanted:
+            return False
+        if operator == ":" and (value is None or (wanted != "*" and wanted not in str(value))):
+            return False
+    return True
+
+
+_HANDLERS: Mapping[str, Callable[[Cloud, Call], dict[str, Any] | Operation]] = {
+    "regionInstances.bulkInsert": lambda cloud, call: cloud.bulk_insert(call.place["region"], call.body, _id(call)),
+    "instances.get": _instance,
+    "instances.getSerialPortOutput": _serial_port,
+    "instances.aggregatedList": _instances,
+    "instances.delete": lambda cloud, call: cloud.delete_instance(
+        call.place["zone"], call.place["instance"], _id(call)
+    ),
+    "disks.get": _disk,
+    "disks.aggregatedList": _disks,
+    "disks.delete": lambda cloud, call: cloud.delete_disk(call.place["zone"], call.place["disk"], _id(call)),
+    "firewalls.insert": lambda cloud, call: cloud.insert_firewall(call.body, _id(call)),
+    "firewalls.patch": lambda cloud, call: cloud.patch_firewall(call.place["firewall"], call.body, _id(call)),
+    "firewalls.delete": lambda cloud, call: cloud.delete_firewall(call.place["firewall"], _id(call)),
+    "firewalls.list": _firewalls,
+    "regions.get": _region,
+    "zones.list": _zones,
+    "machineTypes.get": _machine_type,
+    "images.getFromFamily": _image,
+    "zoneOperations.get": _operation,
+    "regionOperations.get": _operation,
+    "globalOperations.get": _operation,
+}

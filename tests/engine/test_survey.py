@@ -1,0 +1,59 @@
+"""Questions to the configured providers, and what a plan does without an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tradewind.engine.ground import HOME_FOUND, with_present_home
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.survey import SiteMember, members_of, survey
+from tradewind.errors import TradewindError, UsageError
+from tradewind.fleet.providers import LOCAL
+from tradewind.model.hosts import SshHost, SshHosts
+from tradewind.model.region import Region
+from tradewind.model.sites import Cloud, Sites
+
+
+def test_a_region_with_hosts_belongs_to_them_and_a_cloud_without_regions_has_all() -> None:
+    hosts = SshHosts((SshHost("h", "aws:us-east-1", "h"),))
+    clouds = (Cloud("aws", ("aws:us-east-1", "aws:eu-west-1"), {}), Cloud("gcp", (), {"project": "p"}))
+    known = [Region("aws", "us-west-2"), Region("gcp", "us-east1"), Region("gcp", "us-west1")]
+    members = {member.name: member for member in members_of(Sites(hosts, clouds), known)}
+    assert {name: member.regions for name, member in members.items()} == {
+        "ssh": ("aws:us-east-1",),
+        "aws": ("aws:eu-west-1",),
+        "gcp": ("gcp:us-east1", "gcp:us-west1"),
+    }
+    assert members["gcp"].document == {"kind": "gcp", "programs": [], "project": "p"}
+    only = members_of(Sites(hosts, (Cloud("aws", ("aws:us-east-1",), {}),)), known)
+    assert [member.name for member in only] == ["ssh"]
+
+
+def test_a_plan_does_without_a_provider_that_fails_unless_it_is_needed(tmp_path: Path) -> None:
+    control = JobControl(state_dir=str(tmp_path))
+    members = [SiteMember("here", ("site:a",), LOCAL), SiteMember("newer", ("site:b",), {"kind": "unheard-of"})]
+    found = survey(control, members)
+    assert set(found.supplies()) == {Region("site", "a")} and found.left == {"site:a": None}
+    assert list(found.notes(["site:a"])) == ["the plan does without newer: unknown provider unheard-of"]
+    with pytest.raises(TradewindError, match="unknown provider unheard-of"):
+        list(found.notes(["site:a", "site:b"]))
+
+
+def test_a_resumed_job_admits_the_present_address_of_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where it was looked up before; a configured one stays."""
+    monkeypatch.setattr("tradewind.engine.programs.home_network", lambda _: "198.51.100.1/32")
+    found = {"kind": "aws", "home_cidr": "203.0.113.7/32", HOME_FOUND: True}
+    configured = {**found, HOME_FOUND: False}
+    members = {"kind": "mixed", "members": [{"provider": found}, {"provider": configured}, {"provider": LOCAL}]}
+    now = {**found, "home_cidr": "198.51.100.1/32"}
+    assert with_present_home(members) == {**members, "members": [{"provider": now}, *members["members"][1:]]}
+    monkeypatch.setattr("tradewind.engine.programs.home_network", refuse)
+    assert with_present_home(configured) == configured
+    with pytest.raises(UsageError):
+        with_present_home(found)
+
+
+def refuse(_: object) -> str:
+    raise UsageError("no address")

@@ -1,0 +1,343 @@
+"""Azure's fault table: what its API refuses, loses or shows late, and what a user learns of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.clouds.azure import IDENTITY, azure_api
+from tests.fleet.azure_stage import OTHER, REGION, Stage, order
+from tests.fleet.worlds import wait_until
+from tradewind.errors import GatewayError
+from tradewind.fleet.azure import removal
+from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, CallRefused
+from tradewind.model.azure import azure_from_document
+
+PUT_MACHINE = "PUT .*/virtualMachines/"
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with azure_api() as api:
+        yield Stage(api, FleetJournal(tmp_path), monkeypatch)
+
+
+def refused(code: str, message: str, status: int = 409, mode: str = "refuse", **more: Any) -> dict[str, Any]:
+    return {"match": PUT_MACHINE, "mode": mode, "code": code, "message": message, "status": status, **more}
+
+
+WRITE = "Microsoft.Compute/virtualMachines/write"
+CORES = "Operation could not be completed as it results in exceeding approved standardDv5Family Cores quota."
+FAULTS: dict[str, tuple[dict[str, Any], str, str, str | None]] = {
+    "sold out": (refused("SkuNotAvailable", "is currently not available"), "capacity", "SkuNotAvailable", None),
+    "no hardware": (refused("AllocationFailed", "No space.", mode="poll"), "capacity", "No space", None),
+    "no hardware in the zone": (refused("ZonalAllocationFailed", "…", mode="poll"), "capacity", "Zonal", None),
+    "quota": (refused("OperationNotAllowed", CORES), "quota", "standardDv5Family", None),
+    "quota that shows late": (refused("QuotaExceeded", CORES, mode="poll"), "quota", "standardDv5Family", None),
+    "addresses": (
+        {**refused("PublicIPCountLimitReached", "…", 400), "match": "PUT .*/publicIPAddresses/"},
+        "quota", "Limit", None,
+    ),
+    "not supported": (refused("OperationNotAllowed", "The VM size is odd."), "bad request", "is odd", None),
+    "permission": (
+        refused("AuthorizationFailed", f"The client does not have authorization to perform action '{WRITE}' over", 403),
+        "permission", "does not have authorization", WRITE,
+    ),
+    "a policy": (
+        refused("RequestDisallowedByPolicy", 'It was disallowed. [{"policyDefinitionDisplayName":"Our places"}]', 403),
+        "permission", "It was disallowed", "an exemption from the policy Our places",
+    ),
+    "a lock": (
+        refused("ScopeLocked", "It is locked."),
+        "permission", "locked", "the removal of the lock of the resource group",
+    ),
+    "throttled": (refused("TooManyRequests", "Slow down.", 429, retry_after_s=7), "throttled", "Slow down", None),
+    "an outage": (refused("InternalServerError", "…", 500), "transient", "InternalServerError", None),
+    "unavailable": (refused("ServerTimeout", "…", 503), "transient", "ServerTimeout", None),
+    "unknown": (refused("NeverSeenBefore", "What is this?", 400), "transient", "NeverSeenBefore", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_refused_machine_says_why_and_leaves_nothing(stage: Stage, name: str) -> None:
+    fault, kind, words, action = FAULTS[name]
+    provider = stage.provider()
+    with stage.fault(**fault):
+        refusal = stage.refusal(provider)
+    assert (refusal.kind, refusal.action) == (kind, action), refusal
+    assert words in refusal.reason and refusal.reason.startswith(f"{REGION}: ")
+    assert refusal.retry_after_s == (7.0 if name == "throttled" else None)
+    assert [stage.count(each) for each in (MACHINES, INTERFACES, ADDRESSES, DISKS)] == [0, 0, 0, 0]
+    assert stage.launched(provider), "the same order works once the fault is over"
+
+
+NO_SUBNET = f"{IDENTITY.partition('Microsoft.')[0]}Microsoft.Network/virtualNetworks/none/subnets/none"
+WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "image": ({"image": "Debian:debian-12:no-such-sku:latest"}, "bad request", "PlatformImageNotFound"),
+    "size": ({"machine_type": "Standard_Nonsense"}, "bad request", "InvalidParameter"),
+    "group": ({"resource_group": "nobodys"}, "bad request", "ResourceGroupNotFound"),
+    "subscription": ({"subscription": "00000000-0000-0000-0000-000000000009"}, "bad request", "SubscriptionNotFound"),
+    "subnet": (
+        {"subnets": {"westeurope": NO_SUBNET}},
+        "bad request", "InvalidResourceReference",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_setting_is_a_bad_request(stage: Stage, name: str) -> None:
+    changes, kind, words = WRONG[name]
+    provider = stage.provider(**changes)
+    try:
+        refusal = stage.refusal(provider)
+    except CallRefused as error:
+        refusal = error.refusal
+    assert refusal.kind == kind and words in refusal.reason, refusal
+
+
+def test_a_region_that_is_not_configured_is_refused_without_a_call(stage: Stage) -> None:
+    refusal = stage.refusal(stage.provider(regions=["eastus"]))
+    assert (refusal.kind, refusal.reason) == ("bad request", f"{REGION} is not among the regions of [azure]")
+    assert [method for method, _ in stage.api.calls()] == ["GET"]
+
+
+def test_user_data_that_is_too_long_is_a_bad_request(stage: Stage) -> None:
+    long = [{"processor": "x86_64", "url": f"http://192.0.2.1/{'x' * 17000}", "sha256": "0" * 64}]
+    refusal = stage.refusal(stage.provider(programs=long))
+    assert refusal.kind == "bad request" and "at most 16384 are possible" in refusal.reason
+    assert stage.count(INTERFACES) == 0
+
+
+def test_half_of_the_machines_come(stage: Stage) -> None:
+    """The region's quota has room for two of four machines."""
+    stage.api.change(cores={"westeurope": 16})
+    orders = [order(f"m-{number}") for number in range(4)]
+    results = stage.provider().launch(orders)
+    refusals = [result.refusal for result in results if result.refusal is not None]
+    assert [refusal.kind for refusal in refusals] == ["quota", "quota"]
+    assert all("Total Regional Cores" in refusal.reason for refusal in refusals)
+    assert (stage.count(MACHINES), stage.count(INTERFACES), stage.count(ADDRESSES)) == (2, 2, 2)
+
+
+def test_one_region_does_not_affect_another(stage: Stage) -> None:
+    with stage.fault(
+        match="PUT .*/virtualNetworks/.*-westeurope", mode="refuse", code="VnetCountLimitReached", status=400
+    ):
+        refused_one, launched = stage.provider().launch([order("one"), order("two", region=OTHER)])
+    assert refused_one.refusal is not None and refused_one.refusal.kind == "quota"
+    assert launched.machine is not None and launched.machine.region == OTHER
+
+
+LOST = ["PUT .*/publicIPAddresses/", "PUT .*/networkInterfaces/", "PUT .*/networkSecurityGroups/", PUT_MACHINE]
+
+
+@pytest.mark.parametrize("match", LOST)
+def test_a_lost_answer_starts_no_second_machine(stage: Stage, match: str) -> None:
+    provider = stage.provider()
+    with stage.fault(match=match, mode="lose", times=1, code="", message="", status=0):
+        (result,) = provider.launch([order()])
+        if result.refusal is not None:
+            assert result.refusal.kind == "transient"
+            (result,) = provider.launch([order()])
+    assert result.machine is not None
+    assert (stage.count(MACHINES), stage.count(INTERFACES), stage.count(ADDRESSES)) == (1, 1, 1)
+    assert [machine.id for machine in provider.machines({FLEET_TAG: "fleet"})] == [result.machine.id]
+
+
+def test_a_machine_that_no_list_shows_yet_is_not_started_again(stage: Stage) -> None:
+    """Lists lag behind by longer than the test lasts."""
+    provider = stage.provider(settles_s=60.0)
+    stage.api.change(list_lag_ms=60_000)
+    (first,) = stage.launched(provider)
+    assert first.control is not None
+    assert provider.machines({FLEET_TAG: "fleet"}) == ()
+    (again,) = provider.launch([order()])
+    assert again.machine is not None and again.machine.id == first.id
+    assert again.machine.control == first.control
+    assert stage.count(MACHINES) == 1
+
+
+def test_machines_that_lists_still_show_are_ended(stage: Stage) -> None:
+    provider = stage.provider(settles_s=1.0)
+    stage.api.change(list_lag_ms=1_000)
+    (machine,) = stage.launched(provider)
+    wait_until(lambda: len(provider.leftovers()) == 7)
+    provider.terminate([machine.id])
+    assert provider.machines({FLEET_TAG: "fleet"}) == (), "a listed machine is looked at"
+    assert stage.api.resources() == {}
+
+
+def test_a_machine_that_no_list_shows_yet_can_be_ended(stage: Stage) -> None:
+    provider = stage.provider(settles_s=60.0)
+    stage.api.change(list_lag_ms=60_000)
+    (machine,) = stage.launched(provider)
+    provider.terminate([machine.id])
+    assert stage.api.resources() == {}
+
+
+def test_a_name_of_another_order_is_refused(stage: Stage) -> None:
+    provider = stage.provider()
+    stage.launched(provider)
+    refusal = stage.refusal(provider, order(key="another"))
+    assert (refusal.kind, refusal.reason) == ("bad request", "fleet fleet has another machine one")
+
+
+def test_a_machine_that_stopped_itself_has_ended_but_is_left(stage: Stage) -> None:
+    """A shutdown inside does not release the hardware in Azure: the machine is billed until it is deleted."""
+    provider = stage.provider()
+    (machine,) = stage.launched(provider)
+    assert "billed" in str(getattr(provider, "warning", None))
+    stage.power("stopped", machine)
+    (listed,) = provider.machines({FLEET_TAG: "fleet"})
+    assert listed.ended
+    kinds = {left.id: left.kind for left in provider.leftovers()}
+    assert kinds[machine.id] == "stopped machine, which is still billed"
+    assert stage.launched(provider)[0].id == machine.id, "the order starts a new machine of the same name"
+    assert not provider.machines({KEY_TAG: "fleet-one"})[0].ended
+    provider.terminate([machine.id])
+    assert stage.api.resources() == {}
+
+
+def test_a_machine_without_an_identity_is_stopped_within_a_day(stage: Stage) -> None:
+    stage.launched(stage.provider())
+    assert list(stage.api.resources()["Microsoft.DevTestLab/schedules"]) == [
+        f"shutdown-computevm-{name}" for name in stage.api.resources()[MACHINES]
+    ]
+    stage.launched(stage.provider(auto_shutdown=False), order("two"))
+    stage.launched(stage.provider(identity=IDENTITY), order("three"))
+    assert len(stage.api.resources()["Microsoft.DevTestLab/schedules"]) == 1
+
+
+def test_a_spot_machine_that_is_evicted_is_gone_with_all_its_parts(stage: Stage) -> None:
+    provider = stage.provider(spot=True)
+    (machine,) = stage.launched(provider, order(spot=True, zone="2"))
+    assert (machine.spot, machine.zone) == (True, "2")
+    stage.api.change(notice_s=0)
+    stage.power("evict", machine)
+    wait_until(lambda: provider.machines({FLEET_TAG: "fleet"}) == ())
+    assert [stage.count(kind) for kind in (MACHINES, INTERFACES, ADDRESSES, DISKS)] == [0, 0, 0, 0]
+    provider.terminate([left.id for left in provider.leftovers()])
+    assert stage.api.resources() == {}, "the network of the fleet goes, too"
+
+
+def test_a_security_group_that_is_still_used_is_tried_again_and_then_left(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "WAIT_S", 0.01)
+    provider = stage.provider()
+    (machine,) = stage.launched(provider)
+    used = {"match": "DELETE .*/networkSecurityGroups/", "mode": "refuse", "status": 400, "message": "in use"}
+    used["code"] = "InUseNetworkSecurityGroupCannotBeDeleted"
+    with stage.fault(**used, times=2):
+        assert provider.terminate([machine.id])[0].refusal is None
+    assert stage.api.resources() == {}
+    (machine,) = stage.launched(provider)
+    with stage.fault(**used):
+        assert provider.terminate([machine.id])[0].refusal is None
+    (left,) = provider.leftovers()
+    assert (left.kind, left.tags[FLEET_TAG]) == ("security group", "fleet")
+    assert provider.terminate([left.id])[0].refusal is None
+    assert stage.api.resources() == {}
+
+
+def test_a_machine_that_cannot_be_ended_says_why(stage: Stage) -> None:
+    provider = stage.provider()
+    (machine,) = stage.launched(provider)
+    with stage.fault(
+        match="DELETE .*/virtualMachines/", mode="refuse", status=409, code="ScopeLocked", message="locked"
+    ):
+        (ended,) = provider.terminate([machine.id])
+    assert ended.refusal is not None and ended.refusal.kind == "permission" and "locked" in ended.refusal.reason
+    assert provider.terminate([machine.id])[0].refusal is None
+
+
+def test_the_sign_in_is_named_if_it_is_missing(stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    provider = stage.provider()
+    for name in ("IDENTITY_ENDPOINT", "IDENTITY_HEADER"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
+    with pytest.raises(CallRefused) as caught:
+        provider.launch([order()])
+    assert caught.value.refusal.kind == "permission" and "az login" in (caught.value.refusal.action or "")
+    stage.sign_in("nobody")
+    monkeypatch.delenv("AZURE_TOKEN_CREDENTIALS")
+    with pytest.raises(CallRefused) as caught:
+        stage.provider().launch([order()])
+    assert caught.value.refusal.kind == "permission"
+
+
+def test_a_missing_client_is_one_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    real = importlib.import_module
+
+    def missing(name: str, package: str | None = None) -> Any:
+        if name == "azure.mgmt.compute":
+            raise ModuleNotFoundError(name)
+        return real(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(GatewayError, match="the azure provider needs azure-mgmt-compute") as caught:
+        stage.provider().machines({})
+    assert caught.value.hint == "pip install 'tradewind[azure]'"
+
+
+def test_an_unreachable_api_is_transient(stage: Stage) -> None:
+    provider = stage.provider(endpoint="https://127.0.0.1:9")
+    with pytest.raises(CallRefused) as caught:
+        provider.machines({})
+    assert caught.value.refusal.kind == "transient"
+
+
+def test_offers_leave_out_sizes_that_the_subscription_may_not_use(stage: Stage) -> None:
+    provider = stage.provider(spot=True)
+    all_of_them = provider.offers([REGION])
+    assert {offer.spot for offer in all_of_them} == {True, False}
+    assert all_of_them[0].zones == ("1", "2", "3") and all_of_them[0].left is not None
+    stage.api.change(unavailable={"Standard_D8_v5": True})
+    assert {offer.type for offer in provider.offers([REGION])} == {offer.type for offer in all_of_them} - {
+        "Standard_D8_v5"
+    }
+    refusal = stage.refusal(provider, order(type="Standard_D8_v5"))
+    assert refusal.kind == "capacity" and "SkuNotAvailable" in refusal.reason
+
+
+def test_the_quota_counts_machines_of_others(stage: Stage) -> None:
+    stage.api.change(cores={"westeurope": 40})
+    provider = stage.provider()
+    stage.launched(provider, order(type="Standard_D16_v5"))
+    quota = provider.quota(REGION)
+    assert quota is not None and quota.left == 3, "machines of 8 processors in the remaining 24"
+
+
+def test_routing_and_addresses_are_what_the_settings_say(stage: Stage) -> None:
+    from tradewind.fleet.azure.bodies import address_body, group_body
+
+    settings = azure_from_document(stage.api.document(routing="internet"))
+    assert address_body(order(), "westeurope", settings)["properties"]["ipTags"] == [
+        {"ipTagType": "RoutingPreference", "tag": "Internet"}
+    ]
+    (machine,) = stage.launched(stage.provider(routing="internet"))
+    assert list(machine.addresses) == ["public", "private"] and machine.control == f"{machine.addresses['public']}:7442"
+    (hidden,) = stage.launched(stage.provider(public_address=False), order("two"))
+    assert list(hidden.addresses) == ["private"] and hidden.control is None and not hidden.inbound
+    rules = group_body({}, "westeurope", "198.51.100.0/24", ["198.51.100.7", "203.0.113.4"])["properties"][
+        "securityRules"
+    ]
+    assert rules[1]["properties"]["sourceAddressPrefixes"] == ["198.51.100.0/24", "203.0.113.4/32"], "nothing overlaps"
+
+
+def test_user_data_has_no_secret_but_the_join_token(stage: Stage) -> None:
+    """The metadata service and the portal show it."""
+    import base64
+
+    stage.launched(stage.provider(identity=IDENTITY))
+    (machine,) = stage.api.ask("machines?known=", method="GET")
+    text = base64.b64decode(machine["custom_data"]).decode()
+    assert text.startswith("#!/bin/sh\n") and "owner" not in text.replace('"owner"', "")
+    assert "/metadata/identity/oauth2/token" in text and "virtualMachines/tradewind-one-" in text

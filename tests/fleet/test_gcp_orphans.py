@@ -1,0 +1,102 @@
+"""The client is killed at every call to Compute Engine in turn. Nothing runs for longer than its lease, unseen."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.clouds.gcp.cloud import Cloud
+from testbed.clouds.gcp.server import Call, ComputeEngine
+from tests.fleet.gcp_stage import FLEET, GcpStage
+from tests.fleet.worlds import wait_until
+from tradewind.fleet.provider import FLEET_TAG
+
+CLIENT = """
+import json, sys
+from pathlib import Path
+from tests.fleet.gcp_stage import FLEET, REGION, launch, order
+from tradewind.fleet.journal import FleetJournal
+from tests.fleet.worlds import wait_until
+from tradewind.fleet.provider import FLEET_TAG
+from tradewind.fleet.providers import make_provider
+document, state = json.loads(sys.argv[1])
+provider = make_provider(document, "no-binary", FleetJournal(Path(state)))
+provider.quota(REGION)
+provider.offers([REGION])
+machines = launch(provider, order("one"), order("two"))
+provider.machines({FLEET_TAG: FLEET})
+provider.terminate([machine.id for machine in machines])
+print("ended", flush=True)
+"""
+
+
+@contextmanager
+def client_of(stage: GcpStage) -> Iterator[subprocess.Popen[str]]:
+    argument = json.dumps([stage.document(), str(stage.folder / "state")])
+    client = subprocess.Popen([sys.executable, "-c", CLIENT, argument], stdout=subprocess.PIPE, text=True)
+    assert client.stdout is not None
+    try:
+        yield client
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()
+
+
+def calls_of_a_whole_run(folder: Path) -> list[str]:
+    """Return the methods that a client calls, one after the other, if nobody kills it."""
+    with ComputeEngine(Cloud()) as api, client_of(GcpStage(folder, api)) as client:
+        assert client.stdout is not None and client.stdout.readline() == "ended\n"
+        assert api.cloud.billed() == []
+        return [call.method for call in api.calls]
+
+
+@pytest.mark.slow
+def test_a_client_that_is_killed_at_any_call_leaves_nothing_unseen(tmp_path: Path) -> None:
+    """It is killed when the request has arrived: it is carried out, and nobody reads the answer."""
+    methods = calls_of_a_whole_run(tmp_path)
+    assert {"regionInstances.bulkInsert", "firewalls.insert", "firewalls.patch", "instances.delete"} <= set(methods)
+    # Polls repeat each other: the first of each kind stands for all.
+    points = [
+        number for number, method in enumerate(methods) if not method.endswith("get") or method not in methods[:number]
+    ]
+    for point in points:
+        with ComputeEngine(Cloud()) as api:
+            stage = GcpStage(tmp_path / str(point), api)
+            stage.folder.mkdir()
+            kill_at(stage, point)
+            check_that_nothing_is_unseen(stage, f"killed at call {point}, {methods[point]}")
+
+
+def kill_at(stage: GcpStage, point: int) -> None:
+    with client_of(stage) as client:
+
+        def look(_: Call) -> None:
+            if len(stage.api.calls) > point and client.poll() is None:
+                client.send_signal(signal.SIGKILL)
+                client.wait()
+
+        stage.api.on_call = look
+        client.wait(60)
+    stage.api.on_call = lambda _: None
+    wait_until(stage.cloud.is_quiet)
+
+
+def check_that_nothing_is_unseen(stage: GcpStage, when: str) -> None:
+    stranger = stage.provider()
+    found = stranger.leftovers()
+    seen = {left.id for left in found}
+    paths = {path.replace("zones/", "").replace("instances/", "") for path in stage.cloud.billed()}
+    assert seen == paths, when
+    assert {left.tags[FLEET_TAG] for left in found} <= {FLEET}, when
+    stage.cloud.forward(25 * 3600.0)
+    assert stage.cloud.running() == [], f"{when}: machines outlive their lease"
+    assert [one.refusal for one in stranger.terminate([left.id for left in found]) if one.refusal] == [], when
+    assert stage.cloud.billed() == [] and stranger.leftovers() == (), when

@@ -1,0 +1,90 @@
+"""The role that the guide prints suffices, and each missing permission is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.clouds.gcp.cloud import Cloud
+from testbed.clouds.gcp.server import ComputeEngine
+from tests.fleet.gcp_stage import FLEET, REGION, GcpStage, order
+from tradewind.fleet.gcp.role import FOR_ACCOUNT, FOR_ADDRESSES, FOR_FIREWALL, PERMISSIONS, policy
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, NAME_TAG, OWNER_TAG, CallRefused, Provider, Refusal
+from tradewind.model.gcp import GcpSettings
+
+ACCOUNT = "gateway@test-project.iam.gserviceaccount.com"
+LEFT = {FLEET_TAG: "old", KEY_TAG: "k", NAME_TAG: "n", OWNER_TAG: "o"}
+
+
+def granted(settings: GcpSettings) -> frozenset[str]:
+    lines = policy(settings).splitlines()
+    return frozenset(line.removeprefix("- ") for line in lines if line.startswith("- "))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[GcpStage]:
+    with ComputeEngine(Cloud()) as api:
+        yield GcpStage(tmp_path, api)
+
+
+def refusals(provider: Provider, stage: GcpStage) -> Iterator[Refusal]:
+    """Use all calls of a provider, and yield the refusals."""
+    stage.cloud.leave_disk("left", "us-central1-a", LEFT)
+    stage.cloud.firewalls["tradewind-old-data"] = {"name": "tradewind-old-data", "description": json.dumps(LEFT)}
+    ids = ["us-central1-a/disks/left"]
+    try:
+        provider.quota(REGION)
+        provider.offers([REGION])
+        (result,) = provider.launch([order()])
+        if result.refusal is not None:
+            yield result.refusal
+        if result.machine is not None:
+            ids.append(result.machine.id)
+            access = provider.host(result.machine)
+            assert access is not None
+            access.log_tail(100)
+        provider.machines({FLEET_TAG: FLEET})
+        provider.leftovers()
+    except CallRefused as error:
+        yield error.refusal
+    yield from (ended.refusal for ended in provider.terminate(ids) if ended.refusal is not None)
+    if provider.document()["firewall"]:
+        rules = ["global/firewalls/tradewind-old-data"]
+        yield from (ended.refusal for ended in provider.terminate(rules) if ended.refusal is not None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"public_address": False, "home_cidr": None},
+        {"firewall": False},
+        {"service_account": ACCOUNT},
+        {"spot": True, "network_tier": "STANDARD"},
+    ],
+    ids=["default", "private", "own firewall", "identity", "spot"],
+)
+def test_the_role_suffices(stage: GcpStage, settings: dict[str, object]) -> None:
+    provider = stage.provider(**settings)
+    stage.api.role = granted(GcpSettings.from_document(stage.document(**settings)))
+    assert list(refusals(provider, stage)) == []
+    assert set(stage.cloud.billed()) <= {"global/firewalls/tradewind-old-data"}, "which the user's own rules exclude"
+
+
+@pytest.mark.parametrize("missing", sorted({*PERMISSIONS, *FOR_ADDRESSES, *FOR_FIREWALL, *FOR_ACCOUNT}))
+def test_a_missing_permission_is_named(stage: GcpStage, missing: str) -> None:
+    provider = stage.provider(service_account=ACCOUNT)
+    role = granted(GcpSettings.from_document(stage.document(service_account=ACCOUNT)))
+    stage.api.role = role - {missing}
+    found = list(refusals(provider, stage))
+    assert {(refusal.kind, refusal.action) for refusal in found} == {("permission", missing)}
+    assert all(missing in refusal.reason for refusal in found)
+
+
+def test_the_role_is_what_gcloud_reads() -> None:
+    text = policy(GcpSettings("test-project"))
+    assert text.startswith("title: Tradewind fleets\n") and "\nstage: GA\nincludedPermissions:\n- compute." in text
+    assert not [name for name in granted(GcpSettings("test-project")) if "*" in name or "setIamPolicy" in name]

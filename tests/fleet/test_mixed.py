@@ -1,0 +1,147 @@
+"""One provider over several: what happens when a member fails, and where its calls go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+
+import pytest
+
+from tradewind.fleet.provider import (
+    FLEET_TAG,
+    CallRefused,
+    Ended,
+    LaunchOrder,
+    LaunchResult,
+    Lease,
+    Leftover,
+    Machine,
+    Offer,
+    Quota,
+    Refusal,
+)
+from tradewind.fleet.providers.local import LocalProvider
+from tradewind.fleet.providers.mixed import FleetMember, MixedProvider
+
+DOWN = CallRefused(Refusal("transient", "the API is down"))
+
+
+class Recorded(LocalProvider):
+    """A provider whose machines are entries of a list. Its calls meet those of its partner before they return."""
+
+    def __init__(self, meeting: threading.Barrier, settles_s: float) -> None:
+        self.meeting, self.settles_s = meeting, settles_s
+        self.there: list[Machine] = []
+        self.down = self.down_for_admissions = False
+        self.admitted: list[tuple[str, set[str]]] = []
+
+    def _called(self) -> None:
+        self.meeting.wait(30.0)  # Fails unless both members are called at the same time.
+        if self.down:
+            raise DOWN
+
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        self._called()
+        return tuple(Offer(region, "t") for region in regions)
+
+    def quota(self, region: str) -> Quota | None:
+        return Quota(7, len(self.there))
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        self._called()
+        made = [
+            Machine(f"i/{order.name}", order.name, order.region, addresses={"net": order.name}, tags=order.tags)
+            for order in orders
+        ]
+        self.there += made
+        return [LaunchResult(order, machine) for order, machine in zip(orders, made, strict=True)]
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        self._called()
+        return tuple(machine for machine in self.there if tags.items() <= machine.tags.items())
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        self._called()
+        self.there = [machine for machine in self.there if machine.id not in ids]
+        return [Ended(machine_id, 5.0) for machine_id in ids]
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        if self.down_for_admissions:
+            raise DOWN
+        self.admitted.append((fleet_id, set(addresses)))
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        self._called()
+        return tuple(Leftover(machine.id, "machine", machine.region) for machine in self.there)
+
+
+@pytest.fixture
+def members() -> tuple[Recorded, Recorded]:
+    meeting = threading.Barrier(2)
+    return Recorded(meeting, 1.0), Recorded(meeting, 8.0)
+
+
+@pytest.fixture
+def mixed(members: tuple[Recorded, Recorded]) -> MixedProvider:
+    a, b = members
+    return MixedProvider([FleetMember("a", ("site:a", "site:both"), a), FleetMember("b", ("site:b", "site:both"), b)])
+
+
+def order(name: str, region: str) -> LaunchOrder:
+    return LaunchOrder("f", name, region, name, 1, Lease(60, "me"))
+
+
+def test_orders_go_to_the_member_of_their_region(mixed: MixedProvider, members: tuple[Recorded, Recorded]) -> None:
+    """A region of two members belongs to the first."""
+    orders = [order("x", "site:b"), order("y", "site:a"), order("z", "site:both"), order("w", "site:nowhere")]
+    results = mixed.launch(orders)
+    assert [result.machine and result.machine.id for result in results] == ["b/i/x", "a/i/y", "a/i/z", None]
+    assert results[3].refusal == Refusal("bad request", "no provider of the fleet has machines in site:nowhere")
+    assert [machine.name for machine in members[0].there] == ["y", "z"]
+    assert [machine.id for machine in mixed.machines({})] == ["b/i/x", "a/i/y", "a/i/z"]
+    assert sorted(one.id for one in mixed.leftovers()) == ["a/i/y", "a/i/z", "b/i/x"]
+    quota = mixed.quota("site:b")
+    assert quota is not None and quota.left == 6 and mixed.quota("site:nowhere") == Quota(0)
+    assert mixed.settles_s == 8.0
+
+
+def test_a_member_that_fails_affects_only_its_own(mixed: MixedProvider, members: tuple[Recorded, Recorded]) -> None:
+    orders = [order("x", "site:b"), order("y", "site:a")]
+    members[1].down = True
+    refused, accepted = mixed.launch(orders)
+    assert refused.refusal == DOWN.refusal and accepted.machine is not None
+    assert [offer.region for offer in mixed.offers(["site:a", "site:b"])] == ["site:a"]
+    ends = mixed.terminate(["b/i/x", "a/i/y", "c/i/unknown"])
+    assert list(ends) == [Ended("b/i/x", refusal=DOWN.refusal), Ended("a/i/y", 5.0), Ended("c/i/unknown")]
+
+
+def test_a_listing_without_a_member_would_show_its_machines_as_ended(
+    mixed: MixedProvider, members: tuple[Recorded, Recorded]
+) -> None:
+    members[1].down = True
+    with pytest.raises(CallRefused, match="the API is down"):
+        mixed.machines({})
+    with pytest.raises(CallRefused, match="the API is down"):
+        mixed.leftovers()
+    members[0].down = True
+    with pytest.raises(CallRefused):
+        mixed.offers(["site:a", "site:b"])
+
+
+def test_a_firewall_gets_the_addresses_of_the_other_members_machines(
+    mixed: MixedProvider, members: tuple[Recorded, Recorded]
+) -> None:
+    """Once for each change; a member that refuses is told again. Machines of other fleets are not admitted."""
+    mixed.launch([order("x", "site:b"), order("y", "site:a"), order("z", "site:both")])
+    members[0].there.append(Machine("i/other", "other", "site:a", addresses={"net": "other"}))
+    members[1].down_for_admissions = True
+    for _ in range(2):
+        mixed.machines({FLEET_TAG: "f"})
+    assert members[0].admitted == [("f", {"x"})] and members[1].admitted == []
+    members[1].down_for_admissions = False
+    for _ in range(2):
+        mixed.machines({FLEET_TAG: "f"})
+    assert members[1].admitted == [("f", {"y", "z"})]
+    members[0].there = members[0].there[1:]
+    mixed.machines({FLEET_TAG: "f"})
+    assert members[1].admitted[-1] == ("f", {"z"})
