@@ -17,7 +17,7 @@ from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, 
 from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
-from tradewind.fleet.provider import FLEET_TAG, CallRefused, NetworkChoice
+from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused, NetworkChoice
 
 
 @pytest.fixture
@@ -341,3 +341,22 @@ def test_all_pages_of_a_list_are_read(stage: GcpStage, monkeypatch: pytest.Monke
 def test_an_unknown_project_is_one_clear_line(stage: GcpStage) -> None:
     with pytest.raises(CallRefused, match="'projects/another-project' was not found"):
         stage.provider(project="another-project").machines({})
+
+
+def test_machines_at_other_providers_are_admitted_and_removed(stage: GcpStage) -> None:
+    provider = stage.provider()
+    assert isinstance(provider, Admitting)
+    (machine,) = launch(provider)
+    name = machine.id.partition("/")[2]
+    provider.admit(FLEET, ["192.0.2.50", "fd00::1", "host.example"])
+    assert stage.cloud.allows("192.0.2.50", name, 7443) and not stage.cloud.allows("192.0.2.50", name, 7442)
+    (second,) = launch(provider, order("two"))
+    assert stage.cloud.allows("192.0.2.50", second.id.partition("/")[2], 7443)
+    provider.admit(FLEET, [])
+    assert not stage.cloud.allows("192.0.2.50", name, 7443)
+    assert stage.cloud.allows(second.addresses["public"], name, 7443)
+
+
+def test_a_disk_that_may_be_left_is_announced(stage: GcpStage) -> None:
+    assert "its disk is billed" in str(getattr(stage.provider(), "warning", None))
+    assert getattr(stage.provider(service_account="a@b.iam.gserviceaccount.com"), "warning", "") is None

@@ -317,3 +317,17 @@ def test_secrets_are_not_in_the_document(stage: GcpStage) -> None:
     assert token.hex not in repr(provider.document())
     (instance,) = stage.cloud.instances.values()
     assert token.hex not in repr(instance.labels)
+
+
+def test_a_type_that_is_sold_out_is_not_ordered_in_each_zone(stage: GcpStage) -> None:
+    """The launcher tries the zones of a region, which Google has just done. Another type is tried at once."""
+    provider = stage.provider()
+    stage.cloud.sold_out = {f"us-central1-{letter}/n2-standard-4" for letter in "abcf"}
+    first = replace(order(), type="n2-standard-4")
+    assert refusal_of(provider.launch([first])[0]).kind == "capacity"
+    calls = stage.methods().count(BULK)
+    refusal = refusal_of(provider.launch([replace(first, zone="us-central1-b")])[0])
+    assert refusal.kind == "capacity" and refusal.reason.startswith(f"{REGION}: in all zones: ")
+    assert stage.methods().count(BULK) == calls
+    (machine,) = launch(provider, replace(first, type="n2-standard-8"))
+    assert machine.type == "n2-standard-8"

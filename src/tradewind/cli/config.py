@@ -27,7 +27,7 @@ EXAMPLES = """\
   tradewind config show --profile lab --json"""
 
 #: Tables that say where gateways may run. They are read only by commands that use them.
-SITE_TABLES = ("ssh", "fleet", "kubernetes", "azure", "gcp")
+SITE_TABLES = ("ssh", "fleet", "aws", "kubernetes", "azure", "gcp")
 #: Maximum of a count: more than any real one, and within the gateway's 64 bits.
 COUNT_MAX = 10**15
 #: Values are padded to at most this width. A longer one shifts its origin to the right.

@@ -22,7 +22,8 @@ ENTRIES_MAX = 200
 NetworkTier = Literal["PREMIUM", "STANDARD"]
 
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
-_REGION = re.compile(r"[a-z]+(-[a-z]+)+\d+")
+_REGION = re.compile(r"(gcp:)?[a-z]+(-[a-z]+)+\d+")
+_URL = re.compile(r"https?://[^\s/]+/?")
 _ZONE = re.compile(r"[a-z]+(-[a-z]+)+\d+-[a-z]")
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _PATH = re.compile(r"projects/[a-z0-9.:-]+(/[A-Za-z0-9_-]+)+")
@@ -45,7 +46,8 @@ class GcpSettings:
     - `firewall`: False if rules of the network admit the gateways' ports already
     - `hours_max`: a machine is deleted by Google after this time, whatever happens
     - `home_cidr`: addresses from which the owner dials the machines, such as `198.51.100.7/32`
-    - `peer_cidrs`: addresses of the fleet's machines outside this provider, which may open data connections
+    - `peer_cidrs`: other addresses that may open data connections
+    - `proxy`: URL of an HTTP proxy that machines use
     - `endpoint`: address of an emulator of the API. It gets no credentials
     """
 
@@ -63,6 +65,7 @@ class GcpSettings:
     hours_max: int = 24
     home_cidr: str | None = None
     peer_cidrs: tuple[str, ...] = ()
+    proxy: str | None = None
     endpoint: str | None = None
 
     def document(self) -> dict[str, Any]:
@@ -92,7 +95,10 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
     read = _Reader(table, f"{place}: gcp")
     settings = GcpSettings(
         project=read.text("project", _PROJECT, "the id of a project, such as my-project-1") or "",
-        regions=read.texts("regions", _REGION, "a region of Google, such as us-central1"),
+        regions=tuple(
+            region.removeprefix("gcp:")
+            for region in read.texts("regions", _REGION, "a region of Google, such as us-central1")
+        ),
         zones=read.texts("zones", _ZONE, "a zone of Google, such as us-central1-a"),
         network=read.place("network") or "default",
         subnet=read.place("subnet"),
@@ -105,7 +111,8 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
         hours_max=read.hours(),
         home_cidr=read.cidr("home_cidr"),
         peer_cidrs=read.cidrs("peer_cidrs"),
-        endpoint=read.text("endpoint", re.compile(r"https?://[^\s/]+"), "an address such as http://127.0.0.1:8080"),
+        proxy=read.text("proxy", _URL, "an address such as http://proxy.example:3128"),
+        endpoint=read.text("endpoint", _URL, "an address such as http://127.0.0.1:8080"),
     )
     for zone in settings.zones:
         if settings.regions and zone.rpartition("-")[0] not in settings.regions:

@@ -19,7 +19,7 @@ from testbed.clouds.gcp.records import ROOT, Boot, Disk, Instance, Operation, Re
 
 __all__ = ["IMAGES", "MACHINE_TYPES", "Cloud"]
 
-REGIONS = {"us-central1": ("a", "b", "c", "f"), "europe-west4": ("a", "b", "c")}
+REGIONS = {"us-central1": ("a", "b", "c", "f"), "us-east4": ("a", "b", "c"), "europe-west4": ("a", "b", "c")}
 MACHINE_TYPES = {"n2-standard-4": 4, "n2-standard-8": 8, "n2-standard-32": 32, "e2-medium": 2}
 DEBIAN = "projects/debian-cloud/global/images/family/"
 IMAGES = (f"{DEBIAN}debian-12", f"{DEBIAN}debian-13")

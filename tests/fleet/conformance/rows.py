@@ -165,7 +165,7 @@ def gcp(folder: Path) -> Iterator[World]:
 
 @contextmanager
 def aws(folder: Path) -> Iterator[World]:
-    """moto's EC2, whose instances boot in a network of this host, with a quota of four small ones."""
+    """EC2 of moto, whose instances boot in a network of this host, with a quota of four small ones."""
     reason = lan_unavailable()
     if reason:
         pytest.skip(reason)

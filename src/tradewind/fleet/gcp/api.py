@@ -41,7 +41,7 @@ class ComputeApi:
 
     def __init__(self, project: str, endpoint: str | None = None) -> None:
         self._project = project
-        self._base = f"{endpoint or GOOGLE}/compute/v1/projects/{quote(project)}/"
+        self._base = f"{(endpoint or GOOGLE).rstrip('/')}/compute/v1/projects/{quote(project)}/"
         self._emulated = endpoint is not None
         self._sessions = threading.local()
         self._making = threading.Lock()

@@ -4,8 +4,7 @@ A machine is a VM with our labels; any process with the project's credentials fi
 request of its own to `regionInstances.bulkInsert`, where Google picks a zone with room: the requests for many machines
 run at the same time, and each machine's metadata has its own join token and no other.
 
-The document has the settings of `model/gcp.py`, `programs` (see `fleet/boot/user_data.py`) and `proxy`, the URL of an
-HTTP proxy for the machines, or None.
+The document has the settings of `model/gcp.py` and `programs` (see `fleet/boot/user_data.py`).
 
 Leases. The machine's own timer shuts it down when its lease has expired. The VM then costs nothing, but its disk
 (10 GB) does: it remains until the VM is deleted. Every launch and termination deletes VMs of ours that have been down
@@ -20,16 +19,14 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tradewind.catalog.packaged import read_packaged
-from tradewind.errors import GatewayError
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
-from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
+from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, is_ipv4, rule_leftovers, stale_rules
 from tradewind.fleet.gcp.instances import (
     insert_body,
     instance_name,
@@ -40,6 +37,7 @@ from tradewind.fleet.gcp.instances import (
     network_path,
     stopped_unix_s,
 )
+from tradewind.fleet.gcp.offers import machines_left, packaged_offers
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
@@ -57,7 +55,7 @@ from tradewind.fleet.provider import (
 )
 from tradewind.model.gcp import GcpSettings
 from tradewind.model.machine import MachineOffer
-from tradewind.model.records import dataclass, replace
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.fleet.providers import Settings
@@ -74,12 +72,12 @@ STOPPED_S = 300.0
 REGION_S = 30.0
 #: Time for which a machine that was ended is still listed as ended. It is above `settles_s`.
 OVER_S = 60.0
-#: Interval between two looks at a machine that is asked often whether it has ended.
-LOOK_S = 2.0
+#: Machines that are created or deleted at the same time. It is above the size of most fleets, and each takes a while.
+AT_ONCE_MAX = 64
+#: A type that is sold out in a region is not ordered again in one of its zones for this time.
+SOLD_OUT_S = 30.0
 #: Filter of all that is ours.
 OURS = f"labels.{KEY_TAG}:*"
-#: Family of machine types → the quota of its vCPUs. Other families use CPUS.
-CPU_QUOTAS = {"n2": "N2_CPUS", "n2d": "N2D_CPUS", "c2": "C2_CPUS", "c2d": "C2D_CPUS", "c3": "C3_CPUS"}
 RULE, DISK = "global/firewalls/", "/disks/"
 """Parts of the ids of leftovers that are not machines."""
 
@@ -90,16 +88,21 @@ class GcpProvider:
     kind = "gcp"
     settles_s = 5.0
 
-    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource], proxy: str | None = None) -> None:
-        self._settings, self._programs, self._proxy = settings, tuple(programs), proxy
+    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource]) -> None:
+        self._settings, self._programs = settings, tuple(programs)
         self._api = ComputeApi(settings.project, settings.endpoint)
         self._regions: dict[str, tuple[float, dict[str, Any]]] = {}
         #: Operations that failed, by order key: the next request for it needs another id.
         self._failures: dict[str, int] = {}
-        #: Rules of the fleets that this object launched, and the addresses that they admit. Held while they change.
+        #: Rules of the fleets that this object launched, the addresses of their machines at other providers, and all
+        #: addresses that the rules admit.
         self._rules: dict[str, FleetRules] = {}
+        self._elsewhere: dict[str, frozenset[str]] = {}
         self._admitted: dict[str, frozenset[str]] = {}
+        #: Held while the rules change.
         self._admitting = threading.Lock()
+        #: Times and refusals of types that were sold out in all zones of a region, by region, type, and spot.
+        self._sold_out: dict[tuple[str, str | None, bool], tuple[float, Refusal | None]] = {}
         #: Machines that this object has ended lately, which Google does not list any more, by id.
         self._over: dict[str, tuple[float, Machine]] = {}
         #: Times and results of the latest looks at machines, by id.
@@ -108,7 +111,17 @@ class GcpProvider:
     def document(self) -> dict[str, Any]:
         """Return the kind, the settings, and the sources of the gateway program."""
         programs = [program.document() for program in self._programs]
-        return {"kind": self.kind, "programs": programs, "proxy": self._proxy, **self._settings.document()}
+        return {"kind": self.kind, "programs": programs, **self._settings.document()}
+
+    @property
+    def warning(self) -> str | None:
+        """What a user should know before machines are rented."""
+        if self._settings.service_account is not None:
+            return None
+        return (
+            "a machine whose owner is gone shuts down when its lease expires, and its disk is billed until the next "
+            "`tradewind fleet sweep`; with gcp.service_account it deletes itself"
+        )
 
     def home(self, region: str) -> Home:
         """Return this host."""
@@ -135,9 +148,9 @@ class GcpProvider:
                 offer.machine.ingress_gbps,
                 offer.machine.boot_s,
                 zones,
-                _left(facts, offer, self._settings.public_address),
+                machines_left(facts, offer, self._settings.public_address),
             )
-            for offer in _catalog()
+            for offer in packaged_offers()
         ]
         return sorted(offers, key=lambda offer: offer.usd_per_s)
 
@@ -146,13 +159,13 @@ class GcpProvider:
         if not self._serves(region):
             return None
         facts = self._region(region)
-        left = _left(facts, self._default(), self._settings.public_address)
+        left = machines_left(facts, self._default(), self._settings.public_address)
         used = next((int(one["usage"]) for one in facts.get("quotas", ()) if one["metric"] == "INSTANCES"), 0)
         return Quota(used + left, used)
 
     def _default(self) -> MachineOffer:
         """Return the offer that an order without a type gets."""
-        offers = [offer for offer in _catalog() if offer.spot == self._settings.spot]
+        offers = [offer for offer in packaged_offers() if offer.spot == self._settings.spot]
         return min(offers, key=lambda offer: offer.usd_per_hour)
 
     def _serves(self, region: str) -> bool:
@@ -231,10 +244,17 @@ class GcpProvider:
         return None if words is None else LaunchResult(order, refusal=Refusal("bad request", words))
 
     def _started(self, order: LaunchOrder, script: str) -> LaunchResult:
+        kind = (order.region, order.type, order.spot)
+        sold_out_s, known = self._sold_out.get(kind, (-SOLD_OUT_S, None))
+        if order.zone is not None and known is not None and time.monotonic() - sold_out_s < SOLD_OUT_S:
+            return LaunchResult(order, refusal=known)  # Google has just looked in all zones.
         try:
             return LaunchResult(order, machine_of(self._start(order, script)))
         except CallRefused as error:
             refusal = error.refusal
+            if refusal.kind == "capacity" and order.zone is None:
+                reason = f"{order.region}: in all zones: {refusal.reason}"
+                self._sold_out[kind] = time.monotonic(), replace(refusal, reason=reason)
             return LaunchResult(order, refusal=replace(refusal, reason=f"{order.region}: {refusal.reason}"))
 
     def _start(self, order: LaunchOrder, script: str) -> dict[str, Any]:
@@ -281,7 +301,7 @@ class GcpProvider:
             join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
         else:
             join = order.join.calling(data)
-        return user_data(join, self._programs, order.lease.seconds, proxy=self._proxy)
+        return user_data(join, self._programs, order.lease.seconds, proxy=self._settings.proxy)
 
     def _make_rules(self, order: LaunchOrder) -> None:
         if not self._settings.firewall or order.fleet_id in self._rules:
@@ -299,10 +319,22 @@ class GcpProvider:
         started = [of.machine for of in results if of.machine is not None and of.order.fleet_id == fleet_id]
         with self._admitting:
             public = {machine.addresses.get("public") for machine in (*listed, *started) if not machine.ended}
-            wanted = frozenset(address for address in public if address is not None)
+            here = frozenset(address for address in public if address is not None)
+            wanted = here | self._elsewhere.get(fleet_id, frozenset())
             if wanted - self._admitted.get(fleet_id, frozenset()):
                 rules.open_data(wanted)
                 self._admitted[fleet_id] = wanted
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        """Let machines at other providers reach the data ports of a fleet. Only IPv4 addresses can be admitted."""
+        if not self._settings.firewall:
+            return
+        if fleet_id not in self._rules:
+            network = network_path(self._settings.network)
+            self._rules[fleet_id] = FleetRules(self._api, self._settings, network, fleet_id, "")
+        self._elsewhere[fleet_id] = frozenset(address for address in addresses if is_ipv4(address))
+        self._admitted.pop(fleet_id, None)  # Addresses that are not there any more must be removed.
+        self._admit(fleet_id, self._listed({FLEET_TAG: fleet_id}))
 
     def _delete_stopped(self, instances: Sequence[Mapping[str, Any]]) -> None:
         """Begin to delete VMs whose guests have shut down: their disks cost money."""
@@ -342,7 +374,7 @@ class GcpProvider:
         """
         wanted = list(dict.fromkeys(ids))
         fleets: set[str] = set()
-        answers = each_of(wanted, lambda one: self._ended(one, grace_s, fleets))
+        answers = each_of(wanted, lambda one: self._ended(one, grace_s, fleets), AT_ONCE_MAX)
         if fleets:
             with suppress(CallRefused):
                 self._clear_up(fleets, {ended.id for ended in answers if ended.refusal is None})
@@ -383,6 +415,7 @@ class GcpProvider:
         for fleet_id in set(fleets) - living - {""}:
             self._rules.pop(fleet_id, None)
             self._admitted.pop(fleet_id, None)
+            self._elsewhere.pop(fleet_id, None)
             FleetRules(self._api, self._settings, network, fleet_id, "").delete()
         for rule_id in stale_rules(self._api, {one for one in living if one is not None}):
             delete_rule(self._api, rule_id.removeprefix(RULE))
@@ -400,7 +433,7 @@ class GcpProvider:
 
     def host(self, machine: Machine) -> GcpAccess:
         """Return access to the end of a machine's console. Nobody can log in."""
-        return GcpAccess(self, machine)
+        return GcpAccess(machine, self.look, self.console)
 
     def console(self, machine: Machine, bytes_max: int) -> str:
         """Return the end of a machine's serial console; nothing if it cannot be read, as that of a deleted machine."""
@@ -426,53 +459,6 @@ class GcpProvider:
         return how
 
 
-@dataclass(frozen=True, slots=True)
-class GcpAccess:
-    """What can be seen of a machine from outside."""
-
-    provider: GcpProvider
-    machine: Machine
-
-    def put(self, name: str, content: bytes) -> str:
-        """Raise GatewayError: nobody can log in."""
-        raise GatewayError(f"no file can be written on {self.machine.name}: its VM admits no login")
-
-    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-        """Raise GatewayError: nobody can log in."""
-        raise GatewayError(f"no command can be run on {self.machine.name}: its VM admits no login")
-
-    def log_tail(self, bytes_max: int) -> str:
-        """Return the end of the serial console, which boot.sh writes to."""
-        return self.provider.console(self.machine, bytes_max)
-
-    def ending(self, timeout_s: float) -> str | None:
-        """Return how the machine ended; None if it still runs."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            with suppress(CallRefused):
-                if (how := self.provider.look(self.machine)) is not None:
-                    return how
-            if time.monotonic() >= deadline_s:
-                return None
-            time.sleep(min(LOOK_S, max(0.0, deadline_s - time.monotonic())))
-
-
-@cache
-def _catalog() -> tuple[MachineOffer, ...]:
-    return read_packaged().offers["gcp"]
-
-
-def _left(region: Mapping[str, Any], offer: MachineOffer, public: bool) -> int:
-    """Return how many further machines of an offer the quotas of a region allow."""
-    free = {one["metric"]: one["limit"] - one["usage"] for one in region.get("quotas", ())}
-    limits = {one["metric"]: one["limit"] for one in region.get("quotas", ())}
-    cpus = CPU_QUOTAS.get(offer.machine.name.partition("-")[0], "CPUS")
-    if offer.spot and limits.get("PREEMPTIBLE_CPUS", 0) > 0:
-        cpus = "PREEMPTIBLE_CPUS"  # Without this quota of its own a spot machine counts as any other.
-    each = {"INSTANCES": 1, cpus: offer.machine.vcpus, **({"IN_USE_ADDRESSES": 1} if public else {})}
-    return max(0, min((int(free[metric] // need) for metric, need in each.items() if metric in free), default=0))
-
-
 def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
     """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
     for machine in living:
@@ -489,4 +475,4 @@ def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None
 def connect(document: Mapping[str, Any], settings: Settings) -> GcpProvider:
     """Return the provider of a project."""
     programs = programs_from_document(document.get("programs", ()))
-    return GcpProvider(GcpSettings.from_document(document), programs, document.get("proxy"))
+    return GcpProvider(GcpSettings.from_document(document), programs)
