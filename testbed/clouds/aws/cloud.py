@@ -77,8 +77,9 @@ class AwsCloud:
         self._ask("PUT", "faults", [{"operation": operation, "code": code, "message": message, **more}])
 
     def mend(self) -> None:
-        """End all faults."""
+        """End all faults, and forget the client tokens of earlier launches."""
         self._ask("PUT", "faults", [])
+        self._ask("PUT", "forgotten")
 
     def set(self, **settings: float) -> None:
         """Set the vCPU quota, or the time for which new instances are not listed."""

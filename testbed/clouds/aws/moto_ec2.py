@@ -8,6 +8,7 @@ testbed talks to it at ``/testbed``:
 - ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after"}]``
 - ``PUT /testbed/settings`` ``{"vcpus", "hidden_s"}``
 - ``GET /testbed/calls``: the operations that were called, in order
+- ``PUT /testbed/forgotten``: forget all client tokens
 
 A fault answers `times` calls of an operation with an error, after `after` others; with `lose` the call is done and its
 answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency.
@@ -69,7 +70,10 @@ class Emulator:
             self.calls.append(operation)
             fault = self._fault(operation)
             if fault is not None and not fault.get("lose"):
-                return _error(start_response, fault["code"], fault.get("message", ""), fault.get("status", 400))
+                as_json = "HTTP_X_AMZ_TARGET" in environ
+                return _error(
+                    start_response, fault["code"], fault.get("message", ""), fault.get("status", 400), as_json
+                )
             answer = self._answer(operation, form, environ, start_response)
         if fault is not None:
             # The client sees a connection that was closed before any answer.
@@ -103,8 +107,7 @@ class Emulator:
         if operation == "RunInstances" and form.get("DryRun") != "true":
             return self._run(form, environ, start_response)
         with self._without_hidden(operation):
-            answer = list(self.application(environ, start_response))
-        return answer
+            return list(self.application(environ, start_response))
 
     def _run(self, form: dict[str, str], environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
         token = form.get("ClientToken", "")
@@ -150,6 +153,8 @@ class Emulator:
             self.settings.update(given)
         elif words == ["calls"]:
             answer = self.calls
+        elif words == ["forgotten"]:
+            self.tokens.clear()
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(answer).encode()]
 
@@ -215,7 +220,10 @@ def _described(instance: Any) -> dict[str, Any]:
     }
 
 
-def _error(start_response: Start, code: str, message: str, status: int) -> Iterable[bytes]:
+def _error(start_response: Start, code: str, message: str, status: int, as_json: bool = False) -> Iterable[bytes]:
+    if as_json:
+        start_response(f"{status} refused", [("Content-Type", "application/x-amz-json-1.1")])
+        return [json.dumps({"__type": code, "message": message}).encode()]
     words = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
     start_response(f"{status} refused", [("Content-Type", "text/xml")])
     return [f"<Response><Errors>{words}</Errors><RequestID>testbed</RequestID></Response>".encode()]
