@@ -20,13 +20,11 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("install", help="build the programs")
     up = verbs.add_parser("up", help="start clusters, print their configuration, run until interrupted")
-    up.add_argument("--regions", default="r1", help="names of the clusters, separated by commas")
-    up.add_argument("--nodes", type=int, default=1, help="nodes per cluster")
+    up.add_argument("--regions", default="r1=1", help="names of the clusters with their nodes, such as r1=1,r2=2")
     up.add_argument("--image", type=Path, action="append", default=[], help="image tar for all nodes")
     inner = verbs.add_parser("serve", help="used by `up` in a namespace of its own")
     inner.add_argument("folder", type=Path)
     inner.add_argument("programs", type=Path)
-    inner.add_argument("nodes", type=int)
     inner.add_argument("regions")
     inner.add_argument("images", type=Path, nargs="*")
     given = parser.parse_args()
@@ -34,7 +32,7 @@ def main() -> int:
         if given.verb == "install":
             installed()
         elif given.verb == "serve":
-            serve(given.folder, given.programs, given.nodes, given.regions.split(","), given.images)
+            serve(given.folder, given.programs, _regions(given.regions), given.images)
         else:
             _up(given)
     except (InstallError, LabError) as error:
@@ -43,12 +41,18 @@ def main() -> int:
     return 0
 
 
+def _regions(text: str) -> dict[str, int]:
+    """Return the number of nodes by region."""
+    parts = (part.partition("=") for part in text.split(","))
+    return {name: int(nodes or 1) for name, _, nodes in parts}
+
+
 def _up(given: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     images = [image.resolve() for image in given.image]
     with (
         tempfile.TemporaryDirectory(prefix="kubelab-") as folder,
-        kubelab(Path(folder, "lab"), given.regions.split(","), nodes=given.nodes, images=images) as lab,
+        kubelab(Path(folder, "lab"), _regions(given.regions), images=images) as lab,
         contextlib.suppress(KeyboardInterrupt),
     ):
         print(f"export KUBECONFIG={lab.kubeconfig}", flush=True)

@@ -109,8 +109,8 @@ class Lab:
 
 
 @contextmanager
-def kubelab(folder: Path, regions: Sequence[str], *, nodes: int = 1, images: Sequence[Path] = ()) -> Iterator[Lab]:
-    """Run a lab with a cluster per region in a new folder. Waits for the end of another lab on this machine.
+def kubelab(folder: Path, regions: Mapping[str, int], *, images: Sequence[Path] = ()) -> Iterator[Lab]:
+    """Run a lab in a new folder: for each region a cluster with that many nodes. Waits for another lab to end.
 
     Raises InstallError if its programs cannot be built, LabError if it does not start.
     """
@@ -120,7 +120,7 @@ def kubelab(folder: Path, regions: Sequence[str], *, nodes: int = 1, images: Seq
         _remove_left(folder)
         folder.mkdir(parents=True)
         settings = {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
-        arguments = ["serve", str(folder), str(programs), str(nodes), ",".join(regions), *map(str, images)]
+        arguments = ["serve", str(folder), str(programs), _words(regions), *map(str, images)]
         with (folder / "lab.log").open("wb") as log:
             outer = subprocess.Popen(
                 [*ISOLATED, sys.executable, "-m", "testbed.kubelab", *arguments],
@@ -130,7 +130,7 @@ def kubelab(folder: Path, regions: Sequence[str], *, nodes: int = 1, images: Seq
                 stderr=log,
             )
         (folder / "pid").write_text(str(outer.pid), encoding="ascii")
-        lab = Lab(folder, regions)
+        lab = Lab(folder, list(regions))
         try:
             while not lab.kubeconfig.exists():
                 if outer.poll() is not None:
@@ -139,20 +139,22 @@ def kubelab(folder: Path, regions: Sequence[str], *, nodes: int = 1, images: Seq
             yield lab
         finally:
             outer.kill()
-            outer.wait()
+            outer.communicate()
             _remove_left(folder)
             for name, value in settings.items():
                 Path("/proc/sys", name).write_text(value)
 
 
-def serve(folder: Path, programs: Path, nodes: int, regions: Sequence[str], images: Sequence[Path]) -> None:
+def serve(folder: Path, programs: Path, regions: Mapping[str, int], images: Sequence[Path]) -> None:
     """Run a lab in this process, which is the first of a PID namespace, until standard input ends."""
     from concurrent.futures import ThreadPoolExecutor
 
     subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
     subprocess.run(["ip", "addr", "add", f"{GATEWAY}/16", "dev", BRIDGE], check=True)
     subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
-    clusters = [Cluster(number, name, folder / name, programs, nodes) for number, name in enumerate(regions)]
+    clusters = [
+        Cluster(number, name, folder / name, programs, nodes) for number, (name, nodes) in enumerate(regions.items())
+    ]
     with ThreadPoolExecutor(len(clusters)) as pool:
         for _ in pool.map(lambda cluster: cluster.start(images), clusters):
             pass
@@ -160,6 +162,10 @@ def serve(folder: Path, programs: Path, nodes: int, regions: Sequence[str], imag
     while not select.select([sys.stdin], [], [], SUPERVISION_S)[0]:
         for cluster in clusters:
             cluster.supervise()
+
+
+def _words(regions: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={nodes}" for name, nodes in regions.items())
 
 
 def _remove_left(folder: Path) -> None:

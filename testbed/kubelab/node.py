@@ -161,6 +161,8 @@ class Node:
         while time.monotonic() < deadline_s and os.readlink(f"/proc/{pid}/ns/net") == own:
             time.sleep(0.01)
         namespace = f"/proc/{pid}/ns/net"
+        # The kernel removes the namespaces of ended nodes, and with them their cables, when it has time.
+        subprocess.run(["ip", "link", "del", self.link], capture_output=True, check=False)
         _ip("link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", namespace)
         _ip("link", "set", self.link, "master", BRIDGE, "up")
         _ip("route", "replace", self.pods, "via", self.address)

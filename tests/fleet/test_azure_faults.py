@@ -14,6 +14,7 @@ from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
+from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, CallRefused
 from tradewind.model.azure import azure_from_document
@@ -203,6 +204,16 @@ def test_a_machine_that_stopped_itself_has_ended_but_is_left(stage: Stage) -> No
     assert stage.api.resources() == {}
 
 
+def test_ending_a_fleet_ends_its_stopped_machines(stage: Stage, tmp_path: Path) -> None:
+    """As `tradewind fleet down` does, in place of a client that is gone."""
+    provider, journal = stage.provider(), FleetJournal(tmp_path / "state")
+    stage.power("stopped", stage.launched(provider)[0])
+    journal.open("fleet", "a test", provider.document(), {"one": REGION})
+    (record,) = journal.records()
+    assert end_fleet(record, journal, "unused") == 0, "its gateway had ended"
+    assert stage.api.resources() == {} and list(journal.records()) == []
+
+
 def test_a_machine_without_an_identity_is_stopped_within_a_day(stage: Stage) -> None:
     stage.launched(stage.provider())
     assert list(stage.api.resources()["Microsoft.DevTestLab/schedules"]) == [
@@ -324,20 +335,38 @@ def test_routing_and_addresses_are_what_the_settings_say(stage: Stage) -> None:
     ]
     (machine,) = stage.launched(stage.provider(routing="internet"))
     assert list(machine.addresses) == ["public", "private"] and machine.control == f"{machine.addresses['public']}:7442"
-    (hidden,) = stage.launched(stage.provider(public_address=False), order("two"))
-    assert list(hidden.addresses) == ["private"] and hidden.control is None and not hidden.inbound
     rules = group_body({}, "westeurope", "198.51.100.0/24", ["198.51.100.7", "203.0.113.4"])["properties"][
         "securityRules"
     ]
     assert rules[1]["properties"]["sourceAddressPrefixes"] == ["198.51.100.0/24", "203.0.113.4/32"], "nothing overlaps"
 
 
-def test_user_data_has_no_secret_but_the_join_token(stage: Stage) -> None:
-    """The metadata service and the portal show it."""
+def user_data_of(stage: Stage, name: str) -> str:
     import base64
 
+    machines = stage.api.ask("machines?known=", method="GET")
+    (found,) = [one["custom_data"] for one in machines if one["name"].startswith(f"tradewind-{name}-")]
+    return base64.b64decode(found).decode()
+
+
+def test_machines_without_public_addresses_are_dialled_at_private_ones_or_call_home(stage: Stage) -> None:
+    hidden: dict[str, Any] = {"public_address": False, "proxy": "http://10.0.0.4:3128"}
+    joined, away = stage.provider(**hidden, home_cidr="10.0.0.0/16"), stage.provider(**hidden, home_cidr="20.1.2.3/32")
+    (one,) = stage.launched(joined, order("one"))
+    assert list(one.addresses) == ["private"] and one.control == f"{one.addresses['private']}:7442" and not one.inbound
+    (two,) = stage.launched(away, order("two"))
+    assert two.control is None and not two.inbound
+    assert (joined.home(REGION).address, away.home(REGION).address) == ("127.0.0.1", "20.1.2.3")
+    assert '"kind": "listen"' in user_data_of(stage, "one") and '"kind": "call"' in user_data_of(stage, "two")
+    assert "export https_proxy=http://10.0.0.4:3128\n" in user_data_of(stage, "one")
+    assert stage.count(ADDRESSES) == 0
+    refusal = stage.refusal(stage.provider(**hidden), order("three"))
+    assert refusal.kind == "bad request" and "home_cidr" in refusal.reason
+
+
+def test_user_data_has_no_secret_but_the_join_token(stage: Stage) -> None:
+    """The metadata service and the portal show it."""
     stage.launched(stage.provider(identity=IDENTITY))
-    (machine,) = stage.api.ask("machines?known=", method="GET")
-    text = base64.b64decode(machine["custom_data"]).decode()
+    text = user_data_of(stage, "one")
     assert text.startswith("#!/bin/sh\n") and "owner" not in text.replace('"owner"', "")
     assert "/metadata/identity/oauth2/token" in text and "virtualMachines/tradewind-one-" in text

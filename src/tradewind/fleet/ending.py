@@ -88,6 +88,7 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
 
 
 def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight) -> set[str]:
-    ids = {machine.id for machine in list_machines(provider, fleet_id, in_flight) if not machine.ended}
-    terminate(provider, ids, STOP_S, in_flight)
-    return ids
+    listed = list_machines(provider, fleet_id, in_flight)
+    # A machine that has ended may still be billed: in Azure, one that shut itself down.
+    terminate(provider, [machine.id for machine in listed], STOP_S, in_flight)
+    return {machine.id for machine in listed if not machine.ended}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import IPv4Network
 from typing import Any, Literal
 
 from tradewind.errors import ConfigError
@@ -12,6 +13,7 @@ from tradewind.model.records import dataclass, field, fields
 __all__ = ["DEFAULT_IMAGE", "AzureSettings", "Routing", "azure_from_document", "read_azure"]
 
 Routing = Literal["microsoft", "internet"]
+Control = Literal["public", "private", "calls home", "none"]
 
 #: Debian's small image of the second generation. It runs without trusted launch, and has cloud-init.
 DEFAULT_IMAGE = "Debian:debian-12:12-gen2:latest"
@@ -41,7 +43,7 @@ class AzureSettings:
     - `image`: `publisher:offer:sku:version`, or the id of an image of the user's own
     - `subnets`: by region, the id of a subnet of the user. Other regions get a network of ours for each fleet
     - `identity`: id of a user-assigned identity with which a machine deletes itself when its lease expires
-    - `public_address`: False if machines get no public address; then their gateways call home
+    - `public_address`: False if machines get no public address; see `control`
     - `spot`: True if spot machines may be rented
     - `routing`: the network over which traffic leaves Azure: Microsoft's, or the nearest exit to the internet
     - `boot_diagnostics`: True if the console of machines is recorded
@@ -71,6 +73,20 @@ class AzureSettings:
     endpoint: str = PUBLIC_CLOUD
     settles_s: float = SETTLES_S
 
+    @property
+    def control(self) -> Control:
+        """How the owner and gateways reach each other.
+
+        Without public addresses, the owner dials private ones if it has a private address itself: it is in the same
+        network, or joined to it. Otherwise gateways call home, if `home_cidr` is one address.
+        """
+        home = IPv4Network(self.home_cidr)
+        if self.public_address:
+            return "public"
+        if home.is_private:
+            return "private"
+        return "calls home" if home.num_addresses == 1 else "none"
+
     def document(self) -> dict[str, Any]:
         """Return the settings as a JSON object, which has no secrets."""
         found = {each.name: getattr(self, each.name) for each in fields(AzureSettings)}
@@ -94,6 +110,7 @@ _TEXTS = {
     "machine_type": (re.compile(r"\w+"), "a machine size, such as Standard_D8_v5"),
     "image": (re.compile(f"{_URN.pattern}|{_IMAGE.pattern}", re.I), "publisher:offer:sku:version, or an image's id"),
     "identity": (_IDENTITY, "the id of a user-assigned identity: `az identity show --query id`"),
+    "proxy": (re.compile(r"https?://[^\s/]+"), "the URL of an HTTP proxy, such as http://10.0.0.4:3128"),
     "endpoint": (re.compile(r"https://[^\s/]+"), f"a URL, such as {PUBLIC_CLOUD}"),
 }
 _SWITCHES = ("public_address", "spot", "boot_diagnostics", "auto_shutdown")

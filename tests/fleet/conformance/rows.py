@@ -15,8 +15,10 @@ from testbed.clouds.aws import KEYS, aws_cloud
 from testbed.clouds.azure import IDENTITY, azure_cloud
 from testbed.clouds.gcp import gcp_cloud
 from testbed.clouds.lan import lan_unavailable
+from testbed.kubelab import Lab
 from testbed.sky import unavailable
 from testbed.sshd import ssh_servers, sshd_unavailable
+from tests.fleet.kube_world import stage_of
 from tests.fleet.worlds import Enrolment, World
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Provider
@@ -159,6 +161,30 @@ def gcp(folder: Path) -> Iterator[World]:
             start_s=4,
             enrolment=Enrolment(binary, Path(beside, "enrolment")),
             without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+@contextmanager
+def kubernetes(folder: Path, lab: Lab) -> Iterator[World]:
+    """A namespace in each of two real clusters, whose pods other machines reach through Services."""
+    with stage_of(lab, folder, "restricted") as stage:
+        journal, binary = FleetJournal(folder / "state"), find_gateway()
+
+        def without_boot(name: str) -> Provider:
+            document = stage.document()
+            document["clusters"][1] |= {"node_selector": {"pool": "none"}, "autoscales": True, "wait_s": 1}
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            stage.provider(),
+            ("site:a", "site:b"),
+            binary,
+            most=4,
+            start_s=12,
+            enrolment=stage.enrolment,
+            without_program=lambda: stage.provider(image="local.test/none:1"),
             without_boot=without_boot,
         )
 

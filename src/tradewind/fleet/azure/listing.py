@@ -125,7 +125,7 @@ class Listing:
         tags = dict(vm.tags)
         attached = vm.network_profile.network_interfaces or ()
         addresses = dict(interfaces.get(attached[0].id.lower(), {})) if attached else {}
-        public = addresses.get("public")
+        dialled = addresses.get(self.settings.control)
         lease = tags.get(LEASE_TAG, "")
         return Machine(
             self.names.id(MACHINES, vm.name),
@@ -137,7 +137,7 @@ class Listing:
             launched_unix_s=vm.time_created.timestamp() if vm.time_created else None,
             ended=is_over(vm),
             addresses=addresses,
-            control=f"{public}:{CONTROL_PORT}" if public else None,
+            control=f"{dialled}:{CONTROL_PORT}" if dialled else None,
             inbound=self.settings.public_address,
             lease=Lease(int(lease), tags[OWNER_TAG]) if lease.isdecimal() and OWNER_TAG in tags else None,
             tags=tags,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -57,6 +58,8 @@ class Removal:
     clients: Clients
     names: Names
     listing: Listing
+    attaching: threading.Lock
+    """Held while networks of fleets are removed: no interface may be attached to one meanwhile."""
 
     def remove(self, wanted: Collection[tuple[str, str]], force: bool) -> dict[tuple[str, str], Refusal]:
         """Remove resources, by type and name, with all that belongs to them. Return those that could not be removed.
@@ -76,22 +79,29 @@ class Removal:
             if machine_of(kind, one.name).lower() in machines
         }
         refusals: dict[tuple[str, str], Refusal] = {}
-        for stage in ORDER:
+        for stage in ORDER[:-1]:
             now = {one for one in wanted if one[0] in stage}
             if MACHINES not in stage:
                 now |= {part for part in self._left(parts) if part[0] in stage}
             if SCHEDULES in stage and SCHEDULES in listed:
                 now |= {(SCHEDULES, self.names.part(SCHEDULES, vm.name)) for vm in fresh}
-            if GROUPS in stage:
-                now |= self._unused(fleets)
-            blocked = {one: why for one in now if (why := _blocking(one, refusals)) is not None}
-            refusals |= blocked | self._remove_all(sorted(now - blocked.keys()), force)
+            self._remove_stage(now, refusals, force)
+        with self.attaching:
+            now = {one for one in wanted if one[0] in ORDER[-1]}
+            self._remove_stage(now | self._unused(fleets), refusals, force)
         # What belongs to a machine is ours to remove, whoever asked for the machine.
         for kind, name in [part for part in refusals if part not in wanted]:
             owner = next((one for one in wanted if one[1].lower() == machine_of(kind, name).lower()), None)
             if owner is not None:
                 refusals.setdefault(owner, refusals[kind, name])
         return {one: refusals[one] for one in wanted if one in refusals}
+
+    def _remove_stage(
+        self, now: Collection[tuple[str, str]], refusals: dict[tuple[str, str], Refusal], force: bool
+    ) -> None:
+        """Remove resources of which none needs another, and add those that could not be removed to `refusals`."""
+        blocked = {one: why for one in now if (why := _blocking(one, refusals)) is not None}
+        refusals.update(blocked | self._remove_all(sorted(set(now) - blocked.keys()), force))
 
     def discard(self, machine: str) -> None:
         """Remove what there is of a machine that was not launched. What cannot be removed is a leftover."""

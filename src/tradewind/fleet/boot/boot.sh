@@ -17,7 +17,7 @@ tries=20 # downloads of the program
 
 say() { # to the machine's console, which the provider can show, and to the log
   printf 'tradewind: %s\n' "$*" >> "$folder/boot.log"
-  { printf 'tradewind: %s\n' "$*" > /dev/console; } 2> /dev/null
+  { printf 'tradewind: %s\n' "$*" >> /dev/console; } 2> /dev/null
 }
 
 end_machine() {

@@ -5,15 +5,17 @@ Objects are plain documents here. Every call raises CallRefused.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.kubernetes.refusals import answered
-from tradewind.fleet.provider import FLEET_TAG, CallRefused
+from tradewind.fleet.provider import FLEET_TAG
 from tradewind.model.kubernetes import KubeCluster
 
 if TYPE_CHECKING:
@@ -36,6 +38,50 @@ def require_lightkube() -> None:
         raise GatewayError(
             "the kubernetes provider needs lightkube", hint="pip install 'tradewind[kubernetes]'"
         ) from error
+
+
+_preparing = threading.Lock()
+
+
+@functools.cache
+def _prepare() -> None:
+    import httpx2
+    from lightkube import ApiError, Client, KubeConfig, codecs
+    from lightkube.resources.batch_v1 import Job
+    from lightkube.resources.core_v1 import Event, Node, Pod, Service
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"items": [], "metadata": {"resourceVersion": "1"}})
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(404, json={"kind": "Status", "code": 404, "message": ""})
+
+    named = {
+        "clusters": [{"name": "none", "cluster": {"server": "http://none"}}],
+        "users": [{"name": "none", "user": {}}],
+    }
+    context = {"name": "none", "context": {"cluster": "none", "user": "none"}}
+    config = KubeConfig.from_dict({**named, "contexts": [context], "current-context": "none"})
+    with Client(config=config, transport=httpx2.MockTransport(answer), trust_env=False) as client:
+        for kind in (Job, Pod, Service, Event):
+            list(client.list(kind))
+        client.get(Job, "none")
+        client.get(Node, "none")
+        for made in ("batch/v1 Job", "v1 Service", "v1 Secret"):
+            version, _, name = made.partition(" ")
+            client.create(codecs.from_dict({"apiVersion": version, "kind": name, "metadata": {"name": "none"}}))
+    with Client(config=config, transport=httpx2.MockTransport(refuse), trust_env=False) as client, suppress(ApiError):
+        client.get(Job, "none")
+
+
+def prepare_decoders() -> None:
+    """Let the client library prepare the decoders of all kinds that are used here, in one thread.
+
+    It prepares each when it is first needed, and crashes the process if two threads do so at the same time (lightkube
+    1.0.1 with msgspec 0.22). No server is asked: the answers come from a stand-in transport.
+    """
+    with _preparing:
+        _prepare()
 
 
 class ClusterCalls:
@@ -78,13 +124,6 @@ class ClusterCalls:
 
         with answered(self._cluster.context):
             return _document(self._connected().get(Node, name))
-
-    def job(self, name: str) -> dict[str, Any]:
-        """Return a Job."""
-        from lightkube.resources.batch_v1 import Job
-
-        with answered(self._cluster.context):
-            return _document(self._connected().get(Job, name))
 
     def create(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
         """Create an object and return it; None if one with its name exists."""
@@ -155,9 +194,11 @@ class ClusterCalls:
         with self._connecting:
             if self._client is None:
                 self._client = self._connect()
+                weakref.finalize(self, self._client.close)
             return self._client
 
     def _connect(self) -> Client:
+        prepare_decoders()
         import httpx2
         from lightkube import Client, KubeConfig
 
@@ -169,13 +210,6 @@ class ClusterCalls:
             timeout=httpx2.Timeout(ANSWER_S),
             field_manager=FIELD_MANAGER,
         )
-
-    def close(self) -> None:
-        """Close the connections."""
-        with self._connecting, suppress(CallRefused):
-            if self._client is not None:
-                self._client.close()
-                self._client = None
 
 
 def _document(found: Any) -> dict[str, Any]:

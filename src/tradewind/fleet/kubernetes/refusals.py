@@ -36,6 +36,8 @@ LOGIN_ACTION = "a valid login: `kubectl --context {context} auth whoami` must wo
 def answered(context: str) -> Iterator[None]:
     """Raise CallRefused for every error of lightkube, and of the connection, within the block."""
     import httpx2
+    import msgspec
+    import yaml
     from lightkube.core.exceptions import ApiError, ConfigError, LoadResourceError
 
     try:
@@ -48,7 +50,9 @@ def answered(context: str) -> Iterator[None]:
         raise CallRefused(of_status(context, error.response.status_code, text, error.response.headers)) from error
     except httpx2.HTTPError as error:
         raise CallRefused(_of_connection(context, error)) from error
-    except (ConfigError, LoadResourceError, ssl.SSLError) as error:
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise CallRefused(Refusal("transient", _line(context, f"an answer is not understood: {error}"))) from error
+    except (ConfigError, LoadResourceError, ssl.SSLError, yaml.YAMLError) as error:
         raise CallRefused(Refusal("bad request", _line(context, str(error)))) from error
     except OSError as error:
         # The program that gets a login for the context, or a file of the kubeconfig, is missing.

@@ -77,11 +77,11 @@ class AzureProvider:
         self._clients = Clients(settings)
         self._names = Names(settings)
         self._listing = Listing(settings, self._clients, self._names)
-        self._removal = Removal(settings, self._clients, self._names, self._listing)
-        self._networks = Networks(settings, self._clients, self._names, self._listing)
-        self._market = Market(settings, self._clients)
         #: Held while interfaces are attached to a fleet's network, and while unused networks are removed.
         self._attaching = threading.Lock()
+        self._removal = Removal(settings, self._clients, self._names, self._listing, self._attaching)
+        self._networks = Networks(settings, self._clients, self._names, self._listing)
+        self._market = Market(settings, self._clients)
 
     @property
     def settles_s(self) -> float:
@@ -98,7 +98,9 @@ class AzureProvider:
         return {"kind": self.kind, **self._settings.document()}
 
     def home(self, region: str) -> Home:
-        """Return this host: the lead runs beside the client."""
+        """Return this host: the lead runs beside the client. Gateways that call home reach it at its `home_cidr`."""
+        if self._settings.control == "calls home":
+            return Home(address=self._settings.home_cidr.partition("/")[0])
         return Home()
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
@@ -135,6 +137,9 @@ class AzureProvider:
         """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
         if order.join is None:
             words = "a machine in a cloud needs an identity: plain hops are for emulated networks"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+        if self._settings.control == "none":
+            words = "machines without public addresses call home, so home_cidr of [fleet] must be one address"
             return LaunchResult(order, refusal=Refusal("bad request", words))
         if location_of(order.region) not in self._settings.regions:
             words = f"{order.region} is not among the regions of [azure]"
@@ -220,10 +225,10 @@ class AzureProvider:
         assert order.join is not None
         settings = self._settings
         data = f"0.0.0.0:{DATA_PORT}" if order.peers else None
-        if settings.public_address:
-            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
-        else:
+        if settings.control == "calls home":
             join = order.join.calling(data)
+        else:
+            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
         ending = None
         if settings.identity is not None:
             ending = deleting_command(settings.endpoint, self._names.id(MACHINES, machine), settings.identity)
@@ -283,8 +288,7 @@ class AzureProvider:
         wanted = [found for found in parsed.values() if found is not None]
         refusals: Mapping[tuple[str, str], Refusal] = {}
         if wanted:
-            with self._attaching:
-                refusals = self._removal.remove(wanted, force=grace_s <= 0)
+            refusals = self._removal.remove(wanted, force=grace_s <= 0)
         return [Ended(one, refusal=None if found is None else refusals.get(found)) for one, found in parsed.items()]
 
     def leftovers(self) -> tuple[Leftover, ...]:

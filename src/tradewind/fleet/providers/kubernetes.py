@@ -121,6 +121,8 @@ class KubernetesProvider:
         self._settings = settings
         self._members = [_Member(each, ClusterCalls(each, settings.kubeconfig)) for each in settings.clusters]
         self._by_context = {member.cluster.context: member for member in self._members}
+        #: Clusters in which this object may have launched machines, by fleet.
+        self._used: dict[str, set[str]] = {}
         #: Held while machines are placed and made, so that two launches do not take the same room.
         self._placing = threading.Lock()
 
@@ -173,6 +175,8 @@ class KubernetesProvider:
         results: dict[str, LaunchResult] = {}
         with self._placing:
             placed = self._place(orders, results)
+            for order, member in placed:
+                self._used.setdefault(order.fleet_id, set()).add(member.cluster.context)
             made = each_of(placed, lambda each: (*each, _answer(lambda: self._make(*each))))
         waiting: dict[str, list[LaunchOrder]] = {}
         for order, member, answer in made:
@@ -205,6 +209,8 @@ class KubernetesProvider:
         for order in orders:
             known = _known_machine(order, living) or _impossible(order)
             if known is not None:
+                if known.machine is not None and known.machine.zone is not None:
+                    self._used.setdefault(order.fleet_id, set()).add(known.machine.zone)
                 results[order.key] = known
                 continue
             able = [one for one in self._in(order.region) if order.zone in (None, one.cluster.context)]
@@ -296,10 +302,15 @@ class KubernetesProvider:
             self._discard(member, name)
             return LaunchResult(order, refusal=refusal)
         if found is not None and (found.is_running or found.is_ended):
-            return LaunchResult(order, member.machine(found))
-        if waited_s < cluster.wait_s + STARTED_S:
+            machine = _answer(lambda: member.machine(found))
+            if isinstance(machine, Refusal):
+                self._discard(member, name)
+                return LaunchResult(order, refusal=machine)
+            return LaunchResult(order, machine)
+        is_awaited = found is not None and found.pod is not None and cluster.autoscales and waited_s > cluster.wait_s
+        if waited_s < cluster.wait_s + STARTED_S and not (is_awaited and found is not None and not found.is_scheduled):
             return None
-        if found is not None and (found.is_scheduled or cluster.autoscales):
+        if found is not None and (found.is_scheduled or is_awaited):
             return LaunchResult(order, member.machine(found))
         self._discard(member, name)
         words = f"{cluster.context}: its controllers made no pod within {waited_s:.0f} s"
@@ -311,8 +322,13 @@ class KubernetesProvider:
         _answer(lambda: member.calls.delete_job(name))
 
     def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        """Return machines with these tags. Each cluster must answer."""
-        listed = each_of(self._members, lambda member: self._machines_of(member, tags))
+        """Return machines with these tags.
+
+        A fleet that this object launched is looked for in its own clusters, otherwise in all. Each must answer.
+        """
+        used = self._used.get(tags.get(FLEET_TAG, ""))
+        members = [member for member in self._members if used is None or member.cluster.context in used]
+        listed = each_of(members, lambda member: self._machines_of(member, tags))
         machines = [machine for each in listed for machine in each]
         return tuple(sorted(machines, key=lambda machine: (machine.name, machine.id)))
 
