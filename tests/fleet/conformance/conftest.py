@@ -12,7 +12,6 @@ from tests.fleet.conformance.rows import ROWS, kubernetes
 from tests.fleet.worlds import World
 from tradewind.fleet.provider import OWNER_TAG
 
-
 #: Rows that run with all tests only. The clouds differ in their APIs; gcp stands for all of them in the fast tests.
 SLOW = ("aws", "azure", "kubernetes")
 PARAMETERS = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in [*ROWS, "kubernetes"]]
