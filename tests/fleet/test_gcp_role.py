@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +89,17 @@ def test_the_role_is_what_gcloud_reads() -> None:
     text = policy(GcpSettings("test-project"))
     assert text.startswith("title: Tradewind fleets\n") and "\nstage: GA\nincludedPermissions:\n- compute." in text
     assert not [name for name in granted(GcpSettings("test-project")) if "*" in name or "setIamPolicy" in name]
+
+
+def test_the_guide_lists_every_permission() -> None:
+    """In a row of its table, a name without a service continues the one before it."""
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "gcp.md"
+    rows = re.findall(r"^\| (`(?:compute|iam)\.[^|]*)\|", guide.read_text(encoding="utf-8"), re.M)
+    listed: set[str] = set()
+    for row in rows:
+        before = ""
+        for name in re.findall(r"`([^`]+)`", row):
+            full = name if "." in name else f"{before.rpartition('.')[0]}.{name}"
+            listed.add(full)
+            before = full
+    assert listed == {*PERMISSIONS, *FOR_ADDRESSES, *FOR_FIREWALL, *FOR_ACCOUNT}

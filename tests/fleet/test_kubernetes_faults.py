@@ -113,7 +113,7 @@ def expired_token(stage: Stage) -> Provider:
 
 def another_ca(stage: Stage) -> Provider:
     config = json.loads(stage.lab.kubeconfig.read_text())
-    first, second = (cluster["cluster"] for cluster in config["clusters"])
+    first, second, *_ = (cluster["cluster"] for cluster in config["clusters"])
     first["certificate-authority-data"] = second["certificate-authority-data"]
     return stage.provider(written(stage, config))
 
@@ -191,6 +191,17 @@ def test_a_job_whose_client_died_before_its_secret_is_made_again(stage: Stage) -
     cluster = KubeCluster("r1", "site:a", "local.test/none:1", stage.namespace, cpu="64")
     stage.kubectl("create", "-f", "-", given=json.dumps(job(order, cluster, {})))
     assert launched(stage, stage.provider()).id == f"r1/{job_name(order)}"
+
+
+def test_a_refused_order_can_be_repeated_at_once(stage: Stage) -> None:
+    """The pod of its first Job still ends, and has the same labels as that of the second."""
+    provider = stage.provider(network="host")
+    first = launched(stage, provider)
+    stage.kubectl("delete", "job", first.id.rpartition("/")[2], "--wait=false")
+    again = launched(stage, stage.provider())
+    assert again.id == first.id and not again.ended
+    wait_until(lambda: len(stage.kubectl("get", "pods", "-o", "name").split()) == 1)
+    assert [machine.id for machine in living(provider, "faults")] == [first.id]
 
 
 def test_a_deleted_pod_is_the_end_of_its_machine(stage: Stage) -> None:

@@ -49,7 +49,18 @@ class Stage:
         self.source = folder / "store 0" / "bucket" / "data"
         self.copy = folder / "store 1" / "bucket" / "copy"
         self.words = [
-            *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--limit-rate", RATE, "--max-cost", "5USD"),
+            *(
+                "cp",
+                "-r",
+                "s3://bucket/data/",
+                "s3://bucket/copy/",
+                "--limit-rate",
+                RATE,
+                "--max-cost",
+                "5USD",
+                "--max-vms",
+                "1",
+            ),
             *("--src-region", "gcp:us-central1", "--dst-region", "gcp:europe-west4", "--via", "fleet"),
             *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1]),
         ]
@@ -71,8 +82,8 @@ class Stage:
         return running
 
     def booted(self, region: str) -> tuple[str, BootedMachine]:
-        """Return the living machine of a region, with its name at Google."""
-        (name,) = (one.name for one in self.cloud.engine.instances.values() if one.zone.startswith(region))
+        """Return a machine of a region, with its name at Google."""
+        name = next(one.name for one in self.cloud.engine.instances.values() if one.zone.startswith(region))
         return name, self.cloud.boots.booter.machines[name]
 
     def check(self, done: Finished) -> None:

@@ -270,7 +270,8 @@ def _region(cloud: Cloud, call: Call) -> dict[str, Any]:
         "kind": "compute#region",
         "name": name,
         "status": "UP",
-        "zones": [f"{base}zones/{name}-{letter}" for letter in REGIONS[name]],
+        # The last is a zone for accelerators, in which our machines are not created.
+        "zones": [f"{base}zones/{name}-{letter}" for letter in (*REGIONS[name], "ai1a")],
         "quotas": [
             {"metric": metric, "limit": limit, "usage": used[metric]} for metric, limit in cloud.quotas[name].items()
         ],

@@ -58,21 +58,20 @@ def insert_body(
     order: LaunchOrder,
     settings: GcpSettings,
     machine_type: str,
-    zones: tuple[Sequence[str], Sequence[str]],
+    denied: Sequence[str],
     script: str,
 ) -> dict[str, Any]:
-    """Return the body of `regionInstances.bulkInsert` for one machine. `zones` are those that may be used, and others.
+    """Return the body of `regionInstances.bulkInsert` for one machine, in any zone that is not denied.
 
     Each machine has a request of its own: the requests of one call differ only in names, not in labels and metadata,
     and each gateway must get only its own join token.
     """
-    preferences = {f"zones/{zone}": {"preference": "ALLOW"} for zone in zones[0]}
-    preferences |= {f"zones/{zone}": {"preference": "DENY"} for zone in zones[1]}
+    preferences = {f"zones/{zone}": {"preference": "DENY"} for zone in denied}
     return {
         "count": "1",
         "minCount": "1",
         "perInstanceProperties": {instance_name(order): {}},
-        "locationPolicy": {"locations": preferences, "targetShape": "ANY"},
+        **({"locationPolicy": {"locations": preferences}} if denied else {}),
         "instanceProperties": _properties(order, settings, machine_type, script),
     }
 

@@ -12,10 +12,10 @@ from tradewind.fleet.provider import NAME_TAG, OWNER_TAG, Lease, Machine, Refusa
 from tradewind.model.kubernetes import KubeCluster
 from tradewind.model.records import dataclass
 
-__all__ = ["Found", "is_ours", "job_of", "machine_of"]
+__all__ = ["Found", "is_ours", "is_pod_of", "job_of", "machine_of"]
 
 TAG_PREFIX = "tradewind-"
-JOB_LABEL = "batch.kubernetes.io/job-name"
+JOB_LABEL, UID_LABEL = "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid"
 #: Phases of a pod that has ended.
 ENDED_PHASES = ("Succeeded", "Failed")
 
@@ -122,6 +122,14 @@ class Found:
 def is_ours(found: Mapping[str, Any]) -> bool:
     """Return whether an object has the labels of a machine."""
     return NAME_TAG in (found["metadata"].get("labels") or {})
+
+
+def is_pod_of(pod: Mapping[str, Any], job: Mapping[str, Any] | None) -> bool:
+    """Return whether a pod is that of a Job, and not of an earlier one of the same name; True without a Job."""
+    if job is None:
+        return True
+    uid: str | None = (pod["metadata"].get("labels") or {}).get(UID_LABEL)
+    return uid is not None and uid == str(job["metadata"]["uid"])
 
 
 def job_of(found: Mapping[str, Any]) -> str:

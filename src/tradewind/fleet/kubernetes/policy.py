@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ __all__ = ["ROLE", "policies", "policy", "rules"]
 
 #: Name of the Role, the RoleBinding and the ServiceAccount.
 ROLE = "tradewind"
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9./-]*")
+#: Words that YAML does not read as texts.
+_WORDS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
 
 
 def rules(cluster: KubeCluster) -> list[dict[str, Any]]:
@@ -85,5 +89,11 @@ def _yaml(document: Mapping[str, Any], depth: int = 0) -> str:
             items = "".join(f"{indent}- {json.dumps(item)}\n" for item in value)
             lines.append(f"{indent}{key}:\n{items}")
         else:
-            lines.append(f"{indent}{key}: {json.dumps(value) if value == '' else value}\n")
+            lines.append(f"{indent}{key}: {_scalar(value)}\n")
     return "".join(lines)
+
+
+def _scalar(value: str) -> str:
+    """Return a text without quotes only if YAML reads it as a text: a namespace may be called `no` or `123`."""
+    is_plain = _PLAIN.fullmatch(value) is not None and value.lower() not in _WORDS
+    return value if is_plain else json.dumps(value)

@@ -182,7 +182,9 @@ class GcpProvider:
 
     def _zones(self, region: str) -> tuple[list[str], list[str]]:
         """Return the zones of a region in which machines may run, and the others."""
-        zones = [zone.rpartition("/")[2] for zone in self._region(region).get("zones", ())]
+        listed = [zone.rpartition("/")[2] for zone in self._region(region).get("zones", ())]
+        # A request to create VMs must not name a zone for accelerators, such as us-central1-ai1a.
+        zones = [zone for zone in listed if len(zone.rpartition("-")[2]) == 1]
         allowed = [zone for zone in zones if not self._settings.zones or zone in self._settings.zones]
         return allowed, [zone for zone in zones if zone not in allowed]
 
@@ -266,7 +268,7 @@ class GcpProvider:
         if not allowed:
             raise CallRefused(Refusal("bad request", "[gcp] allows none of its zones"))
         machine_type = order.type or self._default().machine.name
-        body = insert_body(order, self._settings, machine_type, (allowed, denied), script)
+        body = insert_body(order, self._settings, machine_type, denied, script)
         region = order.region.partition(":")[2]
         words = (order.fleet_id, order.key, machine_type, is_spot(order, self._settings), order.zone)
         # The same order has the same id, also in another process, until an operation for it has failed.

@@ -20,7 +20,7 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.kubernetes.calls import ClusterCalls, require_lightkube
-from tradewind.fleet.kubernetes.machines import Found, is_ours, job_of, machine_of
+from tradewind.fleet.kubernetes.machines import Found, is_ours, is_pod_of, job_of, machine_of
 from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
 from tradewind.fleet.kubernetes.pods import LOOK_S, PodHost
 from tradewind.fleet.kubernetes.refusals import of_event
@@ -81,7 +81,10 @@ class _Member:
     def found(self, tags: Mapping[str, str]) -> dict[str, Found]:
         """Return what the cluster lists of the machines with these tags, by the name of the Job."""
         jobs, pods, services = each_of([self.calls.jobs, self.calls.pods, self.calls.services], lambda call: call(tags))
-        by_name = [{job_of(each): each for each in listed if is_ours(each)} for listed in (jobs, pods, services)]
+        ours = {job_of(each): each for each in jobs if is_ours(each)}
+        # A pod of an earlier Job of the same name may not have ended yet.
+        pods = [pod for pod in pods if is_pod_of(pod, ours.get(job_of(pod)))]
+        by_name = [ours, *({job_of(each): each for each in listed if is_ours(each)} for listed in (pods, services))]
         names = dict.fromkeys(name for listed in by_name for name in listed)
         return {name: Found(name, *(listed.get(name) for listed in by_name)) for name in names}
 

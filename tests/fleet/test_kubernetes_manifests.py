@@ -1,0 +1,79 @@
+"""What is made in a cluster, and the printed permissions, as documents: no cluster is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tradewind.fleet.kubernetes.objects import job, job_name, secret, service
+from tradewind.fleet.kubernetes.policy import policy
+from tradewind.fleet.provider import LaunchOrder, Lease
+from tradewind.model.kubernetes import KubeCluster, Toleration
+
+yaml = pytest.importorskip("yaml", reason="the client of Kubernetes, which has a reader of YAML, is not installed")
+CLUSTER = KubeCluster("c", "site:a", "image:1", "transfers")
+
+
+def order(key: str = "key", fleet: str = "fleet") -> LaunchOrder:
+    return LaunchOrder(fleet, "one", "site:a", key, 1, Lease(60, "me"), peers=("lead",))
+
+
+def pod_of(cluster: KubeCluster) -> dict[str, Any]:
+    spec: dict[str, Any] = job(order(), cluster, {"control": 1, "data": 2})["spec"]["template"]["spec"]
+    return spec
+
+
+def test_a_name_follows_from_the_order() -> None:
+    assert job_name(order()) == job_name(order())
+    assert len({job_name(order()), job_name(order("other")), job_name(order(fleet="other"))}) == 3
+
+
+def test_the_join_document_is_only_in_the_secret_which_the_job_owns() -> None:
+    made = secret(order(), CLUSTER, "uid", "the document")
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", job_name(order()), "uid")
+    assert "the document" not in str(job(order(), CLUSTER, {}))
+
+
+def test_only_pods_of_the_network_host_use_ports_of_their_node() -> None:
+    for network, is_host in (("host", True), ("service", False), ("out", False)):
+        pod = pod_of(KubeCluster("c", "site:a", "image:1", network=network))  # type: ignore[arg-type]
+        assert pod["hostNetwork"] is is_host
+        assert all(("hostPort" in port) is is_host for port in pod["containers"][0]["ports"])
+
+
+def test_a_pod_has_no_rights() -> None:
+    pod = pod_of(CLUSTER)
+    assert pod["automountServiceAccountToken"] is False and pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_nodes_are_chosen_as_configured() -> None:
+    cluster = KubeCluster("c", "site:a", "i", node_selector={"pool": "x"}, tolerations=(Toleration("t", "v"),))
+    pod = pod_of(cluster)
+    assert pod["nodeSelector"] == {"pool": "x"}
+    assert {"key": "t", "operator": "Equal", "value": "v"} in pod["tolerations"]
+
+
+def test_a_service_of_a_load_balancer_has_no_node_ports() -> None:
+    balanced = KubeCluster("c", "site:a", "i", network="service", service="LoadBalancer")
+    ports = service(order(), balanced, "uid", {"control": 7442})["spec"]["ports"]
+    assert ports == [{"name": "control", "port": 7442, "targetPort": 7442}]
+
+
+@pytest.mark.parametrize("namespace", ["transfers", "123", "no", "1e3"])
+def test_the_printed_permissions_are_yaml(namespace: str) -> None:
+    documents = list(
+        yaml.safe_load_all(policy(KubeCluster("c", "site:a", "image", namespace, external_addresses=True)))
+    )
+    kinds = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"]
+    assert [document["kind"] for document in documents] == kinds
+    assert documents[1]["metadata"]["namespace"] == documents[2]["subjects"][0]["namespace"] == namespace
+
+
+def test_permissions_can_be_bound_to_a_user() -> None:
+    user = {"kind": "User", "name": "you@example.com"}
+    role, binding = yaml.safe_load_all(policy(CLUSTER, user))
+    group = "rbac.authorization.k8s.io"
+    assert role["kind"] == "Role" and binding["subjects"] == [{"apiGroup": group, **user}]
