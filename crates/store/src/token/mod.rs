@@ -4,7 +4,7 @@
 pub(crate) mod azure;
 pub(crate) mod google;
 mod library;
-mod request;
+pub(crate) mod request;
 
 pub(crate) use library::LibraryClient;
 pub(crate) use request::TokenClient;
