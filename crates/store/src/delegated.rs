@@ -54,7 +54,7 @@ struct Held {
     authority: Result<StoreAuthority, String>,
     /// When they expire, in seconds since the Unix epoch, if that is known.
     expires_unix_s: Option<u64>,
-    /// When they replaced credentials that expire.
+    /// When they replaced others.
     replaced: Option<Instant>,
 }
 
@@ -67,7 +67,7 @@ impl Delegated {
     /// Replaces the credentials, from the next request on.
     pub fn replace(&self, authority: Result<StoreAuthority, String>, expires_unix_s: Option<u64>) {
         let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let replaced = held.expires_unix_s.filter(|_| held.authority != authority).map(|_| Instant::now());
+        let replaced = (held.authority != authority).then(Instant::now);
         *held = Held { authority, expires_unix_s, replaced: replaced.or(held.replaced) };
     }
 
@@ -162,9 +162,7 @@ mod tests {
         assert!(!delegated.may_have_expired(999), "these are the same");
         delegated.replace(Ok(keys("second")), Some(2000));
         assert!(delegated.may_have_expired(999), "the request may have been signed with the first");
-        let lasting = Delegated::new(Ok(keys("first")), None);
-        lasting.replace(Ok(keys("second")), None);
-        assert!(!lasting.may_have_expired(i64::MAX));
+        assert!(!Delegated::new(Ok(keys("first")), None).may_have_expired(i64::MAX), "these last");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::open::{Remote, open_remote};
 use crate::s3::{Authority, TokenService};
+use crate::token::boundary::BoundaryService;
 use crate::{Error, ErrorKind, Lent, NotLent, Result, Scope, StoreAuthority, StoreConfig, azure, s3};
 use object_store::aws::AwsCredential;
 use object_store::azure::AzureCredential;
@@ -18,8 +19,27 @@ pub struct Delegation {
 /// Credentials that are limited to a scope, and cached until they are about to expire.
 struct Limited {
     scope: Scope,
-    service: Option<TokenService>,
-    held: Mutex<Option<Lent>>,
+    service: Service,
+    /// The limited credentials, and those from which they were obtained.
+    held: Mutex<Option<(StoreAuthority, Lent)>>,
+}
+
+/// Where limited credentials come from.
+enum Service {
+    Aws(TokenService),
+    Google(BoundaryService),
+    Unknown,
+}
+
+impl Service {
+    fn of(config: &StoreConfig) -> Self {
+        let found = match config.url.split_once(':') {
+            Some(("s3", _)) => TokenService::of(config).map(Self::Aws),
+            Some(("gs", _)) => BoundaryService::of(config).map(Self::Google),
+            _ => None,
+        };
+        found.unwrap_or(Self::Unknown)
+    }
 }
 
 impl Delegation {
@@ -40,7 +60,7 @@ impl Delegation {
             config.ca_pem = Some(std::fs::read_to_string(&file).map_err(unreadable)?);
         }
         let limited = scope.map(|scope| {
-            let service = if config.url.starts_with("s3:") { TokenService::of(&config) } else { None };
+            let service = Service::of(&config);
             Limited { scope, service, held: Mutex::default() }
         });
         Ok(Some(Self { config, store, limited }))
@@ -96,38 +116,43 @@ impl Limited {
     async fn lend(&self, whole: StoreAuthority, config: &StoreConfig) -> Result<Lent, NotLent> {
         let mut held = self.held.lock().await;
         let now = SystemTime::now();
-        let is_before = |time: Option<SystemTime>| time.is_some_and(|time| now < time);
-        if let Some(lent) = held.as_ref().filter(|lent| is_before(lent.renew)) {
+        // Those without a life of their own live as long as those from which they were obtained.
+        let is_fresh = |(from, lent): &&(StoreAuthority, Lent)| lent.renew.map_or(*from == whole, |renew| now < renew);
+        if let Some((_, lent)) = held.as_ref().filter(is_fresh) {
             return Ok(lent.clone());
         }
-        let fresh = match self.obtain(whole, config).await {
-            Err(NotLent::Missing(why)) => match held.as_ref().filter(|lent| is_before(lent.expires)) {
-                Some(lent) => {
-                    tracing::warn!(store = config.url, why, "limited credentials not renewed");
-                    return Ok(lent.clone());
-                }
-                None => return Err(NotLent::Missing(why)),
-            },
+        let fresh = match self.obtain(whole.clone(), config).await {
+            Err(NotLent::Missing(why)) => {
+                let valid = held.as_ref().filter(|(_, lent)| lent.expires.is_some_and(|expires| now < expires));
+                let Some((_, lent)) = valid else { return Err(NotLent::Missing(why)) };
+                tracing::warn!(store = config.url, why, "limited credentials not renewed");
+                return Ok(lent.clone());
+            }
             other => other?,
         };
-        *held = Some(fresh.clone());
+        *held = Some((whole, fresh.clone()));
         Ok(fresh)
     }
 
     async fn obtain(&self, whole: StoreAuthority, config: &StoreConfig) -> Result<Lent, NotLent> {
-        let unlimitable = |why: &str| Err(NotLent::Unlimitable(why.to_owned()));
-        let StoreAuthority::Aws { key_id, secret_key, token } = whole else {
-            return unlimitable("Tradewind can limit only the credentials of AWS");
+        let bucket = config.url.split_once("://").map_or("", |(_, bucket)| bucket).trim_end_matches('/');
+        let limited = match (&self.service, whole) {
+            (Service::Aws(_), StoreAuthority::Aws { token: Some(_), .. }) if self.scope.role.is_none() => {
+                return Err(NotLent::Unlimitable("AWS limits temporary credentials only by a role".to_owned()));
+            }
+            (Service::Aws(service), StoreAuthority::Aws { key_id, secret_key, token }) => {
+                let keys = AwsCredential { key_id, secret_key, token };
+                service.session(&keys, bucket, &self.scope).await
+            }
+            (Service::Google(service), StoreAuthority::Bearer(token)) => {
+                service.limit(&token, bucket, &self.scope).await
+            }
+            _ => {
+                let why = "its server has no token service by which Tradewind can limit them";
+                return Err(NotLent::Unlimitable(why.to_owned()));
+            }
         };
-        let Some(service) = &self.service else {
-            return unlimitable("its server has no token service that Tradewind knows");
-        };
-        if token.is_some() && self.scope.role.is_none() {
-            return unlimitable("AWS limits temporary credentials only by a role");
-        }
-        let bucket = config.url.trim_start_matches("s3://").trim_end_matches('/');
-        let keys = AwsCredential { key_id, secret_key, token };
-        service.session(&keys, bucket, &self.scope).await.map_err(NotLent::Missing)
+        limited.map_err(NotLent::Missing)
     }
 }
 

@@ -2,6 +2,7 @@
 //! before they expire. No secret is ever part of an error or of debug output.
 
 pub(crate) mod azure;
+pub(crate) mod boundary;
 pub(crate) mod google;
 mod library;
 pub(crate) mod request;
