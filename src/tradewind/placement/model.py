@@ -7,8 +7,8 @@ Columns are u_fo, one per flow f and path o, then n_l, the number of instances i
     Σ_o u_fo [l on o] ≤ n_l                          a flow over l needs an instance there; per flow, not summed
     Σ_fo egress_fo u_fo + Σ_l setup_l n_l ≤ budget
 
-With w_0(x) = x, the second row is about the sum of the rates. Whole flows fit worse: an instance never carries two flows
-of 0.6 of its capacity, nor three of 0.4. The other w_k are dual feasible functions: the w_k of flows that fit one
+With w_0(x) = x, the second row is about the sum of the rates. Whole flows fit worse: an instance never carries two
+flows of 0.6 of its capacity, nor three of 0.4. The other w_k are dual feasible functions: the w_k of flows that fit one
 instance never add up to more than 1 (Fekete and Schepers, New classes of fast lower bounds for bin packing problems,
 Mathematical Programming 91, 2001, Theorem 2). If the flows of an answer still do not fit, `packing.py` finds out, and
 `exact.py` adds a row that forbids it. Paths that gain nothing are left out, except the direct one.

@@ -46,13 +46,9 @@ class ProxySets:
                 yield (*counts[:region], count + 1, *counts[region + 1 :])
 
     def with_two_more(self, counts: Counts) -> Iterator[Counts]:
-        """Yield the set with two more proxies, each such set once (ADD-TWO-PROXIES)."""
-        for first, count in enumerate(counts):
-            if count < self._most[first]:
-                more = (*counts[:first], count + 1, *counts[first + 1 :])
-                for second in range(first, len(counts)):
-                    if more[second] < self._most[second]:
-                        yield (*more[:second], more[second] + 1, *more[second + 1 :])
+        """Yield the set with two more proxies, each such set once (ADD-TWO-PROXIES); with one, if no second may be."""
+        two = {second: None for first in self.with_one_more(counts) for second in self.with_one_more(first)}
+        yield from two or self.with_one_more(counts)
 
     def without_one(self, counts: Counts) -> Iterator[Counts]:
         """Yield the set without one of its proxies, each such set once; the empty set stays."""

@@ -75,7 +75,7 @@ def reduced_costs(paths: Paths, duals: Duals) -> FloatArray:
 
 
 def _with_direct(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    every = flags.copy()
+    every: NDArray[np.bool_] = flags.copy()
     every[:, DIRECT] = True
     return every
 
