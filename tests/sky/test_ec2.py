@@ -51,7 +51,7 @@ class Stage:
         self.words = [
             *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--limit-rate", RATE, "--max-cost", "5USD"),
             *("--src-region", "aws:us-east-1", "--dst-region", "aws:eu-west-1", "--via", "fleet"),
-            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1]),
+            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1], "--share-keys"),
         ]
 
     def configure(self) -> None:
