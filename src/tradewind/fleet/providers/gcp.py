@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 __all__ = ["GcpProvider", "connect"]
 
 #: Timeout of the creation of a VM, within the fleet's timeout of a launch.
-START_S = 45.0
+START_S = 40.0
 #: Timeout of the deletion of a VM, in addition to the grace period. Its guest shuts down first.
-DELETE_S = 45.0
+DELETE_S = 40.0
 #: VMs of ours that have been down for this time are deleted. Their fleets have noticed it by then.
 STOPPED_S = 300.0
 #: Time for which the answer about a region is used again.
