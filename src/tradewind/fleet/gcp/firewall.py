@@ -55,7 +55,7 @@ class FleetRules:
 
     def make(self) -> None:
         """Make the rules that do not exist. Nothing waits for them: a machine needs longer to boot."""
-        if self._settings.public_address and self._settings.home_cidr is not None:
+        if self._settings.control in ("public", "private") and self._settings.home_cidr is not None:
             self._insert("control", {"sourceRanges": [self._settings.home_cidr]}, CONTROL_PORT)
         self._insert("data", self._sources(()), DATA_PORT)
 
