@@ -10,7 +10,7 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 4
 
-.PHONY: help setup programs demo test rust-tests python-tests servers test-all fuzz check format schema docs bench lock clean
+.PHONY: help setup programs demo test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -58,8 +58,13 @@ rust-tests:
 servers:
 	@$(BIN)/python -m testbed.servers install
 
+clusters: setup ## Build the Kubernetes clusters of the slow tests (root; once, 5 to 15 minutes)
+	@$(BIN)/python -m testbed.kubelab install
+
 test-all: setup ## Run all tests, also slow ones, 10,000 simulations, and each fuzz target for a minute
 	SIMULATION_SEEDS=10000 $(RUST_TESTS) -- --include-ignored
+	@# Building takes longer than a test may. Without the clusters their tests are skipped with the reason.
+	-@$(BIN)/python -m testbed.kubelab install
 	$(BIN)/python -m pytest
 	fuzz/run
 

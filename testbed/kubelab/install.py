@@ -15,6 +15,8 @@ __all__ = ["PAUSE_IMAGE", "installed", "lab_unavailable"]
 
 VERSION = "1.33.13"
 """Version of Kubernetes, as in `components/go.mod`."""
+RECIPE = 2
+"""Number of the list of packages, so that a changed one is not taken from the cache."""
 COMPONENTS = Path(__file__).with_name("components")
 PAUSE_IMAGE = "local.test/pause:1"
 PACKAGES = (
@@ -22,6 +24,12 @@ PACKAGES = (
     "runc",
     "containernetworking-plugins",
     "iptables",
+    "nftables",
+    "libnftables1",
+    "libjansson4",
+    "libedit2",
+    "libbsd0",
+    "libmd0",
     "libip6tc2",
     "libip4tc2",
     "libxtables12",
@@ -51,7 +59,7 @@ def installed() -> Path:
     """
     if reason := lab_unavailable():
         raise InstallError(reason)
-    return built(f"kubelab-{VERSION}", _build)
+    return built(f"kubelab-{VERSION}-{RECIPE}", _build)
 
 
 def _build(folder: Path) -> None:

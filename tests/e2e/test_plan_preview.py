@@ -67,7 +67,7 @@ def test_the_plan_its_cost_against_direct_and_other_goals(command: Command, much
     said = done.stderr
     assert "aws:us-east-1 → aws:us-east-2, 60.0 GB: fastest for at most $0.90" in said
     assert "  against direct" in said
-    assert "Tradewind does not rent cloud machines yet: this machine moves everything" in said
+    assert "without machines there (docs/guides/fleet.md) this machine moves everything" in said
     others = [shlex.split(line[line.index(" tradewind ") :]) for line in said.splitlines() if " tradewind cp " in line]
     assert [asked[-2] for asked in others] == ["--max-cost", "--min-throughput", "--deadline", "--max-vms"]
     assert all("--dry-run" in asked for asked in others)

@@ -21,7 +21,7 @@ from tradewind.fleet.provider import LaunchOrder, LaunchResult, Lease, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.binary import find_gateway
 
-REGIONS = {"r1": "site:a", "r2": "site:b"}
+REGIONS = {"r1": "site:a", "r2": "site:b", "r3": "site:relay"}
 """Region of each cluster, by its name and context."""
 
 
@@ -67,7 +67,7 @@ class Stage:
         }
 
     def provider(self, kubeconfig: Path | None = None, **changes: Any) -> Provider:
-        """Return a provider of both clusters."""
+        """Return a provider of all clusters."""
         return make_provider(self.document(kubeconfig, **changes), find_gateway(), FleetJournal(self.folder / "state"))
 
     def order(self, name: str = "one", lease_s: int = 600, region: str = "site:a") -> LaunchOrder:
@@ -83,6 +83,11 @@ class Stage:
     def kubectl(self, *words: str, given: str | None = None, region: str = "r1") -> str:
         """Run kubectl in the namespace."""
         return self.lab.kubectl(region, "-n", self.namespace, *words, given=given)
+
+    def objects(self, region: str) -> list[str]:
+        """Return the names of all objects of the namespace that have labels of machines."""
+        kinds = "jobs,pods,services,secrets"
+        return self.kubectl("get", kinds, "-l", "tradewind-fleet", "-o", "name", region=region).split()
 
 
 @contextmanager

@@ -181,6 +181,29 @@ def test_a_machine_that_no_list_shows_yet_can_be_ended(stage: Stage) -> None:
     assert stage.api.resources() == {}
 
 
+def test_states_of_machines_are_not_read_more_often_than_lists_change(stage: Stage) -> None:
+    """Azure throttles clients that read too often, and a fleet lists its machines each second while they boot."""
+    provider = stage.provider(settles_s=60.0)
+    machines = stage.launched(provider, order("one"), order("two"))
+    before = len(stage.api.calls())
+    for _ in range(5):
+        assert len(provider.machines({FLEET_TAG: "fleet"})) == 2
+    reads = [path for _, path in stage.api.calls()[before:] if "/virtualMachines/" in path]
+    assert reads == []
+    provider.terminate([machines[0].id])
+    assert [machine.name for machine in provider.machines({FLEET_TAG: "fleet"})] == ["two"]
+
+
+def test_an_order_is_recognized_where_azure_ignores_that_its_machine_must_be_new(stage: Stage) -> None:
+    """Older versions of the API answer that the machine cannot be changed."""
+    provider = stage.provider(settles_s=60.0)
+    (first,) = stage.launched(provider)
+    stage.api.change(list_lag_ms=60_000)
+    with stage.fault(**refused("PropertyChangeNotAllowed", "Changing property 'osProfile.customData' is not allowed.")):
+        (again,) = provider.launch([order()])
+    assert again.machine is not None and again.machine.id == first.id
+
+
 def test_a_name_of_another_order_is_refused(stage: Stage) -> None:
     provider = stage.provider()
     stage.launched(provider)

@@ -53,6 +53,7 @@ class Stage:
         self.copy = folder / "store 1" / "bucket" / "copy"
         self.words = [
             *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--limit-rate", RATE, "--max-cost", "5USD"),
+            *("--max-vms", "1"),  # This host runs all of them.
             *("--src-region", "azure:westeurope", "--dst-region", "azure:eastus"),
             *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1]),
         ]

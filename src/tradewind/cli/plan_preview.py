@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PreviewLines"]
 
-NO_PROVIDER = "Tradewind does not rent cloud machines yet: this machine moves everything"
+NO_PROVIDER = "without machines there (docs/guides/fleet.md) this machine moves everything"
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,5 +275,5 @@ class _Entry:
             if unknown := sorted(one.keys() - {"key", "value", "effect"}):
                 raise ConfigError(f"{inner._place}: unknown setting {unknown[0]!r}", hint="known: key, value, effect")
             effect = inner._choice("effect", "", EFFECTS)
-            tolerations.append(Toleration(inner._required("key"), inner.text("value", "") or "", effect))
+            tolerations.append(Toleration(inner._required("key"), inner.text("value", None) or "", effect))
         return tuple(tolerations)

@@ -94,7 +94,7 @@ def _action(code: str, message: str) -> str:
     if code == "ScopeLocked":
         return "the removal of the lock of the resource group"
     if code == "MissingSubscriptionRegistration":
-        return "`az provider register` for Microsoft.Compute and Microsoft.Network"
+        return "`az provider register` for Microsoft.Compute, Microsoft.Network and Microsoft.DevTestLab"
     if code == "ReadOnlyDisabledSubscription":
         return "an enabled subscription"
     return SIGN_IN

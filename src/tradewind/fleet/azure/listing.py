@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tradewind.fleet.azure.bodies import LEASE_TAG
-from tradewind.fleet.azure.client import Clients
+from tradewind.fleet.azure.client import Clients, NotThere
 from tradewind.fleet.azure.names import (
     ADDRESSES,
     DISKS,
@@ -24,7 +25,7 @@ from tradewind.fleet.boot.ports import CONTROL_PORT
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, CallRefused, Lease, Leftover, Machine
 from tradewind.model.azure import AzureSettings
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 
 __all__ = ["Listing", "is_over", "power_of"]
 
@@ -66,6 +67,8 @@ class Listing:
     settings: AzureSettings
     clients: Clients
     names: Names
+    states: dict[str, tuple[float, Any]] = field(default_factory=dict)
+    """Machines with their states, and when they were read, by name. Azure limits reads to about 25 per second."""
 
     def of(self, kind: str) -> list[Any]:
         """Return all resources of a type, of ours and others. Raises CallRefused."""
@@ -97,21 +100,27 @@ class Listing:
 
     def machine(self, name: str) -> Any | None:
         """Return a machine with its state; None if it is gone. Raises CallRefused."""
-        from tradewind.fleet.azure.client import NotThere
-
         group = self.settings.resource_group
+        self.states.pop(name, None)
         try:
-            return self.clients.call(
+            vm = self.clients.call(
                 name, lambda: self.clients.compute.virtual_machines.get(group, name, expand="instanceView")
             )
         except NotThere:
             return None
+        self.states[name] = (time.monotonic(), vm)
+        return vm
+
+    def _recent(self, name: str) -> Any | None:
+        """Return a machine with a state that is at most `settles_s` old; None if it is gone. Raises CallRefused."""
+        read_s, vm = self.states.get(name, (float("-inf"), None))
+        return vm if time.monotonic() - read_s < self.settings.settles_s else self.machine(name)
 
     def ours(self, tags: Mapping[str, str]) -> list[Any]:
         """Return our machines with all these tags, with their states. Raises CallRefused."""
         listed = [vm for vm in self.of(MACHINES) if FLEET_TAG in (vm.tags or {})]
         wanted = [vm.name for vm in listed if tags.items() <= vm.tags.items()]
-        return [vm for vm in each_of(wanted, self.machine) if vm is not None]
+        return [vm for vm in each_of(wanted, self._recent) if vm is not None]
 
     def interfaces(self) -> dict[str, dict[str, str]]:
         """Return the addresses of each interface by its id in lower case; the public one comes first."""

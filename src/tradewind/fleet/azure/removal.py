@@ -207,3 +207,5 @@ class Removal:
         }
         with suppress(NotThere):
             self.clients.finish(name, begin[kind])
+        if kind == MACHINES:
+            self.listing.states.pop(name, None)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.kubernetes.refusals import answered
-from tradewind.fleet.provider import FLEET_TAG, CallRefused
+from tradewind.fleet.provider import FLEET_TAG
 from tradewind.model.kubernetes import KubeCluster
 
 if TYPE_CHECKING:
@@ -124,13 +125,6 @@ class ClusterCalls:
         with answered(self._cluster.context):
             return _document(self._connected().get(Node, name))
 
-    def job(self, name: str) -> dict[str, Any]:
-        """Return a Job."""
-        from lightkube.resources.batch_v1 import Job
-
-        with answered(self._cluster.context):
-            return _document(self._connected().get(Job, name))
-
     def create(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
         """Create an object and return it; None if one with its name exists."""
         from lightkube import ApiError, codecs
@@ -200,6 +194,7 @@ class ClusterCalls:
         with self._connecting:
             if self._client is None:
                 self._client = self._connect()
+                weakref.finalize(self, self._client.close)
             return self._client
 
     def _connect(self) -> Client:
@@ -215,13 +210,6 @@ class ClusterCalls:
             timeout=httpx2.Timeout(ANSWER_S),
             field_manager=FIELD_MANAGER,
         )
-
-    def close(self) -> None:
-        """Close the connections."""
-        with self._connecting, suppress(CallRefused):
-            if self._client is not None:
-                self._client.close()
-                self._client = None
 
 
 def _document(found: Any) -> dict[str, Any]:

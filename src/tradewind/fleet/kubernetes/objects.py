@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from tradewind.fleet.provider import LaunchOrder
-from tradewind.model.kubernetes import KubeCluster
+from tradewind.model.kubernetes import KubeCluster, Toleration
 
 __all__ = [
     "CONTAINER",
@@ -37,6 +37,8 @@ START_S = 1200
 REMAINS_S = 300
 #: Time that a gateway has to save its work when its node is drained or its Job ends.
 GRACE_S = 15
+#: The pods of a node that has stopped to report count as ended after this time.
+LOST_S = 30
 #: The user and group that run the gateway: nobody.
 NOBODY = 65534
 
@@ -114,16 +116,23 @@ def _pod(name: str, order: LaunchOrder, cluster: KubeCluster, ports: Mapping[str
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "nodeSelector": dict(cluster.node_selector),
-        "tolerations": [_toleration(one.key, one.value, one.effect) for one in cluster.tolerations],
+        "tolerations": [*_tolerations_of_loss(), *(_toleration(one) for one in cluster.tolerations)],
         "imagePullSecrets": [{"name": secret} for secret in cluster.pull_secrets],
         "volumes": [{"name": "join", "secret": {"secretName": name, "defaultMode": 0o440}}],
         "containers": [container],
     }
 
 
-def _toleration(key: str, value: str, effect: str) -> dict[str, str]:
-    found = {"key": key, "operator": "Equal" if value else "Exists"}
-    return {**found, **({"value": value} if value else {}), **({"effect": effect} if effect else {})}
+def _tolerations_of_loss() -> list[dict[str, Any]]:
+    """Return what makes the pods of a lost node count as ended after LOST_S. Kubernetes waits 5 minutes by default."""
+    keys = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+    lost = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": LOST_S}
+    return [{"key": key, **lost} for key in keys]
+
+
+def _toleration(one: Toleration) -> dict[str, Any]:
+    found = {"key": one.key, "operator": "Equal" if one.value else "Exists"}
+    return {**found, **({"value": one.value} if one.value else {}), **({"effect": one.effect} if one.effect else {})}
 
 
 def owned_by(name: str, uid: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ ROLE = "tradewind"
 def rules(cluster: KubeCluster) -> list[dict[str, Any]]:
     """Return the rules of the Role, in the cluster's namespace."""
     found = [
-        _rule("batch", "jobs", "create", "get", "list", "patch", "delete"),
+        _rule("batch", "jobs", "create", "list", "patch", "delete"),
         _rule("", "secrets", "create", "delete"),
         _rule("", "pods", "list", "delete"),
         _rule("", "pods/log", "get"),

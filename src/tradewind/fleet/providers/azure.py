@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ ALLOCATED_S = 40.0
 #: Interval of looks at a machine that is being created [s]. It doubles from the first to the last.
 LOOK_S_MIN = 0.25
 LOOK_S_MAX = 4.0
+#: Error of an order for a machine that exists, where Azure does not heed that it must be new.
+EXISTS = "PropertyChangeNotAllowed"
 NO_IDENTITY = (
     "machines without `identity` in [azure] are stopped at the end of their lease, not deleted: they are billed until "
     "`tradewind fleet sweep`"
@@ -118,20 +120,36 @@ class AzureProvider:
         there = [vm for vm in self._listing.of(MACHINES) if (vm.tags or {}).get(FLEET_TAG) in fleets]
         results = dict(zip(orders, each_of(orders, partial(self._launched_before, there), AT_ONCE_MAX), strict=True))
         fresh = [order for order in orders if results[order] is None]
-        with self._attaching:
-            networks = self._networks.prepare(fresh)
-            attached = each_of(fresh, lambda order: self._attached(order, networks), AT_ONCE_MAX)
-            interfaces = {order: one for order, one in zip(fresh, attached, strict=True) if isinstance(one, str)}
-            refused = {order: one for order, one in zip(fresh, attached, strict=True) if isinstance(one, Refusal)}
+        able, refused = self._attach(fresh)
         addresses: dict[str, dict[str, str]] = {}
-        rules = self._networks.open(list(interfaces), addresses)
-        refused |= {order: rules[order] for order in interfaces if order in rules}
-        able = [order for order in interfaces if order not in rules]
-        started = each_of(able, lambda order: self._started(order, interfaces[order], addresses), AT_ONCE_MAX)
-        results |= dict(zip(able, started, strict=True))
+        steps: list[Callable[[], Any]] = [lambda: self._networks.open(list(able), addresses)]
+        steps += [partial(self._started, order, interface) for order, interface in able.items()]
+        rules, *started = each_of(steps, _call, AT_ONCE_MAX)
+        for order, vm in zip(able, started, strict=True):
+            why = vm if isinstance(vm, Refusal) else rules.get(order)
+            if why is None:
+                results[order] = LaunchResult(order, self._listing.described(vm, addresses))
+            else:
+                refused[order] = why
         each_of(list(refused), lambda order: self._removal.discard(self._names.machine(order)), AT_ONCE_MAX)
         results |= {order: LaunchResult(order, refusal=why) for order, why in refused.items()}
         return [results[order] or LaunchResult(order, refusal=_unknown(order)) for order in orders]
+
+    def _attach(self, orders: Sequence[LaunchOrder]) -> tuple[dict[LaunchOrder, str], dict[LaunchOrder, Refusal]]:
+        """Create what machines are attached to, and return the interface of each order, or why there is none.
+
+        Networks and addresses do not depend on each other, so they are created at the same time.
+        """
+        with self._attaching:
+            steps: list[Callable[[], Any]] = [lambda: self._networks.prepare(orders)]
+            steps += [partial(self._address, order) for order in orders if self._settings.public_address]
+            networks, *addresses = each_of(steps, _call, AT_ONCE_MAX)
+            refused = {order: why for order, why in zip(orders, addresses, strict=False) if why is not None}
+            able = [order for order in orders if order not in refused]
+            attached = each_of(able, lambda order: self._interface(order, networks), AT_ONCE_MAX)
+        found = dict(zip(able, attached, strict=True))
+        refused |= {order: one for order, one in found.items() if isinstance(one, Refusal)}
+        return {order: one for order, one in found.items() if isinstance(one, str)}, refused
 
     def _launched_before(self, there: Sequence[Any], order: LaunchOrder) -> LaunchResult | None:
         """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
@@ -159,43 +177,42 @@ class AzureProvider:
                 return LaunchResult(order, refusal=Refusal("bad request", words))
         return None
 
-    def _attached(self, order: LaunchOrder, networks: Mapping[tuple[str, str], str | Refusal]) -> str | Refusal:
-        """Create a machine's address and interface, and return the interface's id."""
+    def _address(self, order: LaunchOrder) -> Refusal | None:
+        """Create a machine's public address; return why it was refused."""
+        location, name = location_of(order.region), self._names.part(ADDRESSES, self._names.machine(order))
+        body = bodies.address_body(order, location, self._settings)
+        client = self._clients.network.public_ip_addresses
+        begin = partial(client.begin_create_or_update, self._settings.resource_group, name, body)
+        return _refusal_of(lambda: self._clients.finish(order.region, begin))
+
+    def _interface(self, order: LaunchOrder, networks: Mapping[tuple[str, str], str | Refusal]) -> str | Refusal:
+        """Create a machine's interface in the network of its fleet; return its id, or why it was refused."""
         location, machine = location_of(order.region), self._names.machine(order)
         subnet = networks[order.fleet_id, location]
         if isinstance(subnet, Refusal):
             return subnet
-        group, network = self._settings.resource_group, self._clients.network
-        try:
-            address = None
-            if self._settings.public_address:
-                name = self._names.part(ADDRESSES, machine)
-                body = bodies.address_body(order, location, self._settings)
-                begin = partial(network.public_ip_addresses.begin_create_or_update, group, name, body)
-                self._clients.finish(order.region, begin)
-                address = self._names.id(ADDRESSES, name)
-            rules = self._names.id(GROUPS, self._names.of_fleet(order.fleet_id, location))
-            name = self._names.part(INTERFACES, machine)
-            body = bodies.interface_body(order, location, subnet, rules, address)
-            begin = partial(network.network_interfaces.begin_create_or_update, group, name, body)
-            self._clients.finish(order.region, begin)
-            return self._names.id(INTERFACES, name)
-        except CallRefused as error:
-            return error.refusal
+        address = None
+        if self._settings.public_address:
+            address = self._names.id(ADDRESSES, self._names.part(ADDRESSES, machine))
+        rules = self._names.id(GROUPS, self._names.of_fleet(order.fleet_id, location))
+        name = self._names.part(INTERFACES, machine)
+        body = bodies.interface_body(order, location, subnet, rules, address)
+        client = self._clients.network.network_interfaces
+        begin = partial(client.begin_create_or_update, self._settings.resource_group, name, body)
+        refusal = _refusal_of(lambda: self._clients.finish(order.region, begin))
+        return refusal or self._names.id(INTERFACES, name)
 
-    def _started(self, order: LaunchOrder, interface: str, addresses: Mapping[str, Mapping[str, str]]) -> LaunchResult:
-        """Create a machine. What there is of a refused one is removed."""
+    def _started(self, order: LaunchOrder, interface: str) -> Any:
+        """Create a machine; return it as Azure shows it, or why it was refused."""
         machine = self._names.machine(order)
         try:
             vm = self._allocated(order, machine, self._begin(order, machine, interface))
             self._schedule(order, machine)
-            return LaunchResult(order, self._listing.described(vm, addresses))
         except CallRefused as error:
-            self._removal.discard(machine)
-            return LaunchResult(order, refusal=error.refusal)
+            return error.refusal
         except GatewayError as error:
-            self._removal.discard(machine)
-            return LaunchResult(order, refusal=Refusal("bad request", str(error)))
+            return Refusal("bad request", str(error))
+        return vm
 
     def _begin(self, order: LaunchOrder, machine: str, interface: str) -> Any:
         """Begin to create a machine, and return the poller; None if it exists already, because an answer was lost."""
@@ -217,7 +234,9 @@ class AzureProvider:
                 order.region, partial(begin, self._settings.resource_group, machine, body, **only_new)
             )
         except CallRefused as error:
-            if error.refusal.kind != "transient" or self._listing.machine(machine) is None:
+            refusal = error.refusal
+            may_exist = refusal.kind == "transient" or EXISTS in refusal.reason
+            if not may_exist or self._listing.machine(machine) is None:
                 raise
             return None
 
@@ -298,6 +317,19 @@ class AzureProvider:
     def host(self, machine: Machine) -> Host | None:
         """Return the recorded console of a machine; None without `boot_diagnostics`."""
         return AzureConsole(machine, self._listing) if self._settings.boot_diagnostics else None
+
+
+def _call(step: Callable[[], Any]) -> Any:
+    return step()
+
+
+def _refusal_of(step: Callable[[], Any]) -> Refusal | None:
+    """Do something; return why it was refused."""
+    try:
+        step()
+    except CallRefused as error:
+        return error.refusal
+    return None
 
 
 def _unknown(order: LaunchOrder) -> Refusal:
