@@ -49,10 +49,12 @@ class S3:
         secret_key: str,
         ca_file: Path | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
+        token: str | None = None,
     ) -> None:
         parts = urlsplit(endpoint)
         self._host, self._timeout_s = parts.netloc, timeout_s
         self._access_key, self._secret_key = access_key, secret_key
+        self._token = {} if token is None else {"x-amz-security-token": token}
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
             self._tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
@@ -154,7 +156,7 @@ class S3:
         now = datetime.datetime.now(datetime.timezone.utc)
         stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         own = {"host": self._host, "x-amz-content-sha256": _UNSIGNED, "x-amz-date": stamp}
-        signed = dict(sorted({**headers, **own}.items()))
+        signed = dict(sorted({**headers, **own, **self._token}.items()))
         names = ";".join(signed)
         canonical_headers = "".join(f"{name}:{value}\n" for name, value in signed.items())
         canonical = "\n".join([method, path, query_string, canonical_headers, names, _UNSIGNED])

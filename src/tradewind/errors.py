@@ -21,6 +21,7 @@
     │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   ├── GatewayLost            5    a required gateway died
+    │   ├── CredentialsNotSent     7    a store's credentials cannot be limited, so no other machine gets them
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
@@ -147,6 +148,12 @@ class GatewayLost(GatewayError):
     """A gateway that the transfer needed died. The journal is safe; the job can be resumed."""
 
     exit_code = 5
+
+
+class CredentialsNotSent(GatewayError):
+    """The credentials of a store cannot be limited to the transfer, so they were not sent to another machine."""
+
+    exit_code = 7
 
 
 class ProviderRefused(GatewayError):

@@ -17,7 +17,7 @@ from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, 
 from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
-from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused, NetworkChoice
+from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
 
 
 @pytest.fixture
@@ -127,7 +127,8 @@ def test_networks_images_and_identities_of_the_user(stage: GcpStage) -> None:
 
 
 def test_machines_without_public_addresses_call_home(stage: GcpStage) -> None:
-    provider = stage.provider(public_address=False, home_cidr=None)
+    provider = stage.provider(public_address=False)
+    assert provider.home(REGION).address == HOME
     (machine,) = launch(provider)
     assert (machine.control, machine.inbound, list(machine.addresses)) == (None, False, ["private"])
     (given,) = created(stage)
@@ -135,8 +136,15 @@ def test_machines_without_public_addresses_call_home(stage: GcpStage) -> None:
     script = next(item["value"] for item in given["metadata"]["items"] if item["key"] == "startup-script")
     assert '"kind": "call", "owner": "192.0.2.1:7444"' in script
     assert [name.rpartition("-")[2] for name in stage.cloud.firewalls] == ["data"]
-    (other,) = launch(stage.provider(), order("other", network=NetworkChoice(public_address=False)))
-    assert not other.inbound
+
+
+def test_machines_in_the_network_of_home_are_dialled_there(stage: GcpStage) -> None:
+    provider = stage.provider(public_address=False, home_cidr="10.128.0.200/32")
+    (machine,) = launch(provider)
+    assert machine.control == f"{machine.addresses['private']}:7442" and not machine.inbound
+    name = machine.id.partition("/")[2]
+    assert stage.cloud.allows("10.128.0.200", name, 7442) and not stage.cloud.allows(HOME, name, 7442)
+    assert provider.home(REGION).address == "127.0.0.1", "nothing calls home"
 
 
 def test_ports_are_open_to_home_and_to_the_fleet_only(stage: GcpStage) -> None:

@@ -218,6 +218,8 @@ def test_user_data_that_is_too_long(stage: GcpStage) -> None:
     ("changes", "words"),
     [
         ({"home_cidr": None}, "fleet.home_cidr"),
+        ({"public_address": False, "home_cidr": None}, "gcp.home_cidr must be one address"),
+        ({"public_address": False, "home_cidr": "198.51.100.0/24"}, "gcp.home_cidr must be one address"),
         ({"programs": []}, "fleet.program_url"),
         ({"regions": ["europe-west4"]}, "gcp:us-central1 is not among the regions of [gcp]"),
     ],

@@ -61,7 +61,7 @@ def refusals(provider: Provider, stage: GcpStage) -> Iterator[Refusal]:
     "settings",
     [
         {},
-        {"public_address": False, "home_cidr": None},
+        {"public_address": False},
         {"firewall": False},
         {"service_account": ACCOUNT},
         {"spot": True, "network_tier": "STANDARD"},

@@ -45,7 +45,7 @@ class Transfer:
         self.words = [
             *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--limit-rate", RATE, "--max-cost", "5USD"),
             *("--src-region", "site:a", "--dst-region", "site:b", "--via", "fleet"),
-            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1]),
+            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1], "--share-keys"),
         ]
 
     def configure(self, networks: Mapping[str, str]) -> None:

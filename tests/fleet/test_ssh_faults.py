@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +20,7 @@ from tests.fleet.worlds import living, wait_until
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import here
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, LaunchOrder, LaunchResult, Lease, Provider, Quota, Refusal
-from tradewind.fleet.providers import make_provider
+from tradewind.fleet.providers import make_provider, ssh
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 
@@ -204,3 +205,31 @@ def test_a_gateway_that_does_not_stop_is_killed(stage: Stage) -> None:
     assert ended.refusal is None
     assert list(stage.on_host.glob("machines/*")) == []
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_host_with_another_processor_gets_the_static_program_for_it(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine claims to have another processor than the host, and its own program does not run there."""
+    monkeypatch.setattr(ssh, "processor_here", lambda: "riscv64")
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"\x7fELF for another processor")
+    static = tmp_path / "programs" / f"tradewind-gateway-{os.uname().machine}"
+    static.parent.mkdir()
+    shutil.copy(find_gateway(), static)
+    monkeypatch.setenv("TRADEWIND_PROGRAMS", str(static.parent))
+    provider = stage.provider(str(foreign))
+    assert launch(provider).machine is not None
+    (copied,) = (stage.on_host / "programs").iterdir()
+    assert copied.name == sha256(static.read_bytes()).hexdigest()
+
+
+def test_a_host_whose_processor_has_no_program_gets_none(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "processor_here", lambda: "riscv64")
+    monkeypatch.delenv("TRADEWIND_PROGRAMS", raising=False)
+    refusal = stage.refusal(stage.provider())
+    assert refusal.kind == "bad request"
+    assert f"no gateway program for Linux {os.uname().machine}; TRADEWIND_PROGRAMS" in refusal.reason
+    assert not list((stage.on_host / "programs").iterdir())

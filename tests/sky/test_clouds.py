@@ -55,7 +55,7 @@ class Stage:
             *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--limit-rate", RATE, "--max-cost", "5USD"),
             *("--max-vms", "1"),  # This host runs all of them.
             *("--src-region", "azure:westeurope", "--dst-region", "azure:eastus"),
-            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1]),
+            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1], "--share-keys"),
         ]
 
     def configure(self, *tables: str) -> None:

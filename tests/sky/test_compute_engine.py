@@ -62,7 +62,7 @@ class Stage:
                 "1",
             ),
             *("--src-region", "gcp:us-central1", "--dst-region", "gcp:europe-west4", "--via", "fleet"),
-            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1]),
+            *("--src-endpoint", endpoints[0], "--dst-endpoint", endpoints[1], "--share-keys"),
         ]
 
     def configure(self, **settings: str) -> None:

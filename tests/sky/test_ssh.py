@@ -58,7 +58,7 @@ class Stage:
         self.words = [
             *("cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--via", "fleet"),
             *("--src-region", "site:a", "--dst-region", "site:b"),
-            *("--src-endpoint", self.endpoint("a"), "--dst-endpoint", self.endpoint("b")),
+            *("--src-endpoint", self.endpoint("a"), "--dst-endpoint", self.endpoint("b"), "--share-keys"),
         ]
 
     def endpoint(self, site: str) -> str:

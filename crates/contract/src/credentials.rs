@@ -1,7 +1,7 @@
 //! Credentials of stores, from a fleet's owner to a gateway. They travel over the control channel only, and are kept in
 //! memory only.
 
-use crate::StoreSpec;
+use crate::{CopyScope, KeyScope, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,8 +11,28 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayStores {
-    /// As in the gateway's program. Stores of files and memory need no credentials; they are allowed here too.
-    pub stores: Vec<StoreSpec>,
+    /// Each store once. Stores of files and memory need no credentials; they are allowed here too.
+    pub stores: Vec<StoreUse>,
+    /// True if the gateway runs on the owner's machine. It then gets credentials as they are, in place of limited ones.
+    #[serde(default)]
+    pub on_this_host: bool,
+}
+
+/// A store of a gateway's program, with the keys that the gateway may access there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreUse {
+    /// The store as the program names it.
+    pub store: StoreSpec,
+    /// Keys to read.
+    #[serde(default)]
+    pub reads: Vec<KeyScope>,
+    /// Keys to write.
+    #[serde(default)]
+    pub writes: Vec<KeyScope>,
+    /// Objects that the store may be asked to copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopyScope>,
 }
 
 /// Body of `PUT /v1/stores`: all stores that the gateway may open. Only a gateway without its own credentials accepts
@@ -41,6 +61,9 @@ pub struct StoreAccess {
     pub ca_pem: Option<String>,
     /// Its credentials.
     pub authority: Authority,
+    /// When they expire, in seconds since the Unix epoch; absent if they do not, or if that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_unix_s: Option<u64>,
 }
 
 /// Credentials that authorise the requests to a store. Secret.
@@ -74,6 +97,8 @@ pub enum Authority {
         /// The names and values of its query.
         query: Vec<(String, String)>,
     },
+    /// The identity of the gateway's own machine, as its cloud provides it.
+    Machine,
     /// No credentials were found.
     Missing {
         /// The reason, in one line without secrets.
@@ -89,6 +114,7 @@ impl fmt::Debug for Authority {
             Self::Bearer { .. } => "Bearer",
             Self::AzureKey { .. } => "AzureKey",
             Self::AzureSas { .. } => "AzureSas",
+            Self::Machine => "Machine",
             Self::Missing { .. } => "Missing",
         })
     }
@@ -107,8 +133,14 @@ mod tests {
             Authority::AzureKey { key: secret() },
             Authority::AzureSas { query: vec![("sig".to_owned(), secret())] },
         ] {
-            let access =
-                StoreAccess { store: StoreSpec::default(), endpoint: None, region: None, ca_pem: None, authority };
+            let access = StoreAccess {
+                store: StoreSpec::default(),
+                endpoint: None,
+                region: None,
+                ca_pem: None,
+                authority,
+                expires_unix_s: None,
+            };
             assert!(!format!("{:?}", StoreCredentials { stores: vec![access] }).contains("the-secret"));
         }
     }

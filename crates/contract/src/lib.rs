@@ -19,7 +19,7 @@ pub use codec::{CodecChoice, ZSTD_LEVEL, ZSTD_LEVEL_MAX};
 pub use control::{
     LeaseRequest, ProbeReport, ProbeRequest, Ready, ReceiveReport, ReceiveRequest, Refusal, SendReport, SendRequest,
 };
-pub use credentials::{Authority, GatewayStores, StoreAccess, StoreCredentials};
+pub use credentials::{Authority, GatewayStores, StoreAccess, StoreCredentials, StoreUse};
 pub use enrol::{
     GatewayEntry, GatewayState, GatewayStates, IdentityGrant, Join, JoinControl, KeyRequest, OWNER_NAME, OwnerReady,
 };
@@ -29,7 +29,7 @@ pub use event::{
 };
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
 pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
-pub use store::StoreSpec;
+pub use store::{Lending, StoreSpec};
 pub use task::Task;
 
 /// Version of the contract. A gateway refuses a program of another major version.

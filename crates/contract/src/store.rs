@@ -37,9 +37,28 @@ pub struct StoreSpec {
     /// Files: follow symbolic links. Those at a destination are never followed.
     #[serde(default)]
     pub follow_symlinks: bool,
+    /// Credentials for this store that a gateway on a rented machine gets.
+    #[serde(default)]
+    pub lending: Lending,
+    /// S3: role whose sessions are lent; without one, sessions of the user are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// Options for one kind of store (`mem:`: `objects`, `size_bytes`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, String>,
+}
+
+/// Credentials that a gateway on a rented machine gets for a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Lending {
+    /// Temporary ones, limited to the keys and actions of its program.
+    #[default]
+    Scoped,
+    /// Those of the owner's machine, as they are.
+    Whole,
+    /// None: the machine has an identity of its own.
+    Machine,
 }
 
 impl StoreSpec {

@@ -11,6 +11,7 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         BucketNotFound => "bucket_not_found",
         Forbidden => "forbidden",
         Unauthenticated => "unauthenticated",
+        Expired => "expired",
         PreconditionFailed => "changed",
         Overwritten => "overwritten",
         Occupied => "occupied",

@@ -165,6 +165,8 @@ pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval at which the owner checks for renewed credentials. Providers renew five minutes before expiry, so a gateway
 /// gets them in time.
 pub const CREDENTIALS_INTERVAL: Duration = Duration::from_secs(60);
+/// Shortest such interval, for sessions that live for seconds or cannot be renewed.
+pub const CREDENTIALS_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Most bytes of a gateway's answer to a renewal; a longer one is a failure.
 pub const RENEWAL_ANSWER_BYTES_MAX: usize = 64 << 10;
 

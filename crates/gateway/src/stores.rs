@@ -4,8 +4,13 @@ use crate::limits::DELEGATED_STORES_MAX;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tradewind_contract::{Authority, Refusal, StoreAccess, StoreCredentials, StoreSpec};
-use tradewind_store::{Delegated, Delegation, Error, ErrorKind, Result, Store, StoreAuthority, StoreConfig};
+use std::time::SystemTime;
+use tradewind_contract::{
+    Authority, CopyScope, KeyScope, Lending, Refusal, StoreAccess, StoreCredentials, StoreSpec, StoreUse,
+};
+use tradewind_store::{
+    Delegated, Delegation, Error, ErrorKind, Keys, Lent, NotLent, Result, Scope, Store, StoreAuthority, StoreConfig,
+};
 
 /// The store crate's configuration for a contract's store.
 pub fn config_of(spec: &StoreSpec) -> StoreConfig {
@@ -49,7 +54,8 @@ impl Stores for RealStores {
     }
 }
 
-/// The stores of a gateway without credentials of its own: files, and stores whose credentials the fleet's owner sent.
+/// The stores of a gateway on a rented machine: files, and stores for which the fleet's owner sent credentials, or the
+/// permission to use the machine's own identity.
 #[derive(Debug, Default)]
 pub struct DelegatedStores {
     given: Mutex<Vec<Given>>,
@@ -59,7 +65,8 @@ pub struct DelegatedStores {
 struct Given {
     store: StoreSpec,
     config: StoreConfig,
-    authority: Arc<Delegated>,
+    /// `None`: the identity of this machine.
+    authority: Option<Arc<Delegated>>,
 }
 
 impl DelegatedStores {
@@ -76,15 +83,16 @@ impl DelegatedStores {
         let mut given = self.given();
         let mut earlier = std::mem::take(&mut *given);
         for access in credentials.stores {
-            let StoreAccess { store, endpoint, region, ca_pem, authority } = access;
-            let authority = authority_of(authority);
-            let held = match earlier.iter().position(|given| given.store == store) {
-                Some(place) => {
-                    let held = earlier.swap_remove(place).authority;
-                    held.replace(authority);
-                    held
-                }
-                None => Arc::new(Delegated::new(authority)),
+            let StoreAccess { store, endpoint, region, ca_pem, authority, expires_unix_s } = access;
+            let held = match authority_of(authority) {
+                None => None,
+                Some(authority) => match earlier.iter().position(|given| given.store == store) {
+                    Some(place) => {
+                        let held = earlier.swap_remove(place).authority;
+                        held.inspect(|held| held.replace(authority, expires_unix_s))
+                    }
+                    None => Some(Arc::new(Delegated::new(authority, expires_unix_s))),
+                },
             };
             let config = StoreConfig {
                 endpoint,
@@ -92,7 +100,7 @@ impl DelegatedStores {
                 ca_pem,
                 profile: None,
                 ca_file: None,
-                delegated: Some(held.clone()),
+                delegated: held.clone(),
                 ..config_of(&store)
             };
             given.push(Given { store, config, authority: held });
@@ -116,29 +124,84 @@ impl Stores for DelegatedStores {
     }
 }
 
-fn authority_of(authority: Authority) -> std::result::Result<StoreAuthority, String> {
-    Ok(match authority {
+/// The credentials that were sent, or the reason why there are none; `None` for the identity of this machine.
+fn authority_of(authority: Authority) -> Option<std::result::Result<StoreAuthority, String>> {
+    Some(Ok(match authority {
         Authority::Nobody => StoreAuthority::Nobody,
         Authority::Aws { key_id, secret_key, token } => StoreAuthority::Aws { key_id, secret_key, token },
         Authority::Bearer { token } => StoreAuthority::Bearer(token),
         Authority::AzureKey { key } => StoreAuthority::AzureKey(key),
         Authority::AzureSas { query } => StoreAuthority::AzureSas(query),
-        Authority::Missing { reason } => return Err(reason),
-    })
+        Authority::Machine => return None,
+        Authority::Missing { reason } => return Some(Err(reason)),
+    }))
+}
+
+/// Opens the credential chain from which a gateway's credentials for a store come. `None` for files and memory.
+///
+/// # Errors
+/// The store's configuration is wrong.
+pub fn delegation_of(wanted: &StoreUse, on_this_host: bool) -> Result<Option<Delegation>> {
+    let StoreUse { store, reads, writes, copies } = wanted;
+    let config = config_of(store);
+    let all = |scopes: &[KeyScope]| scopes.iter().map(keys_of).collect();
+    let copies = copies.as_ref().map(|CopyScope { bucket, keys }| (bucket.clone(), keys_of(keys)));
+    match store.lending {
+        // The machine's identity makes the chain of this one unnecessary.
+        Lending::Machine => Delegation::open(&StoreConfig { anonymous: true, profile: None, ..config }, None),
+        Lending::Scoped if !on_this_host => {
+            let scope = Scope { reads: all(reads), writes: all(writes), copies, role: store.role.clone() };
+            Delegation::open(&config, Some(scope))
+        }
+        Lending::Whole | Lending::Scoped => Delegation::open(&config, None),
+    }
+}
+
+fn keys_of(scope: &KeyScope) -> Keys {
+    match scope {
+        KeyScope::Object { key } => Keys::One(key.clone()),
+        KeyScope::Prefix { prefix } => Keys::Below(prefix.clone()),
+    }
+}
+
+/// All that a gateway needs to open a store, and when to ask again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What the gateway gets.
+    pub sent: StoreAccess,
+    /// When to ask for new credentials, if that is known.
+    pub renew: Option<SystemTime>,
 }
 
 /// Returns all that a gateway needs to open a store with the credentials of this machine. May request the credentials.
-pub async fn access_of(store: &StoreSpec, delegation: &Delegation) -> StoreAccess {
+/// Missing credentials are no error: the gateway gets the reason.
+///
+/// # Errors
+/// Why the credentials cannot be limited, in one line.
+pub async fn access_of(store: &StoreSpec, delegation: &Delegation) -> std::result::Result<Access, String> {
     let StoreConfig { endpoint, region, ca_pem, .. } = delegation.config();
-    let authority = match delegation.authority().await {
-        Ok(StoreAuthority::Nobody) => Authority::Nobody,
-        Ok(StoreAuthority::Aws { key_id, secret_key, token }) => Authority::Aws { key_id, secret_key, token },
-        Ok(StoreAuthority::Bearer(token)) => Authority::Bearer { token },
-        Ok(StoreAuthority::AzureKey(key)) => Authority::AzureKey { key },
-        Ok(StoreAuthority::AzureSas(query)) => Authority::AzureSas { query },
-        Err(reason) => Authority::Missing { reason },
+    let (authority, expires, renew) = match (store.lending, delegation.lend().await) {
+        (Lending::Machine, _) => (Authority::Machine, None, None),
+        (_, Ok(Lent { authority, expires, renew })) => (sent(authority), expires, renew),
+        (_, Err(NotLent::Missing(reason))) => (Authority::Missing { reason }, None, None),
+        (_, Err(NotLent::Unlimitable(why))) => return Err(why),
     };
-    StoreAccess { store: store.clone(), endpoint, region, ca_pem, authority }
+    let unix_s = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let expires_unix_s = expires.map(unix_s);
+    Ok(Access {
+        sent: StoreAccess { store: store.clone(), endpoint, region, ca_pem, authority, expires_unix_s },
+        renew,
+    })
+}
+
+fn sent(authority: StoreAuthority) -> Authority {
+    match authority {
+        StoreAuthority::Nobody => Authority::Nobody,
+        StoreAuthority::Aws { key_id, secret_key, token } => Authority::Aws { key_id, secret_key, token },
+        StoreAuthority::Bearer(token) => Authority::Bearer { token },
+        StoreAuthority::AzureKey(key) => Authority::AzureKey { key },
+        StoreAuthority::AzureSas(query) => Authority::AzureSas { query },
+    }
 }
 
 #[cfg(test)]
@@ -147,7 +210,7 @@ mod tests {
 
     fn access(url: &str, authority: Authority) -> StoreAccess {
         let store = StoreSpec { url: url.to_owned(), ..StoreSpec::default() };
-        StoreAccess { store, endpoint: None, region: None, ca_pem: None, authority }
+        StoreAccess { store, endpoint: None, region: None, ca_pem: None, authority, expires_unix_s: None }
     }
 
     fn opened(stores: &DelegatedStores, url: &str) -> Result<Arc<dyn Store>> {
@@ -169,6 +232,9 @@ mod tests {
         }
         stores.replace(stores_of(&["gs://ccc"])).unwrap();
         assert!(opened(&stores, "gs://ccc").is_ok() && opened(&stores, "s3://bbb").is_err());
+        // The identity of this machine is used only if the owner allows it.
+        stores.replace(StoreCredentials { stores: vec![access("s3://own", Authority::Machine)] }).unwrap();
+        assert!(opened(&stores, "s3://own").is_ok() && opened(&stores, "s3://bbb").is_err());
         let urls: Vec<String> = (0..=DELEGATED_STORES_MAX).map(|number| format!("s3://b{number}")).collect();
         assert!(stores.replace(stores_of(&urls.iter().map(String::as_str).collect::<Vec<_>>())).is_err());
     }

@@ -5,9 +5,12 @@ use object_store::CredentialProvider;
 use object_store::azure::{AzureAccessKey, AzureCredential};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 /// Named in messages as the source of such credentials.
 pub(crate) const DELEGATED: &str = "the fleet's owner";
+/// A refusal this soon after new credentials came may be of a request that was signed with the earlier ones.
+const IN_FLIGHT: Duration = Duration::from_secs(60);
 
 /// The credentials that authorise a store's requests. Secret: never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,22 +47,42 @@ impl fmt::Debug for StoreAuthority {
 }
 
 /// The credentials of one store in the process that uses them. They are kept in memory only.
-pub struct Delegated(RwLock<Result<StoreAuthority, String>>);
+pub struct Delegated(RwLock<Held>);
+
+#[derive(Clone)]
+struct Held {
+    authority: Result<StoreAuthority, String>,
+    /// When they expire, in seconds since the Unix epoch, if that is known.
+    expires_unix_s: Option<u64>,
+    /// When they replaced others.
+    replaced: Option<Instant>,
+}
 
 impl Delegated {
     /// Holds credentials until they are replaced, or the reason why there are none.
-    pub fn new(authority: Result<StoreAuthority, String>) -> Self {
-        Self(RwLock::new(authority))
+    pub fn new(authority: Result<StoreAuthority, String>, expires_unix_s: Option<u64>) -> Self {
+        Self(RwLock::new(Held { authority, expires_unix_s, replaced: None }))
     }
 
     /// Replaces the credentials, from the next request on.
-    pub fn replace(&self, authority: Result<StoreAuthority, String>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = authority;
+    pub fn replace(&self, authority: Result<StoreAuthority, String>, expires_unix_s: Option<u64>) {
+        let mut held = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let replaced = (held.authority != authority).then(Instant::now);
+        *held = Held { authority, expires_unix_s, replaced: replaced.or(held.replaced) };
     }
 
     /// The credentials for the next request, or the reason why there are none.
     pub(crate) fn now(&self) -> Result<StoreAuthority, String> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).authority.clone()
+    }
+
+    /// Returns whether a request may have been refused because its credentials have expired. `now_unix_s` is the
+    /// store's time.
+    pub(crate) fn may_have_expired(&self, now_unix_s: i64) -> bool {
+        let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_over =
+            held.expires_unix_s.is_some_and(|expires| i64::try_from(expires).unwrap_or(i64::MAX) <= now_unix_s);
+        is_over || held.replaced.is_some_and(|replaced| replaced.elapsed() < IN_FLIGHT)
     }
 }
 
@@ -108,11 +131,11 @@ mod tests {
 
     #[tokio::test]
     async fn the_next_request_uses_the_latest_credentials() {
-        let delegated = Delegated::new(Err("nothing yet".to_owned()));
+        let delegated = Delegated::new(Err("nothing yet".to_owned()), None);
         assert_eq!(delegated.now().err().as_deref(), Some("nothing yet"));
-        delegated.replace(Ok(keys("first")));
+        delegated.replace(Ok(keys("first")), None);
         assert_eq!(delegated.now(), Ok(keys("first")));
-        delegated.replace(Ok(keys("second")));
+        delegated.replace(Ok(keys("second")), None);
         assert_eq!(delegated.now(), Ok(keys("second")));
         assert!(delegated.get_credential().await.unwrap_err().to_string().contains("another cloud"));
     }
@@ -125,10 +148,21 @@ mod tests {
             StoreAuthority::AzureSas(sas),
             StoreAuthority::AzureKey("a2V5".to_owned()),
         ] {
-            assert!(Delegated::new(Ok(authority)).get_credential().await.is_ok());
+            assert!(Delegated::new(Ok(authority), None).get_credential().await.is_ok());
         }
-        let wrong = Delegated::new(Ok(StoreAuthority::AzureKey("not Base64: secret".to_owned())));
+        let wrong = Delegated::new(Ok(StoreAuthority::AzureKey("not Base64: secret".to_owned())), None);
         assert!(!wrong.get_credential().await.unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_refusal_may_mean_expiry_after_the_end_and_soon_after_a_renewal() {
+        let delegated = Delegated::new(Ok(keys("first")), Some(1000));
+        assert!(!delegated.may_have_expired(999) && delegated.may_have_expired(1000));
+        delegated.replace(Ok(keys("first")), Some(1000));
+        assert!(!delegated.may_have_expired(999), "these are the same");
+        delegated.replace(Ok(keys("second")), Some(2000));
+        assert!(delegated.may_have_expired(999), "the request may have been signed with the first");
+        assert!(!Delegated::new(Ok(keys("first")), None).may_have_expired(i64::MAX), "these last");
     }
 
     #[test]
@@ -140,7 +174,7 @@ mod tests {
             StoreAuthority::AzureKey(secret.clone()),
             StoreAuthority::AzureSas(vec![("sig".to_owned(), secret)]),
         ] {
-            let delegated = Delegated::new(Ok(authority.clone()));
+            let delegated = Delegated::new(Ok(authority.clone()), None);
             assert!(!format!("{authority:?} {delegated:?}").contains("the-secret"));
         }
     }

@@ -16,6 +16,8 @@ pub enum ErrorKind {
     Forbidden,
     /// No credentials, or ones the store does not accept.
     Unauthenticated,
+    /// Credentials that have expired and that another process renews.
+    Expired,
     /// The object is not the one named by the precondition.
     PreconditionFailed,
     /// The object that a write made has been replaced by another writer.
@@ -66,7 +68,7 @@ impl ErrorKind {
     /// Returns whether the same request may succeed later.
     pub fn is_transient(self) -> bool {
         use ErrorKind::*;
-        matches!(self, SlowDown | Timeout | Connection | Server | Truncated | ChecksumMismatch)
+        matches!(self, Expired | SlowDown | Timeout | Connection | Server | Truncated | ChecksumMismatch)
     }
 }
 
@@ -104,6 +106,7 @@ impl Error {
             BucketNotFound if self.url.starts_with("file://") => "check the path of the directory",
             BucketNotFound => "check the bucket's name, the region and the endpoint",
             Forbidden => "check the permissions: bucket policy and profile, or the owner and mode of the path",
+            Expired => "resume the job: the credentials expired and were not renewed in time",
             Unauthenticated => "check the credentials and the region with `tradewind doctor URL`",
             InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
             InvalidKey if matches!(self.operation, "head" | "get") => {

@@ -27,6 +27,7 @@ mod page_check;
 mod place;
 mod rest;
 mod s3;
+mod scope;
 mod token;
 mod written;
 mod xml;
@@ -52,6 +53,7 @@ pub use place::{
     respelled,
 };
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
+pub use scope::{Keys, Lent, NotLent, Scope};
 pub use written::look_at_written;
 
 use async_trait::async_trait;

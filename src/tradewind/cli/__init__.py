@@ -11,6 +11,7 @@ VERBS = {
     "cat": "write objects to standard output",
     "check": "compare two trees",
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
+    "accelerate": "place split proxies for TCP flows under a budget",
     "catalog": "show regions, prices and links; import your own figures",
     "jobs": "list, follow, pause, resume and cancel jobs",
     "measure": "measure the rate of links with probes between gateways",

@@ -27,7 +27,9 @@ EXAMPLES = """\
   tradewind config show --profile lab --json"""
 
 #: Tables that say where gateways may run. They are read only by commands that use them.
-SITE_TABLES = ("ssh", "fleet", "kubernetes", "azure", "gcp")
+SITE_TABLES = ("ssh", "fleet", "aws", "kubernetes", "azure", "gcp")
+#: Identity of gateways that use that of their own machines.
+MACHINE = "machine"
 #: Maximum of a count: more than any real one, and within the gateway's 64 bits.
 COUNT_MAX = 10**15
 #: Values are padded to at most this width. A longer one shifts its origin to the right.
@@ -151,6 +153,18 @@ def _side_settings(side: str, words: str) -> list[Setting]:
             find=lambda: _variable("AWS_CA_BUNDLE"),
         ),
         Setting(f"{side}_requester_pays", parse_switch, f"agree to pay for someone else's bucket, {words}", "no"),
+        Setting(
+            f"{side}_role",
+            str,
+            f"role of AWS whose limited sessions gateways on other machines get, {words}",
+            unset="limited sessions of the user, who needs long-lived keys",
+        ),
+        Setting(
+            f"{side}_identity",
+            _one_of("lent", MACHINE),
+            f"identity of gateways on other machines: lent, or that of their {MACHINE}, {words}",
+            "lent",
+        ),
     ]
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from tradewind.cli.arguments import add_setting, typed
+from tradewind.cli.lending import add_lending_arguments, with_lending
 from tradewind.cli.options import (
     COST_EXAMPLES,
     access,
@@ -48,6 +49,7 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     _add_gateway_arguments(parser)
     add_side_arguments(parser, "src", "source side")
     add_side_arguments(parser, "dst", "destination side", repeated=True)
+    add_lending_arguments(parser)
     files = parser.add_argument_group("local files")
     files.add_argument("--fsync", action="store_true", help="flush to the disk before a write counts as done")
     files.add_argument(
@@ -185,7 +187,9 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
     if args.files_from == STANDARD_INPUT:
         require_input()
     kind, usd = (args.max_cost if args.topology else None) or (None, None)
-    reached = accesses(args, "dst", args.destinations, fsync=args.fsync)
+    reached = tuple(
+        with_lending(one, args, "dst") for one in accesses(args, "dst", args.destinations, fsync=args.fsync)
+    )
     return Options(
         recursive=recursive,
         as_subdir=args.as_subdir,
@@ -208,7 +212,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         store_work_s=None if args.store_work is None else max(1, round(args.store_work)),
         dry_run=args.dry_run,
         report_file=args.report,
-        source=access(args, "src", follow_symlinks=args.follow_symlinks),
+        source=with_lending(access(args, "src", follow_symlinks=args.follow_symlinks), args, "src"),
         destination=reached[0] if len(set(reached)) == 1 else reached,
     )
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tradewind.engine.user_catalog import UserCatalog
     from tradewind.model.catalog import Catalog
     from tradewind.model.goal import Goal, GoalName
+    from tradewind.render.placement import PlacementReport
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
     class LimitArguments(TypedDict, total=False):
@@ -193,6 +194,27 @@ class Engine:
         from tradewind.engine.planning import plan_problem
 
         return plan_problem(Path(path), machines_setting=machines_setting, effort=effort, single=single)
+
+    def place(
+        self,
+        path: str | os.PathLike[str],
+        algorithm: str = "auto",
+        *,
+        time_limit_s: float | None = None,
+        explain: bool = False,
+        frontier: bool = False,
+    ) -> PlacementReport:
+        """Return a placement of split proxies for the flows of a problem file (docs/reference/placement-problem.md).
+
+        `algorithm` is `auto`, `exact`, or one of the CloudPilot paper: `f-fct`, `f-cost`, `1p`, `2p`, `2p-rb`.
+        `time_limit_s` applies to the first two. `explain` adds the reason of each flow and the gain of one dollar more;
+        `frontier` adds plans for other budgets.
+
+        Raises ConfigError for an invalid file, UsageError for an unknown algorithm.
+        """
+        from tradewind.engine.placing import place_problem
+
+        return place_problem(Path(path), algorithm, time_limit_s=time_limit_s, explain=explain, frontier=frontier)
 
     def frontier(
         self, source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]

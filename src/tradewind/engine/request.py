@@ -200,6 +200,8 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
         anonymous=access.anonymous,
         requester_pays=access.requester_pays,
         ca_file=None if access.ca_file is None else os.path.abspath(access.ca_file),
+        lending=access.lending,
+        role=access.role,
     )
 
 

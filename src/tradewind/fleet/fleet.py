@@ -22,6 +22,7 @@ from tradewind.fleet.home import HomeGateway, start_owner
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.launching import Launcher, offer_for
 from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
+from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
     KEY_TAG,
@@ -557,11 +558,11 @@ class Fleet:
         """Send a gateway its program, after the owner has sent it the credentials of the program's stores.
 
         The lead needs none sent: it runs here and has the credentials of this machine. So does each gateway of a fleet
-        without identities. Raises GatewayError.
+        without identities. Raises CredentialsNotSent, GatewayError.
         """
-        stores = [*program.sinks] if program.source is None else [program.source, *program.sinks]
+        stores = store_uses(program)
         if self._gateway_owner is not None and program.node != self.plan.lead and stores:
-            self._gateway_owner.delegate(program.node, stores)
+            self._gateway_owner.delegate(program.node, stores, on_this_host=self._provider.kind in ON_THIS_HOST)
         GatewayClient.of(deployment, program.node).put_program(to_document(program))
 
     def gateway_states(self) -> dict[str, dict[str, Any]]:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from tradewind._version import __version__
 from tradewind.errors import GatewayError
 from tradewind.model.program import CONTRACT_VERSION
+from tradewind.model.records import dataclass
 from tradewind.programs import find_program
 
-__all__ = ["IMPLIED_CONTRACT", "client_contract", "require_contract"]
+__all__ = [
+    "IMPLIED_CONTRACT",
+    "GatewayProgram",
+    "client_contract",
+    "gateway_program",
+    "portable_gateways",
+    "require_contract",
+]
 
 BINARY = "tradewind-gateway"
 #: Variable with the path of the binary. It takes precedence over all other places.
@@ -22,6 +33,52 @@ def find_gateway() -> str:
     Raises GatewayError.
     """
     return find_program(BINARY, ENVIRONMENT, GatewayError)
+
+
+#: Variable with the folder of static programs, as `make static` fills it. The setting `programs` precedes it.
+PROGRAMS_VARIABLE = "TRADEWIND_PROGRAMS"
+#: Processors that have static programs, as `uname -m` names them.
+PROCESSORS = ("x86_64", "aarch64")
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayProgram:
+    """A gateway program that can be copied to machines with its processor."""
+
+    processor: str
+    path: str
+    sha256: str
+    """In hexadecimal."""
+
+
+def portable_gateways(folder: str | None = None) -> dict[str, GatewayProgram]:
+    """Return the static gateways in a folder, by processor; by default in the folder that TRADEWIND_PROGRAMS names.
+
+    The result is empty without a folder, and lacks processors whose program is not there. Raises GatewayError if a
+    program cannot be read.
+    """
+    folder = folder or os.environ.get(PROGRAMS_VARIABLE)
+    if not folder:
+        return {}
+    found = {}
+    for processor in PROCESSORS:
+        path = Path(folder).absolute() / f"{BINARY}-{processor}"
+        if path.is_file():
+            found[processor] = gateway_program(processor, str(path))
+    return found
+
+
+def gateway_program(processor: str, path: str) -> GatewayProgram:
+    """Return the program in a file, with its SHA-256. Raises GatewayError."""
+    digest = sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                digest.update(block)
+    except OSError as error:
+        raise GatewayError(f"the gateway program cannot be read: {error}") from error
+    return GatewayProgram(processor, path, digest.hexdigest())
 
 
 #: Contract of a program that reports none. Only the first contract did not report itself.

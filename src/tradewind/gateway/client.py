@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
-from tradewind.errors import GatewayError, GatewayLost
+from tradewind.errors import CredentialsNotSent, GatewayError, GatewayLost
 from tradewind.gateway.binary import require_contract
 from tradewind.gateway.exchange import Exchange
 from tradewind.model.plan import Deployment
@@ -16,6 +17,8 @@ from tradewind.model.plan import Deployment
 REQUEST_S = 30.0
 #: Maximum size of an answer. A larger one is an error.
 ANSWER_BYTES_MAX = 16 << 20
+#: End of the path, on the owner's admin socket, at which a gateway's stores are set.
+STORES = "/stores"
 #: Maximum length of an event's line.
 EVENT_BYTES_MAX = 4 << 20
 #: A gateway counts as lost after this time of silence. Without events it sends an empty line every 5 s.
@@ -143,4 +146,6 @@ def _refused(request: str, answer: Exchange) -> GatewayError:
         text, hint = document["error"], document.get("hint")
     except (ValueError, KeyError, TypeError):
         hint = None
+    if answer.status == HTTPStatus.FORBIDDEN and request.endswith(STORES):
+        return CredentialsNotSent(text, hint=hint)
     return GatewayError(f"the gateway refused {request} ({answer.status}): {text}", hint=hint)

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.errors import GatewayError, GatewayLost
-from tradewind.gateway.client import request
+from tradewind.gateway.client import STORES, request
 from tradewind.gateway.process import READY_S, BinaryProcess
 from tradewind.model.document import to_document
-from tradewind.model.program import CONTRACT_VERSION
+from tradewind.model.program import CONTRACT_VERSION, StoreUse
 from tradewind.model.records import dataclass, field
-from tradewind.model.store import StoreSpec
 
 __all__ = ["OWNER_NAME", "FleetOwner", "Join", "JoinToken"]
 
@@ -140,12 +139,14 @@ class FleetOwner:
         entry = {"token_hex": token.hex, "expires_unix_s": token.expires_unix_s, "calls_home": calls_home, "dial": dial}
         self._ask("PUT", f"/v1/gateways/{name}", entry)
 
-    def delegate(self, name: str, stores: Sequence[StoreSpec]) -> None:
-        """Send a gateway this machine's credentials of these stores, and renew them from now on.
+    def delegate(self, name: str, stores: Sequence[StoreUse], *, on_this_host: bool) -> None:
+        """Send a gateway credentials of these stores, and renew them from now on.
 
-        Raises GatewayError.
+        They are limited to the keys that it uses. If the gateway runs `on_this_host`, they are those of this machine.
+        Raises CredentialsNotSent if they cannot be limited, GatewayError.
         """
-        self._ask("PUT", f"/v1/gateways/{name}/stores", {"stores": to_document(stores)}, CREDENTIALS_S)
+        body = {"stores": to_document(stores), "on_this_host": on_this_host}
+        self._ask("PUT", f"/v1/gateways/{name}{STORES}", body, CREDENTIALS_S)
 
     def remove(self, name: str) -> None:
         """Remove a gateway. No effect if it was not added or the owner has ended."""

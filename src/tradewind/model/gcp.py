@@ -20,6 +20,10 @@ GCP_HOURS_MAX = 120 * 24
 ENTRIES_MAX = 200
 
 NetworkTier = Literal["PREMIUM", "STANDARD"]
+Control = Literal["public", "private", "calls home", "none"]
+
+#: Networks whose addresses are not reached over the internet: RFC 1918, and RFC 6598 for carriers.
+PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
 
 _PROJECT = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _REGION = re.compile(r"(gcp:)?[a-z]+(-[a-z]+)+\d+")
@@ -40,7 +44,7 @@ class GcpSettings:
     - `subnet`: name of a subnet of each region, or its path; None: the network chooses (auto mode)
     - `image`: path of an image or image family, with `sh`, `sha256sum`, and `curl` or `wget`
     - `service_account`: e-mail of the identity of the machines; None: they have none
-    - `public_address`: False for machines without a public address: they call home, through a NAT of the network
+    - `public_address`: False for machines without a public address; see `control`
     - `spot`: rent spot machines where a plan does not choose
     - `network_tier`: Google's network tier of public addresses
     - `firewall`: False if rules of the network admit the gateways' ports already
@@ -67,6 +71,20 @@ class GcpSettings:
     peer_cidrs: tuple[str, ...] = ()
     proxy: str | None = None
     endpoint: str | None = None
+
+    @property
+    def control(self) -> Control:
+        """How the owner and gateways reach each other.
+
+        Without public addresses, the owner dials private ones if it has a private address itself: it is in the same
+        network, or joined to it. Otherwise gateways call home, if `home_cidr` is one address.
+        """
+        if self.public_address:
+            return "public"
+        home = None if self.home_cidr is None else ipaddress.ip_network(self.home_cidr)
+        if isinstance(home, ipaddress.IPv4Network) and any(home.subnet_of(network) for network in PRIVATE):
+            return "private"
+        return "calls home" if home is not None and home.num_addresses == 1 else "none"
 
     def document(self) -> dict[str, Any]:
         """Return the settings as a JSON object."""

@@ -120,6 +120,16 @@ class CopyScope:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreUse:
+    """A store of a gateway's program, with the keys that the gateway reads, writes, and may ask the store to copy."""
+
+    store: StoreSpec
+    reads: tuple[KeyScope, ...] = ()
+    writes: tuple[KeyScope, ...] = ()
+    copies: CopyScope | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Program(Document):
     """Body of `PUT /v1/program`: the whole work of one gateway for one job.
 

@@ -85,6 +85,9 @@ class CloudKind:
 #: The clouds and clusters that a configuration may have, by the name of table and provider. One line adds one. A region
 #: of several belongs to the first.
 CLOUDS: Mapping[str, CloudKind] = {
+    "aws": CloudKind(
+        "tradewind.model.aws", "read_aws", "AwsSettings.from_document", "tradewind.fleet.aws.policy:policy"
+    ),
     "kubernetes": CloudKind(
         "tradewind.model.kubernetes",
         "read_kubernetes",

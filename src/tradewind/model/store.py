@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from tradewind.model.records import dataclass, field
+
+#: Credentials that gateways on rented machines get: temporary ones that are limited to the job; those of this machine,
+#: as they are; none, because the machines have an identity of their own.
+Lending = Literal["scoped", "whole", "machine"]
 
 
 @dataclass(frozen=True)
 class Access:
     """Access to one side: endpoint, region, name of a credential profile. Never a credential.
 
-    `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file.
+    `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file. `lending` are
+    the credentials of gateways on rented machines; with a `role` of AWS (an ARN) they are sessions of it.
     """
 
     endpoint: str | None = None
@@ -23,6 +29,8 @@ class Access:
     ca_file: str | None = None
     fsync: bool = False
     follow_symlinks: bool = False
+    lending: Lending = "scoped"
+    role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +47,6 @@ class StoreSpec:
     ca_file: str | None = None
     fsync: bool = False
     follow_symlinks: bool = False
+    lending: Lending = "scoped"
+    role: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from testbed.clouds.aws import KEYS, aws_cloud
 from testbed.clouds.azure import IDENTITY, azure_cloud
 from testbed.clouds.gcp import gcp_cloud
 from testbed.clouds.lan import lan_unavailable
@@ -188,4 +189,41 @@ def kubernetes(folder: Path, lab: Lab) -> Iterator[World]:
         )
 
 
-ROWS: dict[str, Row] = {"azure": azure, "gcp": gcp, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}
+@contextmanager
+def aws(folder: Path) -> Iterator[World]:
+    """EC2 of moto, whose instances boot in a network of this host, with a quota of four small ones."""
+    reason = lan_unavailable()
+    if reason:
+        pytest.skip(reason)
+    journal, binary = FleetJournal(folder / "state"), find_gateway()
+    with (
+        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
+        TemporaryDirectory(prefix="tw-aws-") as beside,
+        aws_cloud(Path(beside, "cloud"), binary) as cloud,
+        mock.patch.dict(os.environ, KEYS),
+    ):
+        document = cloud.document(regions=["us-east-1", "us-west-2"])
+        cloud.set(vcpus=16)
+
+        def without_program() -> Provider:
+            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
+            return make_provider({**document, "programs": wrong}, binary, journal)
+
+        def without_boot(name: str) -> Provider:
+            cloud.never_boots.add(name)
+            return make_provider(document, binary, journal)
+
+        yield World(
+            journal,
+            make_provider(document, binary, journal),
+            ("aws:us-east-1", "aws:us-west-2"),
+            binary,
+            most=4,
+            start_s=8,
+            enrolment=Enrolment(binary, Path(beside, "enrolment")),
+            without_program=without_program,
+            without_boot=without_boot,
+        )
+
+
+ROWS: dict[str, Row] = {"aws": aws, "azure": azure, "gcp": gcp, "local": local, "mixed": mixed, "sky": sky, "ssh": ssh}

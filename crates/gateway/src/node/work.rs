@@ -444,6 +444,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::BucketNotFound => (Fault::Permanent, "bucket_not_found"),
         ErrorKind::Forbidden => (Fault::Refused, "forbidden"),
         ErrorKind::Unauthenticated => (Fault::Refused, "unauthenticated"),
+        ErrorKind::Expired => (Fault::Unavailable, "expired"),
         ErrorKind::PreconditionFailed if side == Side::Source => (Fault::Changed, "changed"),
         ErrorKind::PreconditionFailed => (Fault::Permanent, "precondition_failed"),
         ErrorKind::UploadNotFound => (Fault::UploadGone, "upload_gone"),

@@ -77,8 +77,7 @@ async fn put_stores(
     Path(name): Path<String>,
     stores: Result<Json<GatewayStores>, JsonRejection>,
 ) -> Result<StatusCode, Refused> {
-    let Json(GatewayStores { stores }) =
-        stores.map_err(|error| Refused::new(error.status(), error.body_text(), HINT))?;
+    let Json(stores) = stores.map_err(|error| Refused::new(error.status(), error.body_text(), HINT))?;
     let member = fleet.member(&name).ok_or_else(|| {
         Refused::new(StatusCode::NOT_FOUND, format!("this fleet has no gateway {name}"), "add it first")
     })?;

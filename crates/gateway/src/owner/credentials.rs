@@ -4,25 +4,31 @@
 use super::exchange::{Failure, ask, exchange};
 use super::fleet::{Fleet, Member};
 use crate::control::answer::Refused;
-use crate::limits::{CREDENTIALS_INTERVAL, CREDENTIALS_TIMEOUT};
-use crate::stores::{access_of, config_of};
+use crate::limits::{CREDENTIALS_INTERVAL, CREDENTIALS_INTERVAL_MIN, CREDENTIALS_TIMEOUT};
+use crate::stores::{Access, access_of, delegation_of};
 use axum::http::StatusCode;
 use hyper::Method;
 use std::sync::{Arc, PoisonError};
-use tradewind_contract::{Authority, StoreAccess, StoreCredentials, StoreSpec};
+use std::time::{Duration, SystemTime};
+use tradewind_contract::{Authority, GatewayStores, StoreAccess, StoreCredentials, StoreSpec};
 use tradewind_store::Delegation;
+
+/// What a user can do about credentials that cannot be limited.
+const UNLIMITABLE_HINT: &str = "name a role of AWS with --src-role or --dst-role, let the machines use their own identity \
+    with --src-identity machine or --dst-identity machine, or send the credentials as they are with --share-keys";
 
 /// Gives a gateway the credentials of these stores now and after each renewal. Stores of an earlier call are no longer
 /// renewed.
 ///
 /// # Errors
-/// A store's configuration is wrong, or the gateway does not accept the credentials. A chain without credentials is no
-/// error here: the gateway reports it at its first request.
-pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: Vec<StoreSpec>) -> Result<(), Refused> {
+/// A store's configuration is wrong, its credentials cannot be limited (403), or the gateway does not accept the
+/// credentials. A chain without credentials is no error here: the gateway reports it at its first request.
+pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: GatewayStores) -> Result<(), Refused> {
     let delegations = open_all(stores)
         .map_err(|error| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string(), "correct its settings"))?;
-    let credentials = resolve(&delegations).await;
-    let put = tokio::time::timeout(CREDENTIALS_TIMEOUT, put(fleet, member, &credentials)).await;
+    let given =
+        resolve(&delegations).await.map_err(|error| Refused::new(StatusCode::FORBIDDEN, error, UNLIMITABLE_HINT))?;
+    let put = tokio::time::timeout(CREDENTIALS_TIMEOUT, put(fleet, member, &given)).await;
     put.unwrap_or_else(|_elapsed| Err("no answer in time".into())).map_err(|error| {
         let error = format!("{} did not take the credentials of its stores: {error}", member.name);
         Refused::new(StatusCode::BAD_GATEWAY, error, "check that its machine still runs")
@@ -31,54 +37,75 @@ pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: V
     let earlier =
         std::mem::replace(&mut *member.delegating.lock().unwrap_or_else(PoisonError::into_inner), stop.clone());
     earlier.cancel();
-    let renewing = keep_fresh(fleet.clone(), member.clone(), delegations, credentials);
+    let renewing = keep_fresh(fleet.clone(), member.clone(), delegations, given);
     fleet.tasks.spawn(async move { stop.run_until_cancelled(renewing).await.unwrap_or_default() });
     Ok(())
 }
 
 /// Opens the credential chain of each store that has one.
-fn open_all(stores: Vec<StoreSpec>) -> tradewind_store::Result<Vec<(StoreSpec, Delegation)>> {
-    let opened = stores.into_iter().map(|store| {
-        let delegation = Delegation::open(&config_of(&store))?;
-        Ok(delegation.map(|delegation| (store, delegation)))
+fn open_all(stores: GatewayStores) -> tradewind_store::Result<Vec<(StoreSpec, Delegation)>> {
+    let GatewayStores { stores, on_this_host } = stores;
+    let opened = stores.into_iter().map(|wanted| {
+        let delegation = delegation_of(&wanted, on_this_host)?;
+        Ok(delegation.map(|delegation| (wanted.store, delegation)))
     });
     opened.filter_map(Result::transpose).collect()
 }
 
-async fn resolve(delegations: &[(StoreSpec, Delegation)]) -> StoreCredentials {
+/// The credentials of each store.
+///
+/// # Errors
+/// Those of a store cannot be limited.
+async fn resolve(delegations: &[(StoreSpec, Delegation)]) -> Result<Vec<Access>, String> {
     let accesses = delegations.iter().map(async |(store, delegation)| {
         let access = tokio::time::timeout(CREDENTIALS_TIMEOUT, access_of(store, delegation)).await;
-        access.unwrap_or_else(|_elapsed| {
-            let reason = format!("none within {} s", CREDENTIALS_TIMEOUT.as_secs());
-            let authority = Authority::Missing { reason };
-            StoreAccess { store: store.clone(), endpoint: None, region: None, ca_pem: None, authority }
+        let access = access.unwrap_or_else(|_elapsed| Ok(missing(store)));
+        access.map_err(|why| {
+            format!("the credentials of {} cannot be limited to this transfer, so they were not sent: {why}", store.url)
         })
     });
-    StoreCredentials { stores: futures::future::join_all(accesses).await }
+    futures::future::join_all(accesses).await.into_iter().collect()
 }
 
-async fn put(fleet: &Fleet, member: &Member, credentials: &StoreCredentials) -> Result<(), Failure> {
-    let body = serde_json::to_vec(credentials)?;
+fn missing(store: &StoreSpec) -> Access {
+    let authority = Authority::Missing { reason: format!("none within {} s", CREDENTIALS_TIMEOUT.as_secs()) };
+    let (endpoint, region, ca_pem, expires_unix_s) = Default::default();
+    Access {
+        sent: StoreAccess { store: store.clone(), endpoint, region, ca_pem, authority, expires_unix_s },
+        renew: None,
+    }
+}
+
+async fn put(fleet: &Fleet, member: &Member, given: &[Access]) -> Result<(), Failure> {
+    let stores = given.iter().map(|access| access.sent.clone()).collect();
+    let body = serde_json::to_vec(&StoreCredentials { stores })?;
     exchange(fleet, member, async |mut sender| {
         ask(&mut sender, Method::PUT, "/v1/stores", body.into()).await.map(|_empty| ())
     })
     .await
 }
 
-/// Gives the gateway renewed credentials. If a chain fails, the gateway keeps its earlier credentials.
+/// Gives the gateway renewed credentials. If a chain fails, the gateway keeps its earlier credentials. If the gateway
+/// cannot be reached, it gets them as soon as it can be.
 async fn keep_fresh(
     fleet: Arc<Fleet>,
     member: Arc<Member>,
     delegations: Vec<(StoreSpec, Delegation)>,
-    mut given: StoreCredentials,
+    mut given: Vec<Access>,
 ) {
     loop {
-        tokio::time::sleep(CREDENTIALS_INTERVAL.min(fleet.life / 10)).await;
-        let mut renewed = resolve(&delegations).await;
-        for (now, before) in renewed.stores.iter_mut().zip(&given.stores) {
-            if let Authority::Missing { reason } = &now.authority {
-                tracing::warn!(gateway = member.name, store = now.store.url, reason, "credentials not renewed");
-                now.authority = before.authority.clone();
+        tokio::time::sleep(pause(&given, CREDENTIALS_INTERVAL.min(fleet.life / 10))).await;
+        let mut renewed = match resolve(&delegations).await {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                tracing::warn!(gateway = member.name, error, "credentials not renewed");
+                continue;
+            }
+        };
+        for (now, before) in renewed.iter_mut().zip(&given) {
+            if let Authority::Missing { reason } = &now.sent.authority {
+                tracing::warn!(gateway = member.name, store = now.sent.store.url, reason, "credentials not renewed");
+                *now = before.clone();
             }
         }
         if renewed == given {
@@ -90,4 +117,11 @@ async fn keep_fresh(
             Err(elapsed) => member.failed("credentials not renewed", &elapsed),
         }
     }
+}
+
+/// The time until credentials are due for renewal, at most `longest`.
+fn pause(given: &[Access], longest: Duration) -> Duration {
+    let now = SystemTime::now();
+    let due = given.iter().filter_map(|access| access.renew).map(|due| due.duration_since(now).unwrap_or_default());
+    due.min().unwrap_or(longest).clamp(CREDENTIALS_INTERVAL_MIN.min(longest), longest)
 }

@@ -18,6 +18,8 @@ use std::time::Duration;
 struct Cloud {
     given: Arc<Mutex<u32>>,
     used: Arc<Mutex<BTreeSet<String>>>,
+    /// Bodies of requests for limited tokens of Google.
+    exchanged: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cloud {
@@ -35,7 +37,17 @@ impl Cloud {
     }
 }
 
-async fn answer(State(cloud): State<Cloud>, uri: Uri, headers: HeaderMap) -> Response {
+async fn answer(State(cloud): State<Cloud>, uri: Uri, headers: HeaderMap, body: String) -> Response {
+    if uri.path() == "/google" {
+        return axum::Json(json!({ "access_token": "whole-token", "expires_in": 3600 })).into_response();
+    }
+    if uri.path() == "/v1/token" {
+        let mut exchanged = cloud.exchanged.lock().unwrap();
+        exchanged.push(body);
+        // The next one is due after half of the life.
+        let token = format!("limited-{}", exchanged.len());
+        return axum::Json(json!({ "access_token": token, "expires_in": 4 })).into_response();
+    }
     if uri.path() == "/token" {
         let mut given = cloud.given.lock().unwrap();
         *given += 1;
@@ -49,12 +61,19 @@ async fn answer(State(cloud): State<Cloud>, uri: Uri, headers: HeaderMap) -> Res
     }
     let signed = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
     let key = signed.split_once("Credential=").and_then(|(_, rest)| rest.split_once('/')).map(|(key, _)| key);
+    let key = key.or_else(|| signed.strip_prefix("Bearer "));
     cloud.used.lock().unwrap().insert(key.unwrap_or("nobody").to_owned());
     StatusCode::SERVICE_UNAVAILABLE.into_response()
 }
 
+/// Lends the credentials of stores to a gateway on the owner's machine.
 async fn delegate(owner: &Owner, name: &str, stores: &Value) -> (StatusCode, Value) {
-    owner.put(&format!("{name}/stores"), &json!({ "stores": stores })).await
+    lend(owner, name, stores, true).await
+}
+
+async fn lend(owner: &Owner, name: &str, stores: &Value, on_this_host: bool) -> (StatusCode, Value) {
+    let uses: Vec<Value> = stores.as_array().unwrap().iter().map(|store| json!({ "store": store })).collect();
+    owner.put(&format!("{name}/stores"), &json!({ "stores": uses, "on_this_host": on_this_host })).await
 }
 
 #[tokio::test]
@@ -97,6 +116,109 @@ fn holds_no_secret(gateway: &Serving) {
         let text = String::from_utf8_lossy(&text);
         assert!(!text.contains("the-secret") && !text.contains("/token"), "{file}");
     }
+}
+
+#[tokio::test]
+async fn a_machine_s_own_identity_is_used_only_if_the_owner_says_so() {
+    let (folder, cloud) = (Folder::new(), Cloud::default());
+    let origin = cloud.start().await;
+    let owned = [("AWS_ACCESS_KEY_ID", "OWNERS"), ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_REGION", "us-east-1")];
+    let owner = Owner::start_with(&folder, &[], &owned).await;
+    let (token_url, home) = (format!("{origin}/token"), folder.path("home"));
+    let machine = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", token_url.as_str()), ("HOME", home.to_str().unwrap())];
+    for (lending, key) in [("whole", "OWNERS"), ("machine", "KEY1")] {
+        let _gateway = owner.enrol_with(lending, true, &machine).await;
+        let mut program = silent_move(&origin);
+        program["node"] = lending.into();
+        program["routes"][0]["nodes"] = json!([lending, lending, lending]);
+        for store in ["/source", "/sinks/0", "/lead/source", "/lead/targets/0/store"] {
+            program.pointer_mut(store).unwrap()["lending"] = lending.into();
+        }
+        let given = lend(&owner, lending, &json!([program["source"], program["sinks"][0]]), false).await;
+        assert_eq!(given.0, StatusCode::NO_CONTENT, "{}", given.1);
+        let mut client = Client::unix(&owner.socket(lending)).await;
+        assert_eq!(client.put_program(&program).await, (StatusCode::OK, json!({})));
+        let used = async {
+            while !cloud.used().contains(key) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, used).await.unwrap_or_else(|_| panic!("{lending}: not used: {key}"));
+        assert_eq!(cloud.used().contains("KEY1"), lending == "machine", "{:?}", cloud.used());
+    }
+    owner.end().await;
+}
+
+#[tokio::test]
+async fn tokens_of_google_are_limited_to_the_keys_of_the_program_and_renewed() {
+    let (folder, cloud) = (Folder::new(), Cloud::default());
+    let origin = cloud.start().await;
+    let file = folder.path("user.json");
+    let user = json!({
+        "type": "authorized_user", "client_id": "id", "client_secret": "the-secret", "refresh_token": "refresh",
+        "token_uri": format!("{origin}/google"),
+    });
+    std::fs::write(&file, user.to_string()).unwrap();
+    let variables = [
+        ("GOOGLE_APPLICATION_CREDENTIALS", file.to_str().unwrap()),
+        ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STS", origin.as_str()),
+    ];
+    let owner = Owner::start_with(&folder, &[], &variables).await;
+    let _gateway = owner.enrol("local", true).await;
+    let mut program = silent_move(&origin);
+    for (place, bucket) in
+        [("/source", "from"), ("/sinks/0", "to"), ("/lead/source", "from"), ("/lead/targets/0/store", "to")]
+    {
+        program.pointer_mut(place).unwrap()["url"] = format!("gs://{bucket}").into();
+    }
+    let stores = json!({ "stores": [
+        { "store": program["source"], "reads": [{ "kind": "prefix", "prefix": "data/" }] },
+        { "store": program["sinks"][0], "writes": [{ "kind": "object", "key": "copy" }] },
+    ]});
+    assert_eq!(owner.put("local/stores", &stores).await.0, StatusCode::NO_CONTENT);
+    let bodies = cloud.exchanged.lock().unwrap().join("\n");
+    assert!(bodies.contains("subject_token=whole-token"), "{bodies}");
+    assert!(bodies.contains("objectViewer") && bodies.contains("buckets%2Ffrom%2Fobjects%2Fdata%2F"), "{bodies}");
+    assert!(bodies.contains("objectUser") && bodies.contains("buckets%2Fto%2Fobjects%2Fcopy"), "{bodies}");
+    let mut client = Client::unix(&owner.socket("local")).await;
+    assert_eq!(client.put_program(&program).await, (StatusCode::OK, json!({})));
+    let renewed = async {
+        while cloud.used().len() < 3 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewed).await.expect("requests with renewed tokens");
+    assert!(cloud.used().iter().all(|token| token.starts_with("limited-")), "{:?}", cloud.used());
+    owner.end().await;
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_limited_do_not_leave_the_machine() {
+    let folder = Folder::new();
+    let keys = [("AWS_ACCESS_KEY_ID", "KEY"), ("AWS_SECRET_ACCESS_KEY", "the-secret"), ("AWS_SESSION_TOKEN", "t")];
+    let azure = [("AZURE_STORAGE_ACCOUNT_KEY", "dGhlLXNlY3JldA==")];
+    let owner = Owner::start_with(&folder, &[], &[&keys[..], &azure].concat()).await;
+    let _gateway = owner.enrol("local", true).await;
+    let stores = [
+        (json!({ "url": "s3://bucket" }), "by a role"),
+        (json!({ "url": "s3://bucket", "endpoint": "https://minio.example" }), "no token service"),
+        (json!({ "url": "r2://account/bucket" }), "no token service"),
+        (json!({ "url": "az://account/container" }), "no token service"),
+    ];
+    for (mut store, why) in stores {
+        let refused = lend(&owner, "local", &json!([store]), false).await;
+        assert_eq!(refused.0, StatusCode::FORBIDDEN, "{}", refused.1);
+        let (error, hint) = (refused.1["error"].as_str().unwrap(), refused.1["hint"].as_str().unwrap());
+        assert!(error.contains(why) && error.contains(store["url"].as_str().unwrap()), "{error}");
+        assert!(hint.contains("--share-keys") && !refused.1.to_string().contains("the-secret"), "{hint}");
+        assert_eq!(lend(&owner, "local", &json!([store]), true).await.0, StatusCode::NO_CONTENT);
+        store["lending"] = "whole".into();
+        assert_eq!(lend(&owner, "local", &json!([store]), false).await.0, StatusCode::NO_CONTENT);
+    }
+    // Requests without credentials need no limit.
+    let public = json!([{ "url": "s3://bucket", "anonymous": true }]);
+    assert_eq!(lend(&owner, "local", &public, false).await.0, StatusCode::NO_CONTENT);
+    owner.end().await;
 }
 
 #[tokio::test]

@@ -87,13 +87,18 @@ impl Owner {
 
     /// Enrols a gateway, in either direction.
     pub(crate) async fn enrol(&self, name: &str, calls_home: bool) -> Serving {
+        self.enrol_with(name, calls_home, &[]).await
+    }
+
+    /// The same, with these variables in the gateway's environment.
+    pub(crate) async fn enrol_with(&self, name: &str, calls_home: bool, variables: &[(&str, &str)]) -> Serving {
         let joining = if calls_home {
             let added =
                 self.put(name, &json!({ "token_hex": TOKEN, "expires_unix_s": soon(), "calls_home": true })).await;
             assert_eq!(added.0, StatusCode::NO_CONTENT, "{}", added.1);
-            joining(&self.call(name)).await
+            joining_with(&self.call(name), variables).await
         } else {
-            let joining = joining(&self.listen(name)).await;
+            let joining = joining_with(&self.listen(name), variables).await;
             let added = self.put(name, &entry(joining.control())).await;
             assert_eq!(added.0, StatusCode::NO_CONTENT, "{}", added.1);
             joining
@@ -120,7 +125,12 @@ fn entry(dial: &str) -> Value {
 
 /// A gateway that reads its join document from standard input.
 async fn joining(document: &Value) -> Serving {
-    Serving::start_told(&["--join", "-", "--exit-with-stdin"], &format!("{document}\n")).await
+    joining_with(document, &[]).await
+}
+
+async fn joining_with(document: &Value, variables: &[(&str, &str)]) -> Serving {
+    let arguments = ["--join", "-", "--exit-with-stdin"];
+    Serving::start_told(&arguments, &format!("{document}\n"), variables).await
 }
 
 async fn version(socket: &Path) -> (StatusCode, Value) {

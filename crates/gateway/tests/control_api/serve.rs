@@ -48,9 +48,9 @@ impl Serving {
         Self::start(&["--control", &format!("unix:{}", socket.display())]).await
     }
 
-    /// With this text on its standard input, which stays open.
-    pub(crate) async fn start_told(arguments: &[&str], text: &str) -> Self {
-        let mut child = gateway(&[&["serve"], arguments].concat()).spawn().unwrap();
+    /// With this text on its standard input, which stays open, and these variables in its environment.
+    pub(crate) async fn start_told(arguments: &[&str], text: &str, variables: &[(&str, &str)]) -> Self {
+        let mut child = gateway(&[&["serve"], arguments].concat()).envs(variables.iter().copied()).spawn().unwrap();
         child.stdin.as_mut().unwrap().write_all(text.as_bytes()).await.unwrap();
         Self::ready(child).await
     }

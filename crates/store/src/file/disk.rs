@@ -1,11 +1,12 @@
 //! The system calls that change a tree, behind a trait. A test can record them and undo what a power loss may undo.
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, RenameFlags, openat, renameat, renameat2};
+use nix::fcntl::{OFlag, openat, renameat};
 use nix::libc;
 use nix::sys::stat::{FileStat, Mode, mkdirat};
 use nix::sys::uio::pwritev;
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
+use rustix::fs::{RenameFlags, renameat_with};
 use std::fmt::Debug;
 use std::fs::{File, FileTimes};
 use std::io::IoSlice;
@@ -92,7 +93,9 @@ impl Disk for Kernel {
     }
 
     fn rename_new(&self, directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
-        match renameat2(directory, from, directory, to, RenameFlags::RENAME_NOREPLACE) {
+        // By rustix: nix has this call for glibc only.
+        let renamed = renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE);
+        match renamed.map_err(|error| Errno::from_raw(error.raw_os_error())) {
             // The file system does not support it (NFS, some FUSE). The caller has just checked that the name is free.
             Err(Errno::EINVAL | Errno::ENOSYS | Errno::EOPNOTSUPP) => self.rename(directory, from, to),
             done => done,

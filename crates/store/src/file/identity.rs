@@ -5,9 +5,8 @@
 //! the paths.
 
 use crate::identity::{Kinship, Likeness, Relation};
-use nix::libc::{FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC};
 use nix::sys::stat::FileStat;
-use nix::sys::statfs::{FsType, statfs};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, SMB_SUPER_MAGIC, statfs};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -20,8 +19,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// File systems that may show another file system's files, or a server's files twice, under device numbers of their
 /// own.
-const VIEWS: [FsType; 4] =
-    [FsType(OVERLAYFS_SUPER_MAGIC), FsType(NFS_SUPER_MAGIC), FsType(FUSE_SUPER_MAGIC), FsType(SMB_SUPER_MAGIC)];
+const VIEWS: [FsType; 4] = [OVERLAYFS_SUPER_MAGIC, NFS_SUPER_MAGIC, FUSE_SUPER_MAGIC, SMB_SUPER_MAGIC];
 
 /// Device and inode.
 type Inode = (u64, u64);

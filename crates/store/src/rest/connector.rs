@@ -33,6 +33,9 @@ const KEEPALIVE_PROBES_MAX: u32 = 3;
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
+/// Variables by which a user names the certificates to trust instead of the system's.
+const NAMED_ROOTS: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
 /// The certificates to trust.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsRoots {
@@ -97,6 +100,8 @@ fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
     let mut store = rustls::RootCertStore::empty();
     if roots.needed {
         store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let is_named = NAMED_ROOTS.iter().any(|name| std::env::var_os(name).is_some());
+        add_bundled(&mut store, is_named);
     }
     let mut trust = |pem: &str, origin: &str| {
         let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
@@ -121,6 +126,14 @@ fn tls_config(roots: &TlsRoots) -> Result<rustls::ClientConfig> {
         .with_root_certificates(store)
         .with_no_client_auth();
     Ok(config)
+}
+
+/// Adds the certificates that this program brings, if the machine has none: in a container FROM scratch there is no
+/// `/etc/ssl`. A user who names certificates trusts no others, even if those cannot be read.
+fn add_bundled(store: &mut rustls::RootCertStore, is_named: bool) {
+    if store.is_empty() && !is_named {
+        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
 }
 
 fn ca_file_error(origin: &str, message: impl std::fmt::Display) -> Error {
@@ -241,6 +254,29 @@ impl hyper::rt::Write for Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_certificates_trusts_those_of_the_program() {
+        let mut none = rustls::RootCertStore::empty();
+        add_bundled(&mut none, false);
+        assert_eq!(none.len(), webpki_roots::TLS_SERVER_ROOTS.len());
+        assert!(none.len() > 100);
+    }
+
+    #[test]
+    fn certificates_that_the_user_names_are_not_replaced() {
+        let mut unreadable = rustls::RootCertStore::empty();
+        add_bundled(&mut unreadable, true);
+        assert!(unreadable.is_empty());
+    }
+
+    #[test]
+    fn certificates_of_the_machine_are_not_extended() {
+        let mut own = rustls::RootCertStore::empty();
+        own.extend([webpki_roots::TLS_SERVER_ROOTS[0].clone()]);
+        add_bundled(&mut own, false);
+        assert_eq!(own.len(), 1);
+    }
 
     #[test]
     fn servers_of_this_machine_alone_are_reached_without_a_proxy() {

@@ -3,6 +3,14 @@
 use crate::Result;
 use crate::rest::split_endpoint;
 
+/// Returns whether an endpoint is one of AWS's own: a region, a VPC or dual-stack.
+pub(super) fn is_of_aws(endpoint: &str) -> bool {
+    split_endpoint(endpoint).is_ok_and(|(_, authority, _)| {
+        let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
+        [".amazonaws.com", ".amazonaws.com.cn"].iter().any(|suffix| host.ends_with(suffix))
+    })
+}
+
 /// The address of one bucket's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketAddress {

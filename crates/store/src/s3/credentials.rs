@@ -102,6 +102,15 @@ impl Credentials {
         }
     }
 
+    /// Returns whether a refusal with this code may be due to credentials that another process renews. `now_unix_s` is
+    /// the store's time.
+    pub(super) fn may_be_renewed(&self, code: &str, now_unix_s: i64) -> bool {
+        match self {
+            Self::Delegated(delegated) => code == "ExpiredToken" || delegated.may_have_expired(now_unix_s),
+            _ => false,
+        }
+    }
+
     /// Credentials for one request; they are cached and renewed by their provider.
     pub(crate) async fn authority(&self) -> Result<Authority, String> {
         match self {

@@ -18,6 +18,7 @@ mod open;
 mod profile;
 mod read;
 mod send;
+mod session;
 mod sigv4;
 mod source;
 mod write;
@@ -25,6 +26,7 @@ pub(crate) mod xml;
 
 pub(crate) use credentials::Authority;
 pub(crate) use open::{open_gcs, open_r2, open_s3, with_environment};
+pub(crate) use session::TokenService;
 
 use crate::rest::{Http, Unreachable};
 use crate::{

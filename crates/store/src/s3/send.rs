@@ -125,6 +125,12 @@ impl Bucket {
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
         let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);
         refusal.error.message = Secrets::hide_in(&head, &refusal.error.message);
+        let now_unix_s = unix_now_ms() / 1000 - self.http.clock_ahead_s().unwrap_or_default();
+        if refusal.error.kind == ErrorKind::Unauthenticated
+            && self.credentials.may_be_renewed(&refusal.code, now_unix_s)
+        {
+            refusal.error.kind = ErrorKind::Expired;
+        }
         if asked.method == Method::DELETE && !says_gone(&refusal.code, &body) {
             refusal.error.kind = no_longer_gone(refusal.error.kind);
         }

@@ -21,9 +21,9 @@ struct DerivedKey {
     key: hmac::Key,
 }
 
-/// Signs calls, and keeps the day's derived key.
-#[derive(Default)]
+/// Signs calls to one service, and keeps the day's derived key.
 pub(crate) struct Signer {
+    service: &'static str,
     derived: Mutex<Option<Arc<DerivedKey>>>,
 }
 
@@ -33,7 +33,19 @@ impl std::fmt::Debug for Signer {
     }
 }
 
+impl Default for Signer {
+    /// Signs calls to S3.
+    fn default() -> Self {
+        Self::of("s3")
+    }
+}
+
 impl Signer {
+    /// Signs calls to another service of AWS.
+    pub(crate) fn of(service: &'static str) -> Self {
+        Self { service, derived: Mutex::default() }
+    }
+
     /// Adds the headers that sign `call` with `credential` at `now_s` (seconds since the Unix epoch).
     ///
     /// Bodies of PUT stay unsigned: SHA-256 costs 0.5 CPU-s per GB, and a CRC protects their bytes.
@@ -54,7 +66,7 @@ impl Signer {
             call.headers.insert("x-amz-security-token", token);
         }
         let (canonical, signed_headers) = canonical_request(call, &payload_hash);
-        let scope = format!("{day}/{region}/s3/aws4_request");
+        let scope = format!("{day}/{region}/{}/aws4_request", self.service);
         let to_sign = format!("{ALGORITHM}\n{date}\n{scope}\n{}", hex_sha256([canonical.as_bytes()].into_iter()));
         let derived = self.derived_key(credential, day, region);
         let signature = hex(hmac::sign(&derived.key, to_sign.as_bytes()).as_ref());
@@ -76,7 +88,7 @@ impl Signer {
             return Arc::clone(derived);
         }
         let mut key = hmac_key(format!("AWS4{}", credential.secret_key).as_bytes());
-        for part in [day, region, "s3", "aws4_request"] {
+        for part in [day, region, self.service, "aws4_request"] {
             key = hmac_key(hmac::sign(&key, part.as_bytes()).as_ref());
         }
         let (day, region, key_id) = (day.to_owned(), region.to_owned(), credential.key_id.clone());

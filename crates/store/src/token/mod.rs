@@ -2,9 +2,10 @@
 //! before they expire. No secret is ever part of an error or of debug output.
 
 pub(crate) mod azure;
+pub(crate) mod boundary;
 pub(crate) mod google;
 mod library;
-mod request;
+pub(crate) mod request;
 
 pub(crate) use library::LibraryClient;
 pub(crate) use request::TokenClient;

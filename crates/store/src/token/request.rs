@@ -1,6 +1,7 @@
 //! Requests to token servers, through the stores' HTTP client.
 
 use crate::rest::{Call, Http, Secrets, TlsRoots, encode_query, read_up_to, split_endpoint};
+use crate::xml::walk;
 use crate::{Error, ErrorKind, Payload};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;
@@ -149,12 +150,29 @@ fn refusal(status: StatusCode, text: &str, secrets: &[&str]) -> String {
     let answer: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let reasons = [&answer["error"], &answer["error_description"], &answer["error"]["message"]];
     let mut reason = reasons.iter().filter_map(|reason| reason.as_str()).collect::<Vec<_>>().join(": ");
+    if reason.is_empty() {
+        reason = reason_in_xml(text);
+    }
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         reason = reason.replace(secret.trim(), "…");
     }
     let reason: String =
         reason.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MESSAGE_CHARS_MAX).collect();
     if reason.is_empty() { format!("HTTP {status}") } else { format!("HTTP {status}: {reason}") }
+}
+
+/// The message and code of an error of AWS's token service; empty for any other text.
+fn reason_in_xml(text: &str) -> String {
+    let (mut code, mut message) = (String::new(), String::new());
+    let walked = walk(text.as_bytes(), "ErrorResponse", |at| {
+        match (at.parent, at.name) {
+            ("Error", "Code") => at.text.clone_into(&mut code),
+            ("Error", "Message") => at.text.clone_into(&mut message),
+            _ => {}
+        }
+        Ok(())
+    });
+    if walked.is_err() || code.is_empty() { String::new() } else { format!("{message} ({code})") }
 }
 
 #[cfg(test)]
@@ -189,5 +207,7 @@ mod tests {
         let text = r#"{"error":{"code":403,"message":"not allowed"}}"#;
         assert_eq!(refusal(StatusCode::FORBIDDEN, text, &[""]), "HTTP 403 Forbidden: not allowed");
         assert_eq!(refusal(StatusCode::FORBIDDEN, "<html>", &[]), "HTTP 403 Forbidden");
+        let text = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>no abc</Message></Error></ErrorResponse>";
+        assert_eq!(refusal(StatusCode::FORBIDDEN, text, &["abc"]), "HTTP 403 Forbidden: no … (AccessDenied)");
     }
 }

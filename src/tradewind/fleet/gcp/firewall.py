@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
+from tradewind.fleet.calls import each_of
 from tradewind.fleet.gcp.api import ComputeApi, unix_s
 from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, CallRefused, Leftover
 from tradewind.model.gcp import GcpSettings
@@ -54,7 +55,7 @@ class FleetRules:
 
     def make(self) -> None:
         """Make the rules that do not exist. Nothing waits for them: a machine needs longer to boot."""
-        if self._settings.public_address and self._settings.home_cidr is not None:
+        if self._settings.control in ("public", "private") and self._settings.home_cidr is not None:
             self._insert("control", {"sourceRanges": [self._settings.home_cidr]}, CONTROL_PORT)
         self._insert("data", self._sources(()), DATA_PORT)
 
@@ -77,14 +78,7 @@ class FleetRules:
 
     def delete(self) -> None:
         """Delete the rules. One that does not exist is no error. Both are tried, also if one cannot be deleted."""
-        errors = []
-        for purpose in ("control", "data"):
-            try:
-                delete_rule(self._api, f"{self._tag}-{purpose}")
-            except CallRefused as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        each_of(("control", "data"), lambda purpose: delete_rule(self._api, f"{self._tag}-{purpose}"))
 
     def _sources(self, addresses: Collection[str]) -> dict[str, Any]:
         home = [] if self._settings.home_cidr is None else [self._settings.home_cidr]

@@ -119,12 +119,6 @@ def is_spot(order: LaunchOrder, settings: GcpSettings) -> bool:
     return order.spot or (order.type is None and settings.spot)
 
 
-def is_public(order: LaunchOrder, settings: GcpSettings) -> bool:
-    """Return whether the machine of an order has a public address."""
-    wanted = order.network.public_address
-    return settings.public_address if wanted is None else wanted and settings.public_address
-
-
 def network_path(name: str) -> str:
     """Return the path of a network that is given by name or path."""
     return name if "/" in name else f"global/networks/{name}"
@@ -136,7 +130,7 @@ def _interface(order: LaunchOrder, settings: GcpSettings) -> dict[str, Any]:
         region = order.region.partition(":")[2]
         subnet = settings.subnet
         found["subnetwork"] = subnet if "/" in subnet else f"regions/{region}/subnetworks/{subnet}"
-    if is_public(order, settings):
+    if settings.public_address:
         access = {"name": "External NAT", "type": "ONE_TO_ONE_NAT", "networkTier": settings.network_tier}
         found["accessConfigs"] = [access]
     return found
@@ -148,7 +142,7 @@ def is_ours(instance: Mapping[str, Any]) -> bool:
     return {KEY_TAG, NAME_TAG, OWNER_TAG} <= labels.keys()
 
 
-def machine_of(instance: Mapping[str, Any]) -> Machine:
+def machine_of(instance: Mapping[str, Any], settings: GcpSettings) -> Machine:
     """Return an instance of ours as a machine."""
     labels: Mapping[str, str] = instance["labels"]
     zone = instance["zone"].rpartition("/")[2]
@@ -160,6 +154,7 @@ def machine_of(instance: Mapping[str, Any]) -> Machine:
     addresses = {"public": public} if public else {}
     if interface.get("networkIP"):
         addresses["private"] = interface["networkIP"]
+    dialled = public if has_public else addresses.get("private") if settings.control == "private" else None
     lease = labels.get(LEASE_LABEL, "")
     return Machine(
         f"{zone}/{instance['name']}",
@@ -173,7 +168,7 @@ def machine_of(instance: Mapping[str, Any]) -> Machine:
         ended_unix_s=stopped_unix_s(instance),
         ended=instance["status"] in STOPPED,
         addresses=addresses,
-        control=f"{public}:{CONTROL_PORT}" if public else None,
+        control=f"{dialled}:{CONTROL_PORT}" if dialled else None,
         inbound=has_public,
         lease=Lease(int(lease), labels[OWNER_TAG]) if lease.isdecimal() else None,
         tags={name: value for name, value in labels.items() if name.startswith("tradewind-")},

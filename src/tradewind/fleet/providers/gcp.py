@@ -31,7 +31,6 @@ from tradewind.fleet.gcp.instances import (
     insert_body,
     instance_name,
     is_ours,
-    is_public,
     is_spot,
     machine_of,
     network_path,
@@ -63,9 +62,9 @@ if TYPE_CHECKING:
 __all__ = ["GcpProvider", "connect"]
 
 #: Timeout of the creation of a VM, within the fleet's timeout of a launch.
-START_S = 45.0
+START_S = 40.0
 #: Timeout of the deletion of a VM, in addition to the grace period. Its guest shuts down first.
-DELETE_S = 45.0
+DELETE_S = 40.0
 #: VMs of ours that have been down for this time are deleted. Their fleets have noticed it by then.
 STOPPED_S = 300.0
 #: Time for which the answer about a region is used again.
@@ -124,7 +123,9 @@ class GcpProvider:
         )
 
     def home(self, region: str) -> Home:
-        """Return this host."""
+        """Return this host. Gateways that call home reach it at its `home_cidr`."""
+        if self._settings.control == "calls home" and self._settings.home_cidr is not None:
+            return Home(address=self._settings.home_cidr.partition("/")[0])
         return Home()
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
@@ -192,7 +193,7 @@ class GcpProvider:
         """Create VMs concurrently. A VM that was ordered before with the same key is returned instead."""
         there = [instance for instance in self._api.aggregated("instances", OURS) if is_ours(instance)]
         self._delete_stopped(there)
-        living = [machine for machine in map(machine_of, there) if not machine.ended]
+        living = [machine for machine in map(self._machine, there) if not machine.ended]
         known = [_known(order, living) or self._impossible(order) for order in orders]
         fresh = [order for order, result in zip(orders, known, strict=True) if result is None]
         scripts = {order.key: self._script(order) for order in fresh}
@@ -230,6 +231,9 @@ class GcpProvider:
             if rules is not None:
                 rules.delete()
 
+    def _machine(self, instance: Mapping[str, Any]) -> Machine:
+        return machine_of(instance, self._settings)
+
     def _impossible(self, order: LaunchOrder) -> LaunchResult | None:
         """Return the refusal of an order that can never succeed."""
         words = None
@@ -239,7 +243,9 @@ class GcpProvider:
             words = "it is not known where machines download the gateway program: fleet.program_url"
         elif order.join is None:
             words = "a machine of a cloud needs an identity: plain hops are not possible there"
-        elif is_public(order, self._settings) and self._settings.firewall and self._settings.home_cidr is None:
+        elif self._settings.control == "none":
+            words = "machines without public addresses call home, so gcp.home_cidr must be one address"
+        elif self._settings.control == "public" and self._settings.firewall and self._settings.home_cidr is None:
             words = "the public address of this machine is not known: fleet.home_cidr"
         elif order.zone is not None and order.zone not in self._zones(order.region)[0]:
             words = f"{order.region} has no zone {order.zone} that may be used"
@@ -251,7 +257,7 @@ class GcpProvider:
         if order.zone is not None and known is not None and time.monotonic() - sold_out_s < SOLD_OUT_S:
             return LaunchResult(order, refusal=known)  # Google has just looked in all zones.
         try:
-            return LaunchResult(order, machine_of(self._start(order, script)))
+            return LaunchResult(order, self._machine(self._start(order, script)))
         except CallRefused as error:
             refusal = error.refusal
             if refusal.kind == "capacity" and order.zone is None:
@@ -299,10 +305,10 @@ class GcpProvider:
     def _script(self, order: LaunchOrder) -> str:
         assert order.join is not None, "checked before"
         data = f"0.0.0.0:{DATA_PORT}" if order.peers else None
-        if is_public(order, self._settings):
-            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
-        else:
+        if self._settings.control == "calls home":
             join = order.join.calling(data)
+        else:
+            join = order.join.listening(f"0.0.0.0:{CONTROL_PORT}", data)
         return user_data(join, self._programs, order.lease.seconds, proxy=self._settings.proxy)
 
     def _make_rules(self, order: LaunchOrder) -> None:
@@ -342,7 +348,7 @@ class GcpProvider:
         """Begin to delete VMs whose guests have shut down: their disks cost money."""
         old_s = time.time() - STOPPED_S
         stopped = [one for one in instances if (at_s := stopped_unix_s(one)) is not None and at_s < old_s]
-        for machine in map(machine_of, stopped):
+        for machine in map(self._machine, stopped):
             zone, _, name = machine.id.partition("/")
             with suppress(CallRefused):
                 self._api.delete(f"zones/{zone}/instances/{name}")
@@ -367,7 +373,7 @@ class GcpProvider:
     def _listed(self, tags: Mapping[str, str]) -> list[Machine]:
         terms = [OURS, *(f'labels.{name}="{value}"' for name, value in tags.items())]
         instances = self._api.aggregated("instances", " AND ".join(terms))
-        return [machine_of(instance) for instance in instances if is_ours(instance)]
+        return [self._machine(instance) for instance in instances if is_ours(instance)]
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """Delete VMs with their disks and addresses, and the firewall rules of fleets that have no VM left.
@@ -400,7 +406,7 @@ class GcpProvider:
                 return Ended(machine_id, refusal=Refusal("transient", f"{machine_id} is still being deleted"))
             ended_s = stopped_unix_s(there) or time.time()
             if DISK not in machine_id:
-                machine = replace(machine_of(there), ended=True, ended_unix_s=ended_s)
+                machine = replace(self._machine(there), ended=True, ended_unix_s=ended_s)
                 self._over[machine_id] = time.monotonic(), machine
             return Ended(machine_id, ended_s)
         except CallRefused as error:
@@ -410,7 +416,7 @@ class GcpProvider:
         """Delete the rules of fleets without VMs, and what fleets have left that ended long ago."""
         there = [instance for instance in self._api.aggregated("instances", OURS) if is_ours(instance)]
         self._delete_stopped(there)
-        living = {one.tags.get(FLEET_TAG) for one in map(machine_of, there) if not one.ended and one.id not in gone}
+        living = {one.tags.get(FLEET_TAG) for one in map(self._machine, there) if not one.ended and one.id not in gone}
         if not self._settings.firewall:
             return
         network = network_path(self._settings.network)

@@ -44,6 +44,7 @@ from tradewind.fleet.provider import (
 )
 from tradewind.fleet.running import find_process
 from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
+from tradewind.gateway.binary import PROGRAMS_VARIABLE, GatewayProgram, gateway_program, portable_gateways
 from tradewind.model.hosts import SshHost, SshHosts, hosts_from_document, in_region
 from tradewind.model.records import dataclass, replace
 
@@ -63,6 +64,8 @@ STARTING_S = 30.0
 BOOT_S = 2.0
 """Typical time from the order until the gateway answers, if its program is on the host."""
 TENTHS_PER_S = 10
+#: Calls until a gateway runs: without its program, with that of the host's processor, and after that was copied.
+LAUNCHES_MAX = 3
 SOCKETS = "tradewind-ssh-"
 """Prefix of a folder of sockets, followed by the id of its process."""
 
@@ -139,13 +142,13 @@ class SshProvider:
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start gateways concurrently. A machine that was ordered before with the same key is returned instead."""
         try:
-            digest = _digest(self._binary)
-        except OSError as error:
-            refusal = Refusal("bad request", f"the gateway program cannot be read: {error}")
+            program = gateway_program(processor_here(), self._binary)
+        except GatewayError as error:
+            refusal = Refusal("bad request", str(error))
             return [LaunchResult(order, refusal=refusal) for order in orders]
         with self._placing:
             placed = self._place(orders)
-            return each_of(list(zip(orders, placed, strict=True)), lambda each: self._started(*each, digest))
+            return each_of(list(zip(orders, placed, strict=True)), lambda each: self._started(*each, program))
 
     def _place(self, orders: Sequence[LaunchOrder]) -> list[LaunchResult | tuple[SshHost, int]]:
         """Return for each order its machine, why it is refused, or a host and the number of a free place there."""
@@ -182,17 +185,19 @@ class SshProvider:
         except CallRefused as error:
             return error.refusal
 
-    def _started(self, order: LaunchOrder, placed: LaunchResult | tuple[SshHost, int], digest: str) -> LaunchResult:
+    def _started(
+        self, order: LaunchOrder, placed: LaunchResult | tuple[SshHost, int], program: GatewayProgram
+    ) -> LaunchResult:
         if isinstance(placed, LaunchResult):
             return placed
         host, number = placed
         try:
-            return LaunchResult(order, self._start(order, host, number, digest))
+            return LaunchResult(order, self._start(order, host, number, program))
         except CallRefused as error:
             self._avoided[host.name] = time.monotonic() + AVOID_S
             return LaunchResult(order, refusal=error.refusal)
 
-    def _start(self, order: LaunchOrder, host: SshHost, number: int, digest: str) -> Machine:
+    def _start(self, order: LaunchOrder, host: SshHost, number: int, program: GatewayProgram) -> Machine:
         connection = self._connection(host)
         folder_id = sha256(f"{order.fleet_id} {order.name} {order.key}".encode()).hexdigest()[:24]
         data = None
@@ -207,11 +212,14 @@ class SshProvider:
             join = order.join.listening("127.0.0.1:0", data)
         mark = json.dumps(_mark(order, host, number))
         self._used.setdefault(order.fleet_id, set()).add(host.name)
-        for _ in range(2):
-            answer = next(iter(connection.call("launch", folder_id, digest, mark, join, *arguments)), [""])
+        for _ in range(LAUNCHES_MAX):
+            answer = next(iter(connection.call("launch", folder_id, program.sha256, mark, join, *arguments)), [""])
             if answer[0] != "program missing":
                 break
-            connection.copy_program(self._binary, digest, COPY_S)
+            fitting = _fitting(host.name, answer[1] if len(answer) > 1 else "", program)
+            if fitting == program:
+                connection.copy_program(program.path, program.sha256, COPY_S)
+            program = fitting
         if answer[0] != "machine":
             why = answer[1] if len(answer) > 1 else "the host's shell said nothing"
             raise CallRefused(_refusal_of_start(host.name, answer[0], why))
@@ -529,12 +537,29 @@ def _folder_id(machine_id: str) -> str:
     return machine_id.rpartition("/")[2]
 
 
-def _digest(path: str) -> str:
-    digest = sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def processor_here() -> str:
+    """Return the processor of this machine, as `uname -m` names it."""
+    return os.uname().machine
+
+
+def _fitting(host: str, system: str, program: GatewayProgram) -> GatewayProgram:
+    """Return the program that runs on a host, whose `uname -sm` is given: `program`, or else a static one.
+
+    Raises CallRefused if there is none.
+    """
+    kernel, _, processor = system.partition(" ")
+    if processor in ("", program.processor):
+        return program
+    try:
+        static = portable_gateways().get(processor) if kernel == "Linux" else None
+    except GatewayError as error:
+        raise CallRefused(Refusal("bad request", str(error))) from error
+    if static is None:
+        words = (
+            f"{host}: there is no gateway program for {system}; {PROGRAMS_VARIABLE} names a folder of static programs"
+        )
+        raise CallRefused(Refusal("bad request", words))
+    return static
 
 
 def connect(document: Mapping[str, Any], settings: Settings) -> SshProvider:

@@ -27,11 +27,11 @@ const waitMax = time.Second
 type fault struct {
 	apiError
 	Match       string `json:"match"` // of "METHOD path", a regular expression
-	Call        int    `json:"call"`  // number of the call, from 1; 0: any
+	Nth         int    `json:"nth"`   // which of the calls that match, from 1; 0: any
 	Times       int    `json:"times"` // 0: always
 	Mode        string `json:"mode"`
 	RetryAfterS int    `json:"retry_after_s"`
-	used        int
+	used, seen  int
 }
 
 func (f *fault) is(modes ...string) bool {
@@ -54,10 +54,11 @@ type call struct {
 func (f *face) record(r *http.Request) *fault {
 	f.calls = append(f.calls, call{len(f.calls) + 1, r.Method, r.URL.Path})
 	for _, each := range f.faults {
-		if each.Call != 0 && each.Call != len(f.calls) || each.Times != 0 && each.used >= each.Times {
+		if matched, _ := regexp.MatchString(each.Match, r.Method+" "+r.URL.Path); !matched {
 			continue
 		}
-		if matched, _ := regexp.MatchString(each.Match, r.Method+" "+r.URL.Path); matched {
+		each.seen++
+		if (each.Nth == 0 || each.Nth == each.seen) && (each.Times == 0 || each.used < each.Times) {
 			each.used++
 			return each
 		}

@@ -1,0 +1,62 @@
+//! The keys and actions to which credentials are limited, and the answer of a process that lends its credentials.
+
+use crate::StoreAuthority;
+use std::time::{Duration, SystemTime};
+
+/// Credentials are renewed this long before they expire. Those with a shorter life are renewed after half of it.
+const RENEW_BEFORE: Duration = Duration::from_secs(300);
+
+/// Keys of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// One key.
+    One(String),
+    /// All keys with this prefix.
+    Below(String),
+}
+
+/// What a borrower of credentials may do in one store. It may never delete or list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Keys to read.
+    pub reads: Vec<Keys>,
+    /// Keys to write. The borrower may read these too, because a write is proven by looking at the object.
+    pub writes: Vec<Keys>,
+    /// Bucket and keys from which the store may be asked to copy.
+    pub copies: Option<(String, Keys)>,
+    /// Role of AWS whose sessions are lent.
+    pub role: Option<String>,
+}
+
+/// Credentials that are lent to another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lent {
+    /// The credentials.
+    pub authority: StoreAuthority,
+    /// When they expire; `None` if they do not, or if their source renews them and does not say.
+    pub expires: Option<SystemTime>,
+    /// When to ask for new ones; `None` as `expires`.
+    pub renew: Option<SystemTime>,
+}
+
+impl Lent {
+    /// Credentials whose source renews them, and does not say when they expire.
+    pub(crate) fn unlimited(authority: StoreAuthority) -> Self {
+        Self { authority, expires: None, renew: None }
+    }
+
+    /// Credentials that are valid for `life` from `now`.
+    pub(crate) fn for_a_while(authority: StoreAuthority, now: SystemTime, life: Duration) -> Self {
+        let expires = now + life;
+        Self { authority, expires: Some(expires), renew: Some(expires - RENEW_BEFORE.min(life / 2)) }
+    }
+}
+
+/// Why no credentials are lent. Each text is one line without secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLent {
+    /// This machine has none, or could not obtain limited ones.
+    Missing(String),
+    /// Those of this machine cannot be limited, so they are not sent to another one.
+    Unlimitable(String),
+}

@@ -1,0 +1,1 @@
+"""Builds what is installed without Rust: static programs, an OCI image and wheels."""

@@ -1,0 +1,81 @@
+"""Placement of split proxies from a problem file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tradewind.errors import ConfigError, UsageError
+from tradewind.model.document import read_json
+from tradewind.model.records import replace
+from tradewind.placement.explain import reasons_of
+from tradewind.placement.place import place
+from tradewind.placement.plan import PlacementPlan
+from tradewind.placement.problem import PlacementProblem, problem_from_document
+from tradewind.render.placement import PlacementReport
+
+__all__ = ["place_problem"]
+
+FORMAT = "a placement problem's format: docs/reference/placement-problem.md"
+#: Budgets of the frontier, as parts of the problem's.
+FRONTIER_PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0)
+ONE_DOLLAR_CENTS = 100.0
+TIME_LIMIT_S_MAX = 86_400.0
+
+
+def place_problem(
+    path: Path,
+    algorithm: str,
+    *,
+    time_limit_s: float | None = None,
+    explain: bool = False,
+    frontier: bool = False,
+) -> PlacementReport:
+    """Return the placement of a problem file; arguments and errors are those of `Engine.place`."""
+    if time_limit_s is not None and not 0 < time_limit_s <= TIME_LIMIT_S_MAX:
+        raise UsageError(f"a time limit is more than 0 s and at most a day, not {time_limit_s:g} s")
+    problem = _read(path)
+    plan = place(problem, algorithm, time_limit_s)
+    report = PlacementReport(plan)
+    if explain:
+        richer = replace(problem, budget_cents=problem.budget_cents + ONE_DOLLAR_CENTS)
+        next_dollar = place(richer, algorithm, time_limit_s)
+        report = replace(report, reasons=reasons_of(plan, problem), next_dollar=next_dollar)
+    if frontier:
+        report = replace(report, frontier=_frontier(problem, plan, algorithm, time_limit_s))
+    return report
+
+
+def _frontier(
+    problem: PlacementProblem, plan: PlacementPlan, algorithm: str, time_limit_s: float | None
+) -> tuple[PlacementPlan, ...]:
+    """Return plans for budgets around the problem's. A plan is never worse than that of a smaller budget."""
+    found: list[PlacementPlan] = []
+    for part in FRONTIER_PARTS:
+        budget_cents = problem.budget_cents * part
+        made = plan if part == 1.0 else place(replace(problem, budget_cents=budget_cents), algorithm, time_limit_s)
+        if found and found[-1].total_fct_s < made.total_fct_s:
+            made = replace(found[-1], budget_cents=budget_cents)
+        found.append(made)
+    return _without_repetition(found)
+
+
+def _without_repetition(plans: Sequence[PlacementPlan]) -> tuple[PlacementPlan, ...]:
+    """Return plans without those that no larger budget has improved any more."""
+    least_s = plans[-1].total_fct_s
+    first = next(number for number, plan in enumerate(plans) if plan.total_fct_s <= least_s)
+    return tuple(plans[: first + 1])
+
+
+def _read(path: Path) -> PlacementProblem:
+    try:
+        return problem_from_document(read_json(path), str(path))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file", hint=FORMAT) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint=FORMAT) from None
+    except ConfigError as error:
+        error.hint = error.hint or FORMAT
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}", hint=FORMAT) from None

@@ -1,0 +1,1 @@
+"""Parts of the provider `aws`: calls and their refusals, security groups, instances, the smallest policy."""

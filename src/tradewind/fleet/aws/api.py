@@ -1,0 +1,111 @@
+"""Calls of EC2 and of the services beside it, in each region. Their errors are refusals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.aws.refusals import refusal_of
+from tradewind.fleet.provider import CallRefused, Refusal
+from tradewind.model.aws import AwsSettings
+
+__all__ = ["AwsApi"]
+
+CONNECT_S, READ_S = 10, 40
+#: Attempts of boto3 itself, which repeats only what is safe to repeat. The fleet repeats launches.
+ATTEMPTS = 3
+#: Service → prefix of its permissions, where they differ.
+PREFIXES = {"service-quotas": "servicequotas"}
+#: Region of calls that are not about a region.
+ANY_REGION = "us-east-1"
+
+
+class AwsApi:
+    """The account of a profile. Its methods raise CallRefused, and GatewayError without boto3."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self._settings = settings
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._session: Any = None
+        #: boto3's session must not be used by two threads at once; its clients may be.
+        self._making = threading.Lock()
+
+    def call(self, service: str, region: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation, such as `run_instances`, and return its answer."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = self._client(service, region)
+        action = f"{PREFIXES.get(service, service)}:{client.meta.method_to_api_mapping[operation]}"
+        try:
+            answer: dict[str, Any] = getattr(client, operation)(**arguments)
+        except ClientError as error:
+            found = error.response.get("Error", {})
+            wait = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("retry-after", "")
+            retry_after_s = float(wait) if str(wait).isdecimal() else None
+            raise CallRefused(
+                refusal_of(str(found.get("Code", "")), str(found.get("Message", "")), action, retry_after_s)
+            ) from None
+        except BotoCoreError as error:
+            raise CallRefused(_without_answer(error)) from None
+        return answer
+
+    def ec2(self, region: str, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Call an operation of EC2."""
+        return self.call("ec2", region, operation, **arguments)
+
+    def pages(self, region: str, operation: str, key: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Yield the entries of a listing of EC2, from all its pages."""
+        token: dict[str, str] = {}
+        while True:
+            page = self.ec2(region, operation, **arguments, **token)
+            yield from page.get(key, ())
+            if not page.get("NextToken"):
+                return
+            token = {"NextToken": page["NextToken"]}
+
+    def regions(self) -> tuple[str, ...]:
+        """Return the regions that the account may use."""
+        found = self.ec2(ANY_REGION, "describe_regions").get("Regions", ())
+        return tuple(sorted(region["RegionName"] for region in found))
+
+    def _client(self, service: str, region: str) -> Any:
+        key = (service, region)
+        with self._making:
+            if key not in self._clients:
+                self._clients[key] = self._made(service, region)
+            return self._clients[key]
+
+    def _made(self, service: str, region: str) -> Any:
+        try:
+            import boto3
+            from botocore.config import Config
+            from botocore.exceptions import BotoCoreError
+        except ImportError:
+            raise GatewayError("the aws provider needs boto3", hint="pip install 'tradewind[aws]'") from None
+        config = Config(
+            connect_timeout=CONNECT_S,
+            read_timeout=READ_S,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        )
+        try:
+            if self._session is None:
+                self._session = boto3.Session(profile_name=self._settings.profile)
+            endpoint: Mapping[str, str] = {}
+            if self._settings.endpoint is not None:
+                endpoint = {"endpoint_url": self._settings.endpoint}
+            return self._session.client(service, region_name=region, config=config, **endpoint)
+        except BotoCoreError as error:
+            raise CallRefused(_without_answer(error)) from None
+
+
+def _without_answer(error: Exception) -> Refusal:
+    """Return the refusal for a call that got no answer, or could not be made."""
+    reason = " ".join(str(error).split())
+    name = type(error).__name__
+    if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"):
+        return Refusal("permission", f"no credentials of AWS: {reason}")
+    if name in ("ProfileNotFound", "ParamValidationError", "InvalidRegionError", "UnknownServiceError"):
+        return Refusal("bad request", reason)
+    return Refusal("transient", reason)

@@ -1,0 +1,65 @@
+"""The smallest IAM policy with which fleets run on EC2."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tradewind.fleet.provider import KEY_TAG
+from tradewind.model.aws import AwsSettings
+
+__all__ = ["policy", "policy_document"]
+
+#: EC2 restricts none of these to certain resources.
+_READING = (
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeInstances",
+    "ec2:DescribeRegions",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVolumes",
+)
+#: What is ours can be changed; a group or instance without our tag cannot.
+_CHANGING = (
+    "ec2:AuthorizeSecurityGroupIngress",
+    "ec2:DeleteSecurityGroup",
+    "ec2:DeleteVolume",
+    "ec2:GetConsoleOutput",
+    "ec2:RevokeSecurityGroupIngress",
+    "ec2:TerminateInstances",
+)
+
+
+def policy(settings: AwsSettings) -> str:
+    """Return the policy as JSON text."""
+    return json.dumps(policy_document(settings), indent=2)
+
+
+def policy_document(settings: AwsSettings) -> dict[str, Any]:
+    """Return the policy: what Tradewind calls, and no more.
+
+    Without `servicequotas:GetServiceQuota` the quota is unknown, and a launch beyond it is refused.
+    """
+    own_groups = all(settings.network(region).security_group is not None for region in settings.regions)
+    ours = {"StringLike": {f"aws:ResourceTag/{KEY_TAG}": "*"}}
+    making = ("ec2:RunInstances", *(() if settings.regions and own_groups else ("ec2:CreateSecurityGroup",)))
+    statements: list[dict[str, Any]] = [
+        {"Sid": "Read", "Effect": "Allow", "Action": list(_READING), "Resource": "*"},
+        {"Sid": "Image", "Effect": "Allow", "Action": "ssm:GetParameter", "Resource": "*"},
+        {"Sid": "Quota", "Effect": "Allow", "Action": "servicequotas:GetServiceQuota", "Resource": "*"},
+        {"Sid": "Make", "Effect": "Allow", "Action": list(making), "Resource": "*"},
+        {
+            "Sid": "TagWhatIsMade",
+            "Effect": "Allow",
+            "Action": "ec2:CreateTags",
+            "Resource": "*",
+            "Condition": {"StringEquals": {"ec2:CreateAction": ["RunInstances", "CreateSecurityGroup"]}},
+        },
+        {"Sid": "ChangeOurs", "Effect": "Allow", "Action": list(_CHANGING), "Resource": "*", "Condition": ours},
+    ]
+    if settings.instance_profile is not None:
+        passed = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+        statements.append(
+            {"Sid": "Identity", "Effect": "Allow", "Action": "iam:PassRole", "Resource": "*", "Condition": passed}
+        )
+    return {"Version": "2012-10-17", "Statement": statements}

@@ -1,0 +1,100 @@
+"""Why Amazon refused a call: its error codes, by kind.
+
+Source: Error codes for the Amazon EC2 API (EC2 API Reference). A code that is not listed is transient, unless it begins
+with one of the beginnings at the end.
+"""
+
+from __future__ import annotations
+
+from tradewind.fleet.provider import Refusal, RefusalKind
+
+__all__ = ["refusal_of"]
+
+#: Maximum length of a reason. Amazon appends an encoded message of kilobytes to some.
+REASON_MAX = 300
+
+_KINDS: dict[RefusalKind, tuple[str, ...]] = {
+    "permission": (
+        "AccessDenied",
+        "AccessDeniedException",
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "OptInRequired",
+        "SignatureDoesNotMatch",
+        "UnauthorizedOperation",
+        "UnrecognizedClientException",
+    ),
+    "quota": (
+        "AddressLimitExceeded",
+        "InstanceLimitExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "ResourceCountExceeded",
+        "RulesPerSecurityGroupLimitExceeded",
+        "SecurityGroupLimitExceeded",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "VcpuLimitExceeded",
+        "VolumeLimitExceeded",
+    ),
+    "capacity": (
+        "InsufficientCapacity",
+        "InsufficientFreeAddressesInSubnet",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        # The type is not offered in this zone.
+        "Unsupported",
+    ),
+    "throttled": (
+        "EC2ThrottledException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+    ),
+    "bad request": (
+        "IdempotentParameterMismatch",
+        "MissingParameter",
+        "OperationNotPermitted",
+        "ParameterNotFound",
+        "UnknownParameter",
+        "UnsupportedOperation",
+        "ValidationError",
+        "ValidationException",
+        "VPCIdNotSpecified",
+    ),
+    "transient": (
+        # What was made just now may not be known everywhere yet.
+        "InvalidInstanceID.NotFound",
+        "InvalidGroup.InUse",
+        "InvalidGroupId.NotFound",
+        "DependencyViolation",
+    ),
+}
+_KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
+#: Beginnings of codes of wrong requests: an unknown image, a subnet that does not exist, a malformed value.
+_BAD_BEGINNINGS = ("Invalid", "Malformed", "Missing")
+#: Without one of these codes no permission is missing: the credentials themselves are wrong.
+_LACKING = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+
+
+def refusal_of(code: str, message: str, action: str, retry_after_s: float | None = None) -> Refusal:
+    """Return the refusal of a call. `action` is the permission that the call needs, such as `ec2:RunInstances`."""
+    kind = _KIND_OF.get(code)
+    if kind is None:
+        kind = "bad request" if code.startswith(_BAD_BEGINNINGS) else "transient"
+    words = message.partition(" Encoded authorization failure message:")[0]
+    reason = " ".join(f"{code}: {words}".split())[:REASON_MAX]
+    return Refusal(kind, reason, _missing(message, action) if code in _LACKING else None, retry_after_s)
+
+
+def _missing(message: str, action: str) -> str:
+    """Return the permission that a message names; else the one that the call needs.
+
+    RunInstances also needs others, such as iam:PassRole and ec2:CreateTags.
+    """
+    named = message.partition("is not authorized to perform: ")[2].split()
+    return named[0].rstrip(".,") if named and ":" in named[0] else action

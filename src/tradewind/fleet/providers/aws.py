@@ -1,0 +1,529 @@
+"""Machines rented from Amazon EC2.
+
+A machine is an instance with our tags; any process with the account's credentials finds it by them. Each is created by
+a RunInstances of its own, because each has its own join token in its user data: the requests for many machines run at
+the same time (docs/decisions/0027-cloud-clients.md). Without a zone in the order, EC2 picks one with room.
+
+The document has the settings of `model/aws.py`, `programs` (see `fleet/boot/user_data.py`) and `proxy`, the URL of an
+HTTP proxy for the machines, or None.
+
+Leases: the machine's own timer shuts it down when its lease has expired, and EC2 then terminates it with its disk,
+because it was launched so (`InstanceInitiatedShutdownBehavior`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tradewind.catalog.packaged import read_packaged
+from tradewind.errors import GatewayError
+from tradewind.fleet.aws.api import AwsApi
+from tradewind.fleet.aws.groups import FleetGroup, delete_group, group_leftovers
+from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
+from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
+from tradewind.fleet.calls import each_of
+from tradewind.fleet.provider import (
+    FLEET_TAG,
+    KEY_TAG,
+    Billing,
+    CallRefused,
+    Ended,
+    Home,
+    LaunchOrder,
+    LaunchResult,
+    Leftover,
+    Machine,
+    Offer,
+    Quota,
+    Refusal,
+)
+from tradewind.model.aws import AwsSettings
+from tradewind.model.machine import MachineOffer
+from tradewind.model.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from tradewind.fleet.providers import Settings
+
+__all__ = ["AwsProvider", "connect"]
+
+#: Time that a launch waits for the addresses of new machines, which the firewall needs. `machines` tries again.
+ADDRESS_S, LOOK_AGAIN_S = 15.0, 0.5
+#: Interval between two looks at a machine that is asked often whether it has ended.
+LOOK_S = 2.0
+#: Time for which facts about a region are used again: its zones, quotas and image.
+FACTS_S = 600.0
+#: Public parameter with the newest image, by processor (AL2023 User Guide).
+IMAGE_PARAMETER = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{processor}"
+#: Quotas of vCPUs of standard instances (Service Quotas): on demand, spot.
+VCPU_QUOTA, SPOT_VCPU_QUOTA = "L-1216C47A", "L-34B43A08"
+LIVING = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
+VOLUME, GROUP = "vol-", "sg-"
+
+
+class AwsProvider:
+    """Rents instances of one account."""
+
+    kind = "aws"
+    settles_s = 5.0
+
+    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], proxy: str | None = None) -> None:
+        self._settings, self._programs, self._proxy = settings, tuple(programs), proxy
+        self._api = AwsApi(settings)
+        self._facts: dict[tuple[str, str], tuple[float, Any]] = {}
+        #: Orders that failed, by key: the next request for it needs another client token.
+        self._failures: dict[str, int] = {}
+        #: Regions in which this object may have launched machines, by fleet.
+        self._used: dict[str, set[str]] = {}
+        #: Groups of the fleets that this object launched, by fleet and region, and what they admit.
+        self._groups: dict[tuple[str, str], FleetGroup] = {}
+        self._admitted: dict[tuple[str, str], frozenset[str]] = {}
+        #: Addresses of machines of a fleet at other providers.
+        self._elsewhere: dict[str, frozenset[str]] = {}
+        #: Held while groups are made and changed.
+        self._admitting = threading.Lock()
+        #: Times and results of the latest looks at machines, by id.
+        self._looks: dict[str, tuple[float, str | None]] = {}
+
+    def document(self) -> dict[str, Any]:
+        """Return the kind, the settings, and the sources of the gateway program."""
+        programs = [program.document() for program in self._programs]
+        return {"kind": self.kind, "programs": programs, "proxy": self._proxy, **self._settings.document()}
+
+    def home(self, region: str) -> Home:
+        """Return this host."""
+        return Home()
+
+    def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
+        """Return the packaged machine types in these regions, with the zones that the account may use there."""
+        wanted = [region for region in sorted(set(regions)) if self._serves(region)]
+        return tuple(offer for of in each_of(wanted, self._offers_in) for offer in of)
+
+    def _offers_in(self, region: str) -> list[Offer]:
+        zones = self._zones(_name(region))
+        found = [
+            Offer(
+                region,
+                offer.machine.name,
+                offer.spot,
+                offer.usd_per_s,
+                str(offer.origin),
+                Billing(least_s=offer.machine.billed_s_min, begins="running"),
+                offer.machine.egress_gbps,
+                offer.machine.ingress_gbps,
+                offer.machine.boot_s,
+                zones,
+            )
+            for offer in _catalog()
+        ]
+        return sorted(found, key=lambda offer: offer.usd_per_s)
+
+    def _zones(self, region: str) -> tuple[str, ...]:
+        def read() -> tuple[str, ...]:
+            found = self._api.ec2(region, "describe_availability_zones").get("AvailabilityZones", ())
+            # Local and Wavelength Zones have other networks and prices.
+            usual = (zone for zone in found if zone.get("ZoneType", "availability-zone") == "availability-zone")
+            return tuple(sorted(zone["ZoneName"] for zone in usual if zone.get("State", "available") == "available"))
+
+        zones: tuple[str, ...] = self._fact(region, "zones", read)
+        return zones
+
+    def quota(self, region: str) -> Quota | None:
+        """Return how many machines of the cheapest type the quota of a region allows; None if it cannot be read."""
+        if not self._serves(region):
+            return None
+        name, default = _name(region), self._default()
+        code = SPOT_VCPU_QUOTA if default.spot else VCPU_QUOTA
+        try:
+            answer = self._api.call("service-quotas", name, "get_service_quota", ServiceCode="ec2", QuotaCode=code)
+        except CallRefused as error:
+            if error.refusal.kind in ("permission", "bad request"):
+                return None
+            raise
+        running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+        used = sum(
+            _vcpus(instance)
+            for instance in self._instances(name, running)
+            if (instance.get("InstanceLifecycle") == "spot") == default.spot
+        )
+        vcpus = default.machine.vcpus
+        left = max(0, int(answer["Quota"]["Value"]) - used) // vcpus
+        count = -(-used // vcpus)
+        return Quota(count + left, count)
+
+    def _default(self) -> MachineOffer:
+        """Return the offer that an order without a type gets."""
+        offers = [offer for offer in _catalog() if offer.spot == self._settings.spot]
+        return min(offers, key=lambda offer: offer.usd_per_hour)
+
+    def _serves(self, region: str) -> bool:
+        provider, _, name = region.partition(":")
+        return provider == self.kind and (not self._settings.regions or name in self._settings.regions)
+
+    def _fact(self, region: str, what: str, read: Any) -> Any:
+        found_s, fact = self._facts.get((region, what), (-FACTS_S, None))
+        if time.monotonic() - found_s >= FACTS_S:
+            fact = read()
+            self._facts[region, what] = time.monotonic(), fact
+        return fact
+
+    def _regions(self, fleet_id: str | None = None) -> tuple[str, ...]:
+        """Return the regions in which machines may be: of a fleet that this object launched, else all."""
+        used = self._used.get(fleet_id or "")
+        if used is not None:
+            return tuple(sorted(used))
+        return self._settings.regions or tuple(self._fact("", "regions", self._api.regions))
+
+    def _instances(self, region: str, filters: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        for reservation in self._api.pages(region, "describe_instances", "Reservations", Filters=list(filters)):
+            yield from reservation.get("Instances", ())
+
+    def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
+        """Start instances concurrently. One that was ordered before with the same key is returned instead."""
+        refused = {order.key: words for order in orders if (words := self._impossible(order)) is not None}
+        possible = [order for order in orders if order.key not in refused]
+        regions = sorted({_name(order.region) for order in possible})
+        listed = dict(
+            zip(regions, each_of(regions, lambda region: self._listed_in(region, [OURS, LIVING])), strict=True)
+        )
+        living = [machine for region in regions for machine in listed[region]]
+        known = {order.key: _known(order, living) for order in possible}
+        fresh = [order for order in possible if known[order.key] is None]
+        for order in fresh:
+            self._used.setdefault(order.fleet_id, set()).add(_name(order.region))
+        started = dict(zip([order.key for order in fresh], each_of(fresh, self._started), strict=True))
+        results = []
+        for order in orders:
+            words = refused.get(order.key)
+            made = LaunchResult(order, refusal=Refusal("bad request", words)) if words else known.get(order.key)
+            results.append(made or started[order.key])
+        for fleet_id in {order.fleet_id for order in fresh}:
+            results = self._reachable(fleet_id, results)
+        return results
+
+    def _impossible(self, order: LaunchOrder) -> str | None:
+        """Return why an order can never succeed."""
+        if not self._serves(order.region):
+            return f"{order.region} is not among the regions of [aws]"
+        if not self._programs:
+            return "it is not known where machines download the gateway program: fleet.program_url"
+        if order.join is None:
+            return "a machine of a cloud needs an identity: plain hops are not possible there"
+        own_group = self._settings.network(_name(order.region)).security_group is None
+        if is_public(order, self._settings) and own_group and self._settings.home_cidr is None:
+            return "the public address of this machine is not known: fleet.home_cidr"
+        return None
+
+    def _started(self, order: LaunchOrder) -> LaunchResult:
+        try:
+            return LaunchResult(order, self._start(order))
+        except CallRefused as error:
+            refusal = error.refusal
+            if refusal.kind not in ("transient", "throttled"):
+                self._failures[order.key] = self._failures.get(order.key, 0) + 1
+            return LaunchResult(order, refusal=replace(refusal, reason=f"{order.region}: {refusal.reason}"))
+        except GatewayError as error:
+            return LaunchResult(order, refusal=Refusal("bad request", str(error)))
+
+    def _start(self, order: LaunchOrder) -> Machine:
+        region = _name(order.region)
+        network = self._settings.network(region)
+        request = run_request(
+            order,
+            self._settings,
+            machine_type=order.type or self._default().machine.name,
+            image=network.image or self._image(region),
+            group=network.security_group or self._group(order, region).make(),
+            subnet=self._subnet(region, order.zone),
+            script=instance_script(order, self._settings, self._programs, self._proxy),
+            attempt=self._failures.get(order.key, 0),
+        )
+        answer = self._api.ec2(region, "run_instances", **request)
+        machine = machine_of(region, answer["Instances"][0])
+        if machine.ended:
+            # The client token is that of an instance that has ended since.
+            raise CallRefused(Refusal("bad request", f"the instance of this order, {machine.id}, has ended"))
+        return machine
+
+    def _image(self, region: str) -> str:
+        def read() -> str:
+            name = IMAGE_PARAMETER.format(processor="x86_64")
+            answer = self._api.call("ssm", region, "get_parameter", Name=name)
+            return str(answer["Parameter"]["Value"])
+
+        image: str = self._fact(region, "image", read)
+        return image
+
+    def _subnet(self, region: str, zone: str | None) -> str | None:
+        """Return a subnet of the settings, in a zone if one is ordered; None if the settings have none."""
+        subnets = self._settings.network(region).subnets
+        if not subnets:
+            return None
+
+        def read() -> dict[str, str]:
+            found = self._api.ec2(region, "describe_subnets", SubnetIds=list(subnets)).get("Subnets", ())
+            return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in found}
+
+        if zone is None:
+            return subnets[0]
+        by_zone: dict[str, str] = self._fact(region, "subnets", read)
+        if zone not in by_zone:
+            raise CallRefused(Refusal("capacity", f"[aws.networks.{region}] has no subnet in {zone}"))
+        return by_zone[zone]
+
+    def _group(self, order: LaunchOrder, region: str) -> FleetGroup:
+        with self._admitting:
+            key = (order.fleet_id, region)
+            if key not in self._groups:
+                vpc = order.network.network or self._settings.network(region).vpc
+                group = FleetGroup(self._api, region, order.fleet_id, order.lease.owner, vpc)
+                group.make()
+                self._groups[key] = group
+            return self._groups[key]
+
+    def _reachable(self, fleet_id: str, results: list[LaunchResult]) -> list[LaunchResult]:
+        """Admit the new machines of a fleet. If that can never succeed they are ended, because they would be useless.
+
+        If it does not succeed now, `machines` tries again.
+        """
+        ours = [of for of in results if of.machine is not None and of.order.fleet_id == fleet_id]
+        try:
+            machines = self._with_addresses(fleet_id, {of.machine.id for of in ours if of.machine is not None})
+            self._admit(fleet_id, machines.values())
+        except CallRefused as error:
+            if error.refusal.kind in ("throttled", "transient"):
+                return results
+            self.terminate([of.machine.id for of in ours if of.machine is not None])
+            return [LaunchResult(of.order, refusal=error.refusal) if of in ours else of for of in results]
+        return [
+            replace(of, machine=machines.get(of.machine.id, of.machine)) if of in ours and of.machine else of
+            for of in results
+        ]
+
+    def _with_addresses(self, fleet_id: str, fresh: Collection[str]) -> dict[str, Machine]:
+        """Return the living machines of a fleet by id, the fresh ones with their addresses if these come in time."""
+        deadline_s = time.monotonic() + ADDRESS_S
+        while True:
+            found = {one.id: one for one in self._listed({FLEET_TAG: fleet_id}) if not one.ended}
+            public = self._settings.public_address
+            known = [one for one in fresh if one in found and (found[one].control is not None or not public)]
+            if len(known) == len(fresh) or time.monotonic() >= deadline_s:
+                return found
+            time.sleep(LOOK_AGAIN_S)
+
+    def _admit(self, fleet_id: str, machines: Collection[Machine]) -> None:
+        """Let the machines of a fleet reach each other's data ports."""
+        addresses = {address for machine in machines if not machine.ended for address in machine.addresses.values()}
+        wanted = frozenset({*addresses, *self._settings.peer_cidrs, *self._elsewhere.get(fleet_id, ())})
+        with self._admitting:
+            stale = [
+                (key, group)
+                for key, group in self._groups.items()
+                if key[0] == fleet_id and self._admitted.get(key) != wanted
+            ]
+        for key, group in stale:
+            group.admit(self._settings.home_cidr, wanted)
+            self._admitted[key] = wanted
+
+    def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
+        """Let machines of a fleet at other providers reach its data ports here. Raises CallRefused."""
+        self._elsewhere[fleet_id] = frozenset(addresses)
+        self._admit(fleet_id, self._listed({FLEET_TAG: fleet_id}))
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        """Return machines with these tags. Raises CallRefused if a region does not answer."""
+        found = self._listed(tags)
+        fleet_id = tags.get(FLEET_TAG)
+        if fleet_id is not None and set(tags) == {FLEET_TAG}:
+            with suppress(CallRefused):  # Tried again with the next listing.
+                self._admit(fleet_id, found)
+        return found
+
+    def _listed(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        filters = [OURS, *({"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items())]
+        regions = self._regions(tags.get(FLEET_TAG))
+        listed = each_of(regions, lambda region: self._listed_in(region, filters))
+        found = [machine for of in listed for machine in of]
+        return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
+
+    def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:
+        machines = (machine_of(region, instance) for instance in self._instances(region, filters))
+        return [machine for machine in machines if FLEET_TAG in machine.tags]
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        """Terminate instances, one call per region, and delete groups of fleets that have no instance any more.
+
+        An instance shuts down as usual, which gives its gateway the time to save its work.
+        """
+        wanted = list(dict.fromkeys(ids))
+        by_region: dict[str, list[str]] = {}
+        for machine_id in wanted:
+            region, slash, name = machine_id.partition("/")
+            if slash:
+                by_region.setdefault(region, []).append(name)
+        answers: dict[str, Ended] = {}
+        for of_region in each_of(sorted(by_region.items()), lambda each: self._end_in(*each)):
+            answers |= of_region
+        return [answers.get(machine_id, Ended(machine_id)) for machine_id in wanted]
+
+    def _end_in(self, region: str, names: Sequence[str]) -> dict[str, Ended]:
+        answers: dict[str, Ended] = {}
+        instances = [name for name in names if name.startswith("i-")]
+        fleets: set[str] = set()
+        try:
+            known = self._ours_among(region, instances)
+            if known:
+                self._api.ec2(region, "terminate_instances", InstanceIds=sorted(known))
+            ended_s = time.time()
+            fleets = {tags[FLEET_TAG] for tags in known.values()}
+            answers = {f"{region}/{name}": Ended(f"{region}/{name}", ended_s) for name in known}
+        except CallRefused as error:
+            answers = {f"{region}/{name}": Ended(f"{region}/{name}", refusal=error.refusal) for name in instances}
+        for name in names:
+            if name.startswith((VOLUME, GROUP)):
+                answers[f"{region}/{name}"] = self._remove(region, name)
+        for fleet_id in fleets:
+            with suppress(CallRefused):  # Reported by `leftovers`, and deleted by the next call.
+                self._drop_group(fleet_id, region)
+        return answers
+
+    def _ours_among(self, region: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Return the tags of those living instances that are ours, by id. Nothing else may be ended."""
+        if not names:
+            return {}
+        filters = [OURS, LIVING, {"Name": "instance-id", "Values": list(names)}]
+        found = {instance["InstanceId"]: own_tags(instance) for instance in self._instances(region, filters)}
+        return {name: tags for name, tags in found.items() if FLEET_TAG in tags}
+
+    def _drop_group(self, fleet_id: str, region: str) -> None:
+        """Delete a fleet's group in a region without living machines."""
+        if any(not machine.ended for machine in self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING])):
+            return
+        self._groups.pop((fleet_id, region), None)
+        self._admitted.pop((fleet_id, region), None)
+        for leftover in group_leftovers(self._api, region):
+            if leftover.tags[FLEET_TAG] == fleet_id:
+                delete_group(self._api, region, leftover.id.partition("/")[2])
+
+    def _remove(self, region: str, name: str) -> Ended:
+        try:
+            if name.startswith(GROUP):
+                if any(left.id == f"{region}/{name}" for left in group_leftovers(self._api, region)):
+                    delete_group(self._api, region, name)
+            elif any(volume["VolumeId"] == name for volume in self._volumes(region)):
+                self._api.ec2(region, "delete_volume", VolumeId=name)
+        except CallRefused as error:
+            return Ended(f"{region}/{name}", refusal=error.refusal)
+        return Ended(f"{region}/{name}")
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Return all living instances, disks and security groups of ours. Raises CallRefused."""
+        return tuple(found for of in each_of(self._regions(), self._leftovers_in) for found in of)
+
+    def _leftovers_in(self, region: str) -> list[Leftover]:
+        machines = self._listed_in(region, [OURS, LIVING])
+        found = [Leftover(machine.id, "machine", machine.region, machine.tags) for machine in machines]
+        for volume in self._volumes(region):
+            if not volume.get("Attachments"):
+                found.append(Leftover(f"{region}/{volume['VolumeId']}", "disk", f"aws:{region}", own_tags(volume)))
+        return [*found, *group_leftovers(self._api, region)]
+
+    def _volumes(self, region: str) -> Iterator[dict[str, Any]]:
+        return self._api.pages(region, "describe_volumes", "Volumes", Filters=[OURS])
+
+    def host(self, machine: Machine) -> AwsAccess:
+        """Return access to the end of a machine's console. Nobody can log in."""
+        return AwsAccess(self, machine)
+
+    def console(self, machine: Machine, bytes_max: int) -> str:
+        """Return the end of a machine's console. Raises CallRefused."""
+        region, _, name = machine.id.partition("/")
+        answer = self._api.ec2(region, "get_console_output", InstanceId=name)
+        return str(answer.get("Output", ""))[-bytes_max:]
+
+    def look(self, machine: Machine) -> str | None:
+        """Return how a machine ended; None if it has not. Amazon is asked every LOOK_S at most. Raises CallRefused."""
+        looked_s, how = self._looks.get(machine.id, (0.0, None))
+        if how is None and time.monotonic() - looked_s >= LOOK_S:
+            region, _, name = machine.id.partition("/")
+            found = self._listed_in(region, [OURS, {"Name": "instance-id", "Values": [name]}])
+            if found and found[0].ended:
+                how = "its instance was terminated"
+            self._looks[machine.id] = time.monotonic(), how
+        return how
+
+
+@dataclass(frozen=True, slots=True)
+class AwsAccess:
+    """What can be seen of a machine from outside."""
+
+    provider: AwsProvider
+    machine: Machine
+
+    def put(self, name: str, content: bytes) -> str:
+        """Raise GatewayError: nobody can log in."""
+        raise GatewayError(f"no file can be written on {self.machine.name}: its instance admits no login")
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
+        """Raise GatewayError: nobody can log in."""
+        raise GatewayError(f"no command can be run on {self.machine.name}: its instance admits no login")
+
+    def log_tail(self, bytes_max: int) -> str:
+        """Return the end of the console, which boot.sh writes to."""
+        return self.provider.console(self.machine, bytes_max)
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Return how the machine ended; None if it still runs."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            with suppress(CallRefused):
+                if (how := self.provider.look(self.machine)) is not None:
+                    return how
+            if time.monotonic() >= deadline_s:
+                return None
+            time.sleep(min(LOOK_S, max(0.0, deadline_s - time.monotonic())))
+
+
+@cache
+def _catalog() -> tuple[MachineOffer, ...]:
+    return read_packaged().offers["aws"]
+
+
+def _name(region: str) -> str:
+    return region.partition(":")[2]
+
+
+def _of_fleet(fleet_id: str) -> dict[str, Any]:
+    return {"Name": f"tag:{FLEET_TAG}", "Values": [fleet_id]}
+
+
+def _vcpus(instance: Mapping[str, Any]) -> int:
+    """Return the vCPUs of an instance; those of its type in the catalog if EC2 does not state them."""
+    options = instance.get("CpuOptions") or {}
+    if "CoreCount" in options:
+        return int(options["CoreCount"]) * int(options.get("ThreadsPerCore", 1))
+    vcpus = {offer.machine.name: offer.machine.vcpus for offer in _catalog()}
+    return vcpus.get(str(instance.get("InstanceType")), 1)
+
+
+def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
+    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
+    for machine in living:
+        if machine.ended or machine.tags.get(FLEET_TAG) != order.fleet_id:
+            continue
+        if machine.tags.get(KEY_TAG) == order.key:
+            return LaunchResult(order, machine)
+        if machine.name == order.name:
+            words = f"fleet {order.fleet_id} has another machine {order.name}"
+            return LaunchResult(order, refusal=Refusal("bad request", words))
+    return None
+
+
+def connect(document: Mapping[str, Any], settings: Settings) -> AwsProvider:
+    """Return the provider of an account."""
+    programs = programs_from_document(document.get("programs", ()))
+    return AwsProvider(AwsSettings.from_document(document), programs, document.get("proxy"))

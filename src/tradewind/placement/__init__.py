@@ -1,0 +1,8 @@
+"""Placement of split proxies: which flow takes which proxies under a budget. No I/O.
+
+- `problem`: regions, flows and prices; `paths`: rate, completion time and price of every path of every flow
+- `assignment`: flows on proxy instances, within capacities and budget; `packing`: do whole flows fit the instances
+- `flow_greedy`, `proxy_greedy`: the algorithms of the CloudPilot paper
+- `model`, `relaxation`: the linear model and its bound; `exact`: branch and bound; `diving`, `local_search`: heuristics
+- `best`: the default, of all these; `place`: one algorithm for one problem; `plan`: the result; `check`: its check
+"""

@@ -1,0 +1,108 @@
+"""An independent check of a placement plan: plain arithmetic on the plan and the problem, without any solver."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tradewind.placement.plan import FlowPlan, PlacementPlan
+from tradewind.placement.problem import Flow, PlacementProblem
+
+__all__ = ["placement_violations"]
+
+TOLERANCE = 1e-6
+"""Relative."""
+
+
+def placement_violations(plan: PlacementPlan, problem: PlacementProblem) -> list[str]:
+    """Return the faults of a plan, one line each; an empty list for a valid plan."""
+    return [*_flows(plan, problem), *_instances(plan, problem), *_cost(plan, problem), *_totals(plan)]
+
+
+def _flows(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:
+    """Check that each flow is planned once, over at most two different regions, at the rate of its slowest hop."""
+    if [flow.id for flow in plan.flows] != [flow.id for flow in problem.flows]:
+        yield "the plan has other flows than the problem"
+        return
+    for planned, flow in zip(plan.flows, problem.flows, strict=True):
+        names = [proxy.region for proxy in planned.path]
+        if len(names) > 2 or len(set(names)) < len(names):
+            yield f"{flow.id}: its path is {' → '.join(names)}"
+            continue
+        rate_mbps = _rate_mbps(planned, flow, problem)
+        if _differ(rate_mbps, planned.rate_mbps):
+            yield f"{flow.id}: planned at {planned.rate_mbps} Mbit/s, and its slowest hop carries {rate_mbps}"
+        if _differ(8e-6 * flow.size_bytes / rate_mbps, planned.fct_s):
+            yield f"{flow.id}: a completion time of {planned.fct_s} s does not follow from its size and rate"
+
+
+def _rate_mbps(planned: FlowPlan, flow: Flow, problem: PlacementProblem) -> float:
+    position = {region.name: number for number, region in enumerate(problem.regions)}
+    ends = min(flow.src_last_mile_mbps, flow.dst_last_mile_mbps)
+    if not planned.path:
+        return min(ends, _window_mbps(problem.edge_window_bytes, flow.rtt_direct_ms))
+    at = [position[proxy.region] for proxy in planned.path]
+    edges = (float(flow.rtt_to_region_ms[at[0]]), float(flow.rtt_from_region_ms[at[-1]]))
+    rates = [ends, problem.per_flow_proxy_limit_mbps]
+    rates += [problem.regions[region].capacity_mbps for region in at]
+    rates += [_window_mbps(problem.edge_window_bytes, rtt_ms) for rtt_ms in edges]
+    if len(at) == 2:
+        rates.append(_window_mbps(problem.cloud_window_bytes, float(problem.rtt_ms[at[0]][at[1]])))
+    return min(rates)
+
+
+def _window_mbps(window_bytes: float, rtt_ms: float) -> float:
+    return window_bytes * 8 / 1e6 / (rtt_ms / 1e3) if rtt_ms > 0 else math.inf
+
+
+def _instances(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:
+    """Check loads against capacities, and the number of instances of each region."""
+    regions = {region.name: region for region in problem.regions}
+    loads: dict[tuple[str, int], float] = defaultdict(float)
+    for flow in plan.flows:
+        for proxy in flow.path:
+            loads[proxy.region, proxy.instance] += flow.rate_mbps
+    for (name, instance), load_mbps in loads.items():
+        if _above(load_mbps, regions[name].capacity_mbps):
+            yield f"{name}/{instance}: carries {load_mbps} Mbit/s, its capacity is {regions[name].capacity_mbps}"
+    stated = {(load.region, load.instance): load.load_mbps for load in plan.instances}
+    if stated.keys() != loads.keys():
+        yield "the listed instances are not those that the flows use"
+    elif any(_differ(stated[key], loads[key]) for key in loads):
+        yield "the listed loads are not the sums of the flows' rates"
+    for name, region in regions.items():
+        count = sum(one == name for one, _ in loads)
+        if count > region.max_instances:
+            yield f"{name}: {count} instances, at most {region.max_instances} are allowed"
+
+
+def _cost(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:
+    """Check the cost: egress of each proxy on each path, and one setup per instance; and the budget."""
+    regions = {region.name: region for region in problem.regions}
+    egress = math.fsum(
+        flow.size_bytes / problem.bytes_per_gb * regions[proxy.region].egress_cents_per_gb
+        for planned, flow in zip(plan.flows, problem.flows, strict=True)
+        for proxy in planned.path
+    )
+    used = {(proxy.region, proxy.instance) for planned in plan.flows for proxy in planned.path}
+    cents = egress + math.fsum(regions[name].setup_cents for name, _ in used)
+    if _differ(cents, plan.cost_cents):
+        yield f"costs {plan.cost_cents} cents, which should be {cents}"
+    if _above(cents, problem.budget_cents):
+        yield f"costs {cents} cents, the budget is {problem.budget_cents}"
+
+
+def _totals(plan: PlacementPlan) -> Iterator[str]:
+    if _differ(math.fsum(flow.fct_s for flow in plan.flows), plan.total_fct_s):
+        yield f"the completion times do not add up to {plan.total_fct_s} s"
+    if plan.gap is not None and not 0 <= plan.gap <= 1:
+        yield f"a gap of {plan.gap}"
+
+
+def _above(value: float, limit: float) -> bool:
+    return value > limit + TOLERANCE * max(abs(value), abs(limit))
+
+
+def _differ(a: float, b: float) -> bool:
+    return a != b and (_above(a, b) or _above(b, a))

@@ -1,0 +1,81 @@
+"""Why each flow takes its path: what limits its rate, and why a faster path is not taken."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tradewind.model.records import dataclass
+from tradewind.placement.paths import Paths, paths_of
+from tradewind.placement.plan import FlowPlan, PlacementPlan
+from tradewind.placement.problem import PlacementProblem
+
+__all__ = ["FlowReason", "Limit", "reasons_of"]
+
+Limit = Literal[
+    "the last mile",
+    "the distance to the destination",
+    "the distance to the first proxy",
+    "the distance from the last proxy",
+    "the distance between the proxies",
+    "the proxy's capacity",
+    "the limit per flow",
+]
+SAME = 1e-6
+"""Relative; rates that differ by less are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReason:
+    """What limits a flow on its path, and the fastest path that exists for it."""
+
+    id: str
+    limit: Limit
+    fastest_path: tuple[str, ...]
+    """Regions of the fastest path; the one with the fewest proxies if several are as fast."""
+    fastest_fct_s: float
+
+    def is_fastest(self, flow: FlowPlan) -> bool:
+        """Return whether a flow takes a path as fast as any."""
+        return flow.fct_s <= self.fastest_fct_s * (1 + SAME)
+
+
+def reasons_of(plan: PlacementPlan, problem: PlacementProblem) -> tuple[FlowReason, ...]:
+    """Return the reason of each flow of a plan."""
+    paths = paths_of(problem)
+    return tuple(_reason(paths, number, flow) for number, flow in enumerate(plan.flows))
+
+
+def _reason(paths: Paths, number: int, flow: FlowPlan) -> FlowReason:
+    problem, fct_s = paths.problem, paths.fct_s[number]
+    least_s = float(fct_s.min())
+    fastest = next(path for path in range(len(fct_s)) if fct_s[path] <= least_s * (1 + SAME))
+    names = tuple(problem.regions[region].name for region in paths.regions[fastest])
+    return FlowReason(flow.id, _limit(problem, number, flow), names, least_s)
+
+
+def _limit(problem: PlacementProblem, number: int, planned: FlowPlan) -> Limit:
+    """Return the first limit that the flow's rate has reached, those that money cannot change first."""
+    flow = problem.flows[number]
+    names = [region.name for region in problem.regions]
+    at = [names.index(proxy.region) for proxy in planned.path]
+    limits: list[tuple[Limit, float]] = [
+        ("the last mile", min(flow.src_last_mile_mbps, flow.dst_last_mile_mbps)),
+    ]
+    if not at:
+        limits.append(("the distance to the destination", _mbps(problem.edge_window_bytes, flow.rtt_direct_ms)))
+    else:
+        to_first, from_last = float(flow.rtt_to_region_ms[at[0]]), float(flow.rtt_from_region_ms[at[-1]])
+        limits += [
+            ("the limit per flow", problem.per_flow_proxy_limit_mbps),
+            ("the proxy's capacity", min(problem.regions[region].capacity_mbps for region in at)),
+            ("the distance to the first proxy", _mbps(problem.edge_window_bytes, to_first)),
+            ("the distance from the last proxy", _mbps(problem.edge_window_bytes, from_last)),
+        ]
+    if len(at) == 2:
+        between = float(problem.rtt_ms[at[0]][at[1]])
+        limits.append(("the distance between the proxies", _mbps(problem.cloud_window_bytes, between)))
+    return min(limits, key=lambda limit: limit[1])[0]
+
+
+def _mbps(window_bytes: float, rtt_ms: float) -> float:
+    return window_bytes * 8 / 1e3 / rtt_ms if rtt_ms > 0 else float("inf")

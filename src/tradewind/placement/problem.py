@@ -1,0 +1,224 @@
+"""A placement problem: regions where proxies may run, flows, prices and a budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tradewind.errors import ConfigError
+from tradewind.model.records import dataclass
+
+__all__ = ["FloatArray", "Flow", "PlacementProblem", "ProxyRegion", "problem_from_document"]
+
+FloatArray = NDArray[np.float64]
+
+#: Most regions, flows, and instances of a region. Larger problems are refused: their tables would not fit the memory.
+REGIONS_MAX = 200
+FLOWS_MAX = 10_000
+INSTANCES_MAX = 10_000
+#: Largest number of paths of all flows together: 500 flows of 60 regions have 1.8 million.
+PATHS_MAX = 20_000_000
+#: Linux's default for the receive window, after its overhead [bytes] (CloudPilot, section 4.3).
+EDGE_WINDOW_BYTES = 2_875_000.0
+#: Window between two proxies [bytes] (CloudPilot, section 4.3).
+CLOUD_WINDOW_BYTES = 500_000_000.0
+BYTES_PER_GB = 1e9
+
+_KEYS = {
+    "regions",
+    "rtt_ms",
+    "flows",
+    "edge_window_bytes",
+    "cloud_window_bytes",
+    "bytes_per_gb",
+    "per_flow_proxy_limit_mbps",
+    "budget_cents",
+}
+_REGION_KEYS = {"name", "capacity_mbps", "setup_cents", "egress_cents_per_gb", "max_instances"}
+_FLOW_KEYS = {
+    "id",
+    "size_bytes",
+    "src_last_mile_mbps",
+    "dst_last_mile_mbps",
+    "rtt_direct_ms",
+    "rtt_src_to_region_ms",
+    "rtt_region_to_dst_ms",
+    "src_region",
+    "dst_region",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyRegion:
+    """A region in which proxies may run."""
+
+    name: str
+    capacity_mbps: float
+    """Capacity of one instance: the most that its flows may carry together [Mbit/s]."""
+    setup_cents: float
+    """Price of an instance that is used, however many flows use it [US cents]."""
+    egress_cents_per_gb: float
+    """Price of the traffic that an instance sends, to another proxy or to a destination."""
+    max_instances: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """A flow from a source to a destination, and its round-trip times [ms]."""
+
+    id: str
+    size_bytes: float
+    rtt_direct_ms: float
+    rtt_to_region_ms: FloatArray
+    """From the source to each region."""
+    rtt_from_region_ms: FloatArray
+    """From each region to the destination."""
+    src_last_mile_mbps: float = math.inf
+    """Rate at which the source sends; infinite if nothing limits it."""
+    dst_last_mile_mbps: float = math.inf
+    src_region: str | None = None
+    dst_region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacementProblem:
+    """Everything that a placement depends on."""
+
+    regions: tuple[ProxyRegion, ...]
+    rtt_ms: FloatArray
+    """From region to region."""
+    flows: tuple[Flow, ...]
+    budget_cents: float
+    edge_window_bytes: float = EDGE_WINDOW_BYTES
+    """Window of a connection that has a source or a destination at one end."""
+    cloud_window_bytes: float = CLOUD_WINDOW_BYTES
+    """Window of a connection between two proxies."""
+    bytes_per_gb: float = BYTES_PER_GB
+    per_flow_proxy_limit_mbps: float = math.inf
+    """Most that a proxy forwards of one flow."""
+
+
+def problem_from_document(document: Any, place: str) -> PlacementProblem:
+    """Return the problem of a JSON document. `place` names it in errors. Raises ConfigError.
+
+    The format is in docs/reference/placement-problem.md.
+    """
+    table = _object(document, place, _KEYS)
+    regions = tuple(
+        _region(entry, f"{place}: regions[{number}]")
+        for number, entry in enumerate(_array(table, "regions", place, REGIONS_MAX))
+    )
+    names = [region.name for region in regions]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{place}: two regions are called {twice!r}")
+    count = len(regions)
+    rows = _array(table, "rtt_ms", place, REGIONS_MAX)
+    if len(rows) != count:
+        raise ConfigError(f"{place}: rtt_ms has {len(rows)} rows, and there are {count} regions")
+    rtt_ms = np.array([_numbers(row, count, f"{place}: rtt_ms[{number}]") for number, row in enumerate(rows)])
+    flows = tuple(
+        _flow(entry, count, f"{place}: flows[{number}]")
+        for number, entry in enumerate(_array(table, "flows", place, FLOWS_MAX))
+    )
+    ids = {flow.id for flow in flows}
+    if len(ids) < len(flows):
+        raise ConfigError(f"{place}: the ids of flows must differ")
+    if len(flows) * (1 + count * count) > PATHS_MAX:
+        raise ConfigError(
+            f"{place}: {len(flows)} flows and {count} regions have more than {PATHS_MAX:,} paths",
+            hint="leave out regions that are far from all flows, or divide the flows",
+        )
+    return PlacementProblem(
+        regions,
+        rtt_ms.reshape(count, count),
+        flows,
+        _number(table, "budget_cents", place),
+        _number(table, "edge_window_bytes", place, EDGE_WINDOW_BYTES, above_zero=True),
+        _number(table, "cloud_window_bytes", place, CLOUD_WINDOW_BYTES, above_zero=True),
+        _number(table, "bytes_per_gb", place, BYTES_PER_GB, above_zero=True),
+        _limit(table, "per_flow_proxy_limit_mbps", place),
+    )
+
+
+def _region(entry: Any, place: str) -> ProxyRegion:
+    table = _object(entry, place, _REGION_KEYS)
+    most = table.get("max_instances", 1)
+    if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= INSTANCES_MAX:
+        raise ConfigError(f"{place}: max_instances must be a whole number from 0 to {INSTANCES_MAX}, not {most!r}")
+    return ProxyRegion(
+        _text(table, "name", place),
+        _number(table, "capacity_mbps", place, above_zero=True),
+        _number(table, "setup_cents", place),
+        _number(table, "egress_cents_per_gb", place),
+        most,
+    )
+
+
+def _flow(entry: Any, regions: int, place: str) -> Flow:
+    table = _object(entry, place, _FLOW_KEYS)
+    return Flow(
+        _text(table, "id", place),
+        _number(table, "size_bytes", place, above_zero=True),
+        _number(table, "rtt_direct_ms", place),
+        _numbers(table.get("rtt_src_to_region_ms"), regions, f"{place}: rtt_src_to_region_ms"),
+        _numbers(table.get("rtt_region_to_dst_ms"), regions, f"{place}: rtt_region_to_dst_ms"),
+        _limit(table, "src_last_mile_mbps", place),
+        _limit(table, "dst_last_mile_mbps", place),
+        _text(table, "src_region", place) if table.get("src_region") is not None else None,
+        _text(table, "dst_region", place) if table.get("dst_region") is not None else None,
+    )
+
+
+def _object(entry: Any, place: str, keys: set[str]) -> Mapping[str, Any]:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{place} must be a JSON object")
+    if unknown := sorted(entry.keys() - keys):
+        raise ConfigError(f"{place}: unknown key {unknown[0]!r}", hint=f"known: {', '.join(sorted(keys))}")
+    return entry
+
+
+def _array(table: Mapping[str, Any], key: str, place: str, most: int) -> Sequence[Any]:
+    value = table.get(key)
+    if not isinstance(value, list):
+        raise ConfigError(f"{place}: {key} must be an array")
+    if len(value) > most:
+        raise ConfigError(f"{place}: {key} has {len(value)} entries, at most {most} are possible")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str, place: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{place}: {key} must be text, not {value!r}")
+    return value
+
+
+def _number(
+    table: Mapping[str, Any], key: str, place: str, default: float | None = None, *, above_zero: bool = False
+) -> float:
+    value = table.get(key, default)
+    if not _is_number(value) or value < 0 or (above_zero and value == 0):
+        least = "more than 0" if above_zero else "0 or more"
+        raise ConfigError(f"{place}: {key} must be a number, {least}, not {value!r}")
+    return float(value)
+
+
+def _limit(table: Mapping[str, Any], key: str, place: str) -> float:
+    """Return a rate that limits a flow; infinite for null and for a missing key."""
+    return math.inf if table.get(key) is None else _number(table, key, place, above_zero=True)
+
+
+def _numbers(value: Any, count: int, place: str) -> FloatArray:
+    if not isinstance(value, list) or len(value) != count:
+        raise ConfigError(f"{place} must have one number for each of the {count} regions")
+    if not all(_is_number(number) and number >= 0 for number in value):
+        raise ConfigError(f"{place}: a round-trip time must be a number of milliseconds, 0 or more")
+    return np.array(value, dtype=np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

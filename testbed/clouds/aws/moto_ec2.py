@@ -1,0 +1,242 @@
+"""moto's server for EC2 with what it lacks: a program that moto's own interpreter runs, ``moto_ec2.py PORT``.
+
+It adds a vCPU quota, client tokens, instances that stay pending until the testbed has booted them, and faults. The
+testbed talks to it at ``/testbed``:
+
+- ``GET /testbed/instances``: instances with region, state, user data and shutdown behaviour
+- ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
+- ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after"}]``
+- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s"}``
+- ``GET /testbed/calls``: the operations that were called, in order
+- ``PUT /testbed/forgotten``: forget all client tokens
+
+A fault answers `times` calls of an operation with an error, after `after` others; with `lose` the call is done and its
+answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import parse_qs
+
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.instances import InstanceState
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import run_simple
+
+ACCOUNT = "123456789012"
+VCPUS = {"m5.xlarge": 4, "c5n.2xlarge": 8, "m6in.2xlarge": 8, "m5.8xlarge": 32, "c5n.9xlarge": 36, "c5n.18xlarge": 72}
+STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
+QUOTA_TARGET = "ServiceQuotasV20190624.GetServiceQuota"
+Start = Callable[..., object]
+
+
+class Emulator:
+    """WSGI middleware around moto."""
+
+    def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        self.application = application
+        self.faults: list[dict[str, Any]] = []
+        self.settings: dict[str, float] = {"vcpus": 1_000_000, "hidden_s": 0}
+        self.calls: list[str] = []
+        self.consoles: dict[str, str] = {}
+        #: Client token → the answer to its first call.
+        self.tokens: dict[str, tuple[str, list[tuple[str, str]], bytes]] = {}
+        self.answering = threading.RLock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
+        """Answer one request."""
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        body = environ["wsgi.input"].read(length)
+        environ["wsgi.input"] = io.BytesIO(body)
+        path = environ["PATH_INFO"]
+        if path.startswith("/testbed/"):
+            with self.answering:
+                return self._testbed(environ["REQUEST_METHOD"], path.split("/")[2:], body, start_response)
+        if path.startswith("/moto-api"):
+            return self.application(environ, start_response)
+        form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
+        operation = form.get("Action") or environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        with self.answering:
+            self.calls.append(operation)
+            fault = self._fault(operation)
+            if fault is not None and not fault.get("lose"):
+                as_json = "HTTP_X_AMZ_TARGET" in environ
+                return _error(
+                    start_response, fault["code"], fault.get("message", ""), fault.get("status", 400), as_json
+                )
+            answer = self._answer(operation, form, environ, start_response)
+        if fault is not None:
+            # The client sees a connection that was closed before any answer.
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+        return answer
+
+    def _fault(self, operation: str) -> dict[str, Any] | None:
+        for fault in self.faults:
+            if fault["operation"] not in (operation, "*"):
+                continue
+            if fault.get("after", 0) > 0:
+                fault["after"] -= 1
+                continue
+            if fault.get("times", 1) > 0:
+                fault["times"] = fault.get("times", 1) - 1
+                return fault
+        return None
+
+    def _answer(
+        self, operation: str, form: dict[str, str], environ: dict[str, Any], start_response: Start
+    ) -> Iterable[bytes]:
+        if environ.get("HTTP_X_AMZ_TARGET") == QUOTA_TARGET:
+            quota = {"Quota": {"QuotaCode": "L-1216C47A", "Value": float(self.settings["vcpus"])}}
+            start_response("200 OK", [("Content-Type", "application/x-amz-json-1.1")])
+            return [json.dumps(quota).encode()]
+        if operation == "GetConsoleOutput" and form.get("InstanceId") in self.consoles:
+            text = base64.b64encode(self.consoles[form["InstanceId"]].encode()).decode()
+            words = f"<instanceId>{form['InstanceId']}</instanceId><output>{text}</output>"
+            start_response("200 OK", [("Content-Type", "text/xml")])
+            return [f"<GetConsoleOutputResponse>{words}</GetConsoleOutputResponse>".encode()]
+        if operation == "RunInstances" and form.get("DryRun") != "true":
+            return self._run(form, environ, start_response)
+        with self._without_hidden(operation):
+            return list(self.application(environ, start_response))
+
+    def _run(self, form: dict[str, str], environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
+        token = form.get("ClientToken", "")
+        if token in self.tokens:
+            status, headers, body = self.tokens[token]
+            start_response(status, headers)
+            return [body]
+        vcpus = VCPUS.get(form.get("InstanceType", ""), 2)
+        running = sum(VCPUS.get(one.instance_type, 2) for one in _instances() if one.state in ("pending", "running"))
+        if running + vcpus > self.settings["vcpus"]:
+            words = (
+                f"You have requested more vCPU capacity than your current vCPU limit of {self.settings['vcpus']:.0f}"
+            )
+            return _error(start_response, "VcpuLimitExceeded", words, 400)
+        before = {one.id for one in _instances()}
+        said: list[tuple[str, list[tuple[str, str]]]] = []
+        body = b"".join(self.application(environ, lambda status, headers, *_: said.append((status, headers))))
+        for instance in _instances():
+            if instance.id not in before:
+                instance._state = InstanceState("pending", STATES["pending"])
+                instance.launched_s = time.monotonic()
+                for nic in instance.nics.values():
+                    nic.public_ip = None
+        status, headers = said[0]
+        if token and status.startswith("200"):
+            self.tokens[token] = (status, headers, body)
+        start_response(status, headers)
+        return [body]
+
+    def _without_hidden(self, operation: str) -> _Hidden:
+        return _Hidden(self.settings["hidden_s"] if operation == "DescribeInstances" else 0)
+
+    def _testbed(self, method: str, words: list[str], body: bytes, start_response: Start) -> Iterable[bytes]:
+        given: Any = json.loads(body) if body else None
+        answer: Any = {}
+        if words == ["instances"]:
+            answer = [_described(instance) for instance in _instances()]
+        elif words[0] == "instances":
+            self._set(words[1], given)
+        elif words == ["faults"]:
+            self.faults[:] = given
+        elif words == ["settings"]:
+            self.settings.update(given)
+        elif words == ["calls"]:
+            answer = self.calls
+        elif words == ["forgotten"]:
+            self.tokens.clear()
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(answer).encode()]
+
+    def _set(self, instance_id: str, given: dict[str, Any]) -> None:
+        for instance in _instances():
+            if instance.id != instance_id:
+                continue
+            if "console" in given:
+                self.consoles[instance_id] = given["console"]
+            if "address" in given:
+                for nic in instance.nics.values():
+                    nic.public_ip = given["address"] if instance.associate_public_ip else None
+                    nic.private_ip_address = given["address"]
+                    for entry in nic.private_ip_addresses:
+                        entry["PrivateIpAddress"] = given["address"]
+            state = given.get("state")
+            if state == "terminated":
+                stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+                instance.terminate()
+                instance._reason = f"User initiated ({stamp} GMT)"
+            elif state is not None and instance.state != "terminated":
+                instance._state = InstanceState(state, STATES[state])
+
+
+class _Hidden:
+    """Removes young instances from their backends for as long as a listing is made."""
+
+    def __init__(self, hidden_s: float) -> None:
+        self.hidden_s = hidden_s
+        self.removed: list[tuple[Any, str, Any]] = []
+
+    def __enter__(self) -> None:
+        if self.hidden_s <= 0:
+            return
+        for backend in ec2_backends[ACCOUNT].values():
+            for key, reservation in list(backend.reservations.items()):
+                young = min((getattr(one, "launched_s", 0.0) for one in reservation.instances), default=0.0)
+                if time.monotonic() - young < self.hidden_s:
+                    self.removed.append((backend, key, reservation))
+                    del backend.reservations[key]
+
+    def __exit__(self, *_: object) -> None:
+        for backend, key, reservation in self.removed:
+            backend.reservations[key] = reservation
+
+
+def _instances() -> list[Any]:
+    found = []
+    for backend in list(ec2_backends[ACCOUNT].values()):
+        for reservation in list(backend.reservations.values()):
+            found += reservation.instances
+    return found
+
+
+def _described(instance: Any) -> dict[str, Any]:
+    return {
+        "id": instance.id,
+        "region": instance.region_name,
+        "state": instance.state,
+        "user_data": instance.user_data.decode() if instance.user_data else "",
+        "shutdown": instance.instance_initiated_shutdown_behavior,
+        "metadata_tokens": instance.metadata_options.http_tokens,
+    }
+
+
+def _error(start_response: Start, code: str, message: str, status: int, as_json: bool = False) -> Iterable[bytes]:
+    if as_json:
+        start_response(f"{status} refused", [("Content-Type", "application/x-amz-json-1.1")])
+        return [json.dumps({"__type": code, "message": message}).encode()]
+    words = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    start_response(f"{status} refused", [("Content-Type", "text/xml")])
+    return [f"<Response><Errors>{words}</Errors><RequestID>testbed</RequestID></Response>".encode()]
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    application = Emulator(DomainDispatcherApplication(create_backend_app))
+    # moto's first listing of images takes many seconds.
+    ec2_backends[ACCOUNT]["us-east-1"].describe_images()
+    run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""The fault table of Amazon EC2: what goes wrong, and what a user learns of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from testbed.clouds.aws import KEYS, AwsCloud, aws_api
+from tests.fleet.aws_stage import FLEET, REGION, AwsStage, launch, machine_of, order, refusal_of
+from tradewind.errors import GatewayError
+from tradewind.fleet.aws.refusals import refusal_of as classified
+from tradewind.fleet.provider import FLEET_TAG, CallRefused
+from tradewind.model.records import replace
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[AwsCloud]:
+    with aws_api() as running, mock.patch.dict(os.environ, KEYS):
+        yield running
+
+
+@pytest.fixture
+def stage(cloud: AwsCloud, tmp_path: Path) -> Iterator[AwsStage]:
+    made = AwsStage(tmp_path, cloud)
+    yield made
+    cloud.mend()
+    cloud.set(vcpus=1_000_000, hidden_s=0)
+    provider = made.provider()
+    provider.terminate([left.id for left in provider.leftovers()])
+    assert provider.leftovers() == ()
+
+
+FAULTS = {
+    "sold out": ("InsufficientInstanceCapacity", "We currently do not have sufficient capacity", "capacity", None),
+    "not in this zone": ("Unsupported", "Your requested instance type is not supported", "capacity", None),
+    "spot sold out": ("SpotMaxPriceTooLow", "Your Spot request price is lower", "capacity", None),
+    "quota of vCPUs": ("VcpuLimitExceeded", "You have requested more vCPU capacity", "quota", None),
+    "quota of spot": ("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded", "quota", None),
+    "permission": (
+        "UnauthorizedOperation",
+        "You are not authorized to perform this operation. Encoded authorization failure message: kF7…",
+        "permission",
+        "ec2:RunInstances",
+    ),
+    "permission by name": (
+        "UnauthorizedOperation",
+        "User: arn:aws:iam::1:user/u is not authorized to perform: iam:PassRole on resource: role/r",
+        "permission",
+        "iam:PassRole",
+    ),
+    "account not verified": ("OptInRequired", "You are not subscribed to this service", "permission", None),
+    "expired session": ("ExpiredToken", "The security token included in the request is expired", "permission", None),
+    "throttled": ("RequestLimitExceeded", "Request limit exceeded.", "throttled", None),
+    "wrong image": ("InvalidAMIID.NotFound", "The image id '[ami-1]' does not exist", "bad request", None),
+    "wrong profile": ("InvalidParameterValue", "Value (x) for iamInstanceProfile is invalid", "bad request", None),
+    "new error": ("NeverSeen", "Something new", "transient", None),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_refused_launch_is_classified_and_leaves_no_machine(stage: AwsStage, fault: str) -> None:
+    code, message, kind, action = FAULTS[fault]
+    stage.cloud.fault("RunInstances", code, message, times=10)
+    refusal = refusal_of(stage.provider().launch([order()])[0])
+    assert (refusal.kind, refusal.action) == (kind, action)
+    assert refusal.reason.startswith(f"{REGION}: {code}: ") and "Encoded" not in refusal.reason
+    assert stage.living() == []
+
+
+def test_an_unknown_error_is_never_capacity() -> None:
+    assert classified("Whatever", "words", "ec2:RunInstances").kind == "transient"
+
+
+def test_an_api_that_is_down_is_transient(stage: AwsStage) -> None:
+    stage.cloud.fault("*", "InternalError", "An internal error has occurred", status=503, times=100)
+    with pytest.raises(CallRefused) as caught:
+        stage.provider().launch([order()])
+    assert caught.value.refusal.kind == "transient"
+
+
+def test_half_the_machines_come(stage: AwsStage) -> None:
+    stage.cloud.set(vcpus=8)
+    results = stage.provider().launch([order(f"m{number}") for number in range(4)])
+    refusals = [result.refusal for result in results if result.refusal is not None]
+    assert len(stage.living()) == 2 and [refusal.kind for refusal in refusals] == ["quota", "quota"]
+    assert "current vCPU limit of 8" in refusals[0].reason
+
+
+def test_the_quota_counts_the_machines_of_others(stage: AwsStage) -> None:
+    provider = stage.provider()
+    stage.cloud.set(vcpus=32)
+    launch(provider, order("one"), order("two", fleet="another"))
+    quota = provider.quota(REGION)
+    assert quota is not None and (quota.used, quota.left) == (2, 6)
+
+
+def test_a_quota_that_may_not_be_read_is_unknown(stage: AwsStage) -> None:
+    stage.cloud.fault("GetServiceQuota", "AccessDeniedException", "not authorized", times=10)
+    assert stage.provider().quota(REGION) is None
+
+
+def test_a_lost_answer_starts_one_machine(stage: AwsStage) -> None:
+    """boto3 asks again with the same client token."""
+    stage.cloud.fault("RunInstances", lose=True)
+    (machine,) = launch(stage.provider())
+    assert stage.living() == [machine.id.rpartition("/")[2]]
+
+
+def test_a_machine_that_is_not_listed_yet_is_not_started_again(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.fleet.providers.aws.ADDRESS_S", 0.1)
+    stage.cloud.set(hidden_s=60)
+    provider = stage.provider()
+    first = machine_of(provider.launch([order()])[0])
+    assert provider.machines({FLEET_TAG: FLEET}) == ()
+    again = machine_of(stage.provider().launch([order()])[0])
+    assert again.id == first.id and len(stage.living()) == 1
+    stage.cloud.set(hidden_s=0)
+
+
+def test_a_name_that_is_taken_is_refused(stage: AwsStage) -> None:
+    provider = stage.provider()
+    launch(provider)
+    refusal = refusal_of(provider.launch([order(key="another")])[0])
+    assert refusal.kind == "bad request" and "another machine one" in refusal.reason
+
+
+def test_a_machine_is_replaced_with_a_new_key(stage: AwsStage) -> None:
+    provider = stage.provider()
+    (first,) = launch(provider)
+    provider.terminate([first.id])
+    (second,) = launch(provider, order(key="key-2"))
+    assert second.id != first.id and stage.living() == [second.id.rpartition("/")[2]]
+
+
+def test_an_instance_of_others_is_never_terminated(stage: AwsStage) -> None:
+    import boto3
+
+    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
+    image = client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    answer = client.run_instances(ImageId=image, InstanceType="m5.large", MinCount=1, MaxCount=1)
+    other = answer["Instances"][0]["InstanceId"]
+    assert stage.provider().terminate([f"us-east-1/{other}"])[0].refusal is None
+    assert other in stage.living()
+    client.terminate_instances(InstanceIds=[other])
+
+
+def test_a_group_in_use_is_deleted_by_a_later_call(stage: AwsStage) -> None:
+    """A terminated instance keeps its network interface for a while."""
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.fault("DeleteSecurityGroup", "DependencyViolation", "resource has a dependent object", times=3)
+    assert provider.terminate([machine.id])[0].refusal is None
+    assert provider.leftovers() == ()
+
+
+def test_a_group_that_cannot_be_deleted_is_reported(stage: AwsStage) -> None:
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.fault("DeleteSecurityGroup", "UnauthorizedOperation", "no", times=10)
+    provider.terminate([machine.id])
+    (left,) = stage.provider().leftovers()
+    assert left.kind == "security group" and left.tags[FLEET_TAG] == FLEET
+    refusal = stage.provider().terminate([left.id])[0].refusal
+    assert refusal is not None and refusal.action == "ec2:DeleteSecurityGroup"
+    stage.cloud.mend()
+    assert stage.provider().terminate([left.id])[0].refusal is None
+
+
+def test_the_group_admits_home_and_the_machines_of_the_fleet_only(stage: AwsStage) -> None:
+    import boto3
+
+    provider = stage.provider()
+    machines = launch(provider, order("one"), order("two"))
+    for number, machine in enumerate(machines):
+        stage.cloud.ran(machine.id.rpartition("/")[2], f"192.0.2.{number + 1}")
+    provider.machines({FLEET_TAG: FLEET})
+    assert not isinstance(provider, str)
+    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
+    (group,) = client.describe_security_groups(Filters=[{"Name": f"tag:{FLEET_TAG}", "Values": [FLEET]}])[
+        "SecurityGroups"
+    ]
+    found = {
+        (permission["FromPort"], entry["CidrIp"])
+        for permission in group["IpPermissions"]
+        for entry in permission["IpRanges"]
+    }
+    home = "198.51.100.7/32"
+    assert found == {(7442, home), (7443, home), (7443, "192.0.2.1/32"), (7443, "192.0.2.2/32")}
+
+
+def test_orders_that_can_never_succeed_make_no_request(stage: AwsStage) -> None:
+    provider = stage.provider(regions=["us-east-1"], home_cidr=None, public_address=True, programs=[])
+    before = len(stage.cloud.calls())
+    elsewhere, without_program = provider.launch([order(region="aws:eu-west-1"), order("two")])
+    assert "aws:eu-west-1 is not among the regions of [aws]" in refusal_of(elsewhere).reason
+    assert "fleet.program_url" in refusal_of(without_program).reason
+    provider = stage.provider(home_cidr=None, public_address=True)
+    plain, without_home = provider.launch([replace(order(), join=None), order("two")])
+    assert "plain hops are not possible there" in refusal_of(plain).reason
+    assert "fleet.home_cidr" in refusal_of(without_home).reason
+    assert "RunInstances" not in stage.cloud.calls()[before:]
+
+
+def test_spot_machines_are_ordered_and_watch_for_their_notice(stage: AwsStage) -> None:
+    launch(stage.provider(), order(type="m5.xlarge", spot=True))
+    (instance,) = [one for one in stage.cloud.instances() if one["state"] == "pending"]
+    assert "spot/instance-action" in instance["user_data"]
+    assert instance["metadata_tokens"] == "required" and instance["shutdown"] == "terminate"
+
+
+def test_a_missing_package_is_named(stage: AwsStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(GatewayError, match="the aws provider needs boto3") as caught:
+        stage.provider().offers([REGION])
+    assert caught.value.hint == "pip install 'tradewind[aws]'"
+
+
+def test_missing_credentials_are_a_permission(stage: AwsStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KEYS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(stage.folder / "none"))
+    with pytest.raises(CallRefused) as caught:
+        stage.provider().offers([REGION])
+    assert caught.value.refusal.kind == "permission" and "credentials" in caught.value.refusal.reason

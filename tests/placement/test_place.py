@@ -1,0 +1,128 @@
+"""All algorithms against the independent check and, on small problems, against every possible placement."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from tests.placement.problems import one_region, problem
+from tradewind.errors import UsageError
+from tradewind.model.records import replace
+from tradewind.placement.assignment import Assignment
+from tradewind.placement.check import placement_violations
+from tradewind.placement.packing import packed
+from tradewind.placement.paths import Paths, paths_of
+from tradewind.placement.place import ALGORITHMS, place
+from tradewind.placement.problem import PlacementProblem
+from tradewind.placement.relaxation import relax
+
+SMALL = [problem(seed, flows=4, regions=3) for seed in range(25)]
+
+
+def least_total_s(problem: PlacementProblem) -> float:
+    """Return the least total completion time of all placements."""
+    paths = paths_of(problem)
+    return min(total_s(paths, chosen) for chosen in itertools.product(*choices(paths)))
+
+
+def choices(paths: Paths) -> Iterator[list[int]]:
+    """Yield the paths that each flow may take: those that gain, and the direct one."""
+    for gains in paths.gain_s:
+        yield [path for path, gain_s in enumerate(gains) if path == 0 or gain_s > 0]
+
+
+def total_s(paths: Paths, chosen: tuple[int, ...]) -> float:
+    """Return the total of a choice of paths; infinite if it needs more instances or money than there are."""
+    problem = paths.problem
+    cents = sum(float(paths.egress_cents[flow, path]) for flow, path in enumerate(chosen))
+    for number, region in enumerate(problem.regions):
+        rates = [
+            float(paths.rate_mbps[flow, path]) for flow, path in enumerate(chosen) if number in paths.regions[path]
+        ]
+        needed = next(
+            (
+                count
+                for count in range(region.max_instances + 1)
+                if packed(rates, region.capacity_mbps, count) is not None
+            ),
+            None,
+        )
+        if needed is None:
+            return math.inf
+        cents += needed * region.setup_cents
+    within = cents <= problem.budget_cents * (1 + 1e-9)
+    return sum(float(paths.fct_s[flow, path]) for flow, path in enumerate(chosen)) if within else math.inf
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("number", range(len(SMALL)))
+def test_every_plan_is_valid_and_never_slower_than_direct(algorithm: str, number: int) -> None:
+    plan = place(SMALL[number], algorithm)
+    assert placement_violations(plan, SMALL[number]) == []
+    assert plan.acceleration >= 1 - 1e-9
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "auto"])
+@pytest.mark.parametrize("number", range(len(SMALL)))
+def test_small_problems_are_solved_to_the_proven_optimum(algorithm: str, number: int) -> None:
+    plan, least_s = place(SMALL[number], algorithm), least_total_s(SMALL[number])
+    assert plan.total_fct_s >= least_s * (1 - 1e-6)
+    assert plan.gap is not None and plan.total_fct_s * (1 - plan.gap) <= least_s * (1 + 1e-6)
+    allowed = 1e-6 if algorithm == "exact" else 2e-3
+    assert plan.gap <= allowed and plan.total_fct_s <= least_s * (1 + allowed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_placement_beats_the_bound(seed: int) -> None:
+    larger = problem(seed, flows=12, regions=6)
+    paths = paths_of(larger)
+    bound_s = relax(paths, 10.0).bound_s
+    for algorithm in ("f-fct", "f-cost", "1p", "2p", "2p-rb"):
+        assert place(larger, algorithm).total_fct_s >= bound_s * (1 - 1e-9)
+
+
+def test_more_money_never_makes_an_exact_plan_slower() -> None:
+    base = problem(3, flows=5, regions=4, budget_cents=0)
+    totals = [place(replace(base, budget_cents=cents), "exact").total_fct_s for cents in (0, 40, 80, 160, 320, 640)]
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(totals))
+    assert totals[-1] < totals[0]
+
+
+def test_flows_that_fit_together_only_by_their_sum_are_not_placed_together() -> None:
+    """Three flows of 0.6 of an instance need three instances, though two would carry their sum."""
+    flows = {name: {"size_bytes": 1e9, "mbps": 600} for name in ("a", "b", "c")}
+    made = one_region(flows, 100, capacity_mbps=1000, setup_cents=0, egress_cents_per_gb=0, max_instances=2)
+    for algorithm in ALGORITHMS:
+        plan = place(made, algorithm)
+        assert sorted(len(flow.path) for flow in plan.flows) == [0, 1, 1]
+
+
+def test_a_setup_that_another_flow_has_paid_for_is_used() -> None:
+    flows = {"small": {"size_bytes": 1e8, "mbps": 500}, "large": {"size_bytes": 2e9, "mbps": 500}}
+    made = one_region(flows, 72, capacity_mbps=2000, setup_cents=50, egress_cents_per_gb=10, max_instances=1)
+    for algorithm in ALGORITHMS:
+        plan = place(made, algorithm)
+        assert plan.cost_cents == pytest.approx(71) and len(plan.instances) == 1
+        assert all(flow.path for flow in plan.flows)
+
+
+def test_an_unknown_algorithm_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown algorithm 'best'"):
+        place(SMALL[0], "best")
+
+
+def test_an_assignment_forgets_what_it_released() -> None:
+    paths = paths_of(problem(1, flows=6, regions=4, budget_cents=10_000))
+    assignment = Assignment(paths)
+    path = int(paths.gain_s[0].argmax())
+    fit = assignment.fit(0, path)
+    assert fit is not None
+    assignment.place(0, path, fit)
+    copy = assignment.copy()
+    assert assignment.release(0) == (path, fit)
+    assert assignment.spent_cents == pytest.approx(0.0, abs=1e-9) and not assignment.loads_mbps
+    assert assignment.total_fct_s == pytest.approx(float(paths.fct_s[:, 0].sum()))
+    assert copy.path_of[0] == path and copy.loads_mbps
