@@ -6,16 +6,17 @@ from collections import Counter
 
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.catalog import Catalog
-from tradewind.model.goal import Goal, MaxCost
+from tradewind.model.goal import Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
+from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan
 from tradewind.model.program import GatewayLimits
 from tradewind.model.records import replace
 from tradewind.model.region import Region
-from tradewind.planner.baseline import direct
+from tradewind.planner.baseline import direct, gridftp
 from tradewind.planner.gateways import assign_gateways
 from tradewind.planner.network import PlanningLimits
-from tradewind.planner.plan import prepare, solve_overlay
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
 
 __all__ = [
     "CHUNKS_PER_CONNECTION",
@@ -35,6 +36,14 @@ RETRY_RESERVE = 0.02
 #: Maximum rate, as a multiple of the planned rate, of a plan whose routes have different prices. Without a limit its
 #: routes would carry all they can, whatever their shares, at another cost than predicted.
 PACE = 1.05
+#: Machines that start within this time [s] do not change the choice of the fastest plan.
+LONG_BOOT_S = 10.0
+#: Part of the machines' start by which a plan may end later than the fastest one, if it is cheaper.
+BOOT_PART = 0.1
+#: If machines are a smaller part of the cost, no cheaper plan is looked for: egress decides.
+MACHINES_PART = 0.1
+#: Relative; times that differ by less are equal.
+SAME = 1e-6
 #: Chunks that a source holds per connection until their last byte is sent: one in flight, one being read.
 CHUNKS_PER_CONNECTION = 2
 #: Maximum memory for chunks of a gateway, whatever the connections and chunk size of its plan.
@@ -59,8 +68,36 @@ def plan_gateways(
     """
     if isinstance(goal, MaxCost):
         goal = MaxCost(goal.usd * (1 - RETRY_RESERVE))
-    overlay = solve_overlay(prepare(catalog, source, destination, volume_gb, limits, objects=objects), goal)
+    transfer = prepare(catalog, source, destination, volume_gb, limits, objects=objects)
+    overlay = solve_overlay(transfer, goal)
+    if isinstance(goal, (Fastest, MaxCost)) and overlay.boot_s >= LONG_BOOT_S:
+        overlay = _thrifty(transfer, overlay)
     return assign_gateways(overlay, lead_region=str(source))
+
+
+def _thrifty(transfer: Transfer, fastest: UnicastOverlay) -> UnicastOverlay:
+    """Return the cheapest plan that ends at most BOOT_PART of the machines' start later than the fastest one.
+
+    A ceiling is no wish to spend it: twenty machines do not move 40 MB any sooner than three, if all take a minute to
+    start.
+    """
+    later_s = fastest.transfer_s + BOOT_PART * fastest.boot_s
+    alone = gridftp(transfer)
+    if alone is not None and _is_better(alone, fastest, later_s):
+        return replace(alone, goal=fastest.goal)  # No other plan has fewer machines, and the search takes seconds.
+    if fastest.cost.machines_usd < MACHINES_PART * fastest.cost.total_usd:
+        return fastest
+    try:
+        cheaper = solve_overlay(transfer, MinThroughput(transfer.demand.gbit / later_s))
+    except InfeasibleGoal:
+        return fastest
+    return replace(cheaper, goal=fastest.goal) if _is_better(cheaper, fastest, later_s) else fastest
+
+
+def _is_better(plan: UnicastOverlay, fastest: UnicastOverlay, transfer_s_max: float) -> bool:
+    """Return whether a plan is cheaper than the fastest one, and takes at most so long once its machines run."""
+    in_time = plan.boot_s + plan.transfer_s <= fastest.boot_s + transfer_s_max * (1 + SAME)
+    return in_time and plan.cost.total_usd < fastest.cost.total_usd
 
 
 def plan_beside_direct(
