@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.chain import run_chain
-from benchmarks.local import run_local
+from benchmarks.local import GROUPS, run_local
 from benchmarks.measure import load
 from benchmarks.scale import ScaleError, run_scale
 from benchmarks.splice import run_splice
@@ -18,8 +18,7 @@ from benchmarks.tables import as_json, machine, markdown
 from testbed.drive import MissingBinary
 from testbed.servers import InstallError, ServerError
 
-SUITES = {"local": run_local, "chain": run_chain}
-SCALE, SPLICE, PLANNER = "scale", "splice", "planner"
+LOCAL, CHAIN, SCALE, SPLICE, PLANNER = SUITES = ("local", "chain", "scale", "splice", "planner")
 
 
 def main() -> int:
@@ -32,12 +31,15 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="few small runs, to check that the benchmark works")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for the results")
+    parser.add_argument(
+        "--cells", nargs="+", choices=GROUPS, default=GROUPS, help="local: groups of cells to measure (default: all)"
+    )
     parser.add_argument("--objects", type=int, metavar="N", help="scale: number of objects (default: 10 million)")
     parser.add_argument("--grid", type=Path, help="planner: folder of the measured grids (default: ../shared/grid)")
     parser.add_argument("--pairs-from", type=Path, metavar="DIR", help="planner: use the pairs of an earlier run")
     arguments = parser.parse_args()
-    suites = arguments.suites or [*SUITES, SCALE, SPLICE, PLANNER]
-    if unknown := [name for name in suites if name not in (*SUITES, SCALE, SPLICE, PLANNER)]:
+    suites = arguments.suites or SUITES
+    if unknown := [name for name in suites if name not in SUITES]:
         parser.error(f"no such suite: {', '.join(unknown)}")
     try:
         for name in suites:
@@ -48,7 +50,7 @@ def main() -> int:
             elif name == SPLICE:
                 _splice(arguments)
             else:
-                _measure(name, arguments.quick, arguments.out)
+                _measure(name, arguments)
     except (InstallError, MissingBinary, ScaleError, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -86,15 +88,16 @@ def _splice(arguments: argparse.Namespace) -> None:
     (arguments.out / "splice.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
 
 
-def _measure(name: str, quick: bool, out: Path) -> None:
+def _measure(name: str, arguments: argparse.Namespace) -> None:
     before, started = load(), _now()
-    cells = SUITES[name](quick)
+    quick: bool = arguments.quick
+    cells = run_local(quick, arguments.cells) if name == LOCAL else run_chain(quick)
     about = _about(name, quick, before, started)
     text = markdown(cells, _header(about))
     print(text)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.md").write_text(text)
-    (out / f"{name}.json").write_text(as_json(cells, about))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / f"{name}.md").write_text(text)
+    (arguments.out / f"{name}.json").write_text(as_json(cells, about))
 
 
 def _now() -> datetime.datetime:

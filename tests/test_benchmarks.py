@@ -1,6 +1,7 @@
 """Benchmarks report a command that fails, and a tool that is missing."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,3 +46,10 @@ def test_a_skipped_tool_is_a_row_with_the_reason() -> None:
     table = markdown([Cell("up", 1, 1, entries)], "")
     assert "| mc | skipped: no go |" in table
     assert "Ours to the best" not in table
+
+
+def test_unknown_cells_are_refused_before_anything_is_installed() -> None:
+    words = [sys.executable, "-m", "benchmarks", "local", "--cells", "small", "huge"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "invalid choice: 'huge'" in ended.stderr and "'listing'" in ended.stderr
