@@ -72,7 +72,8 @@ def _best_part(parts: Sequence[Transfer], goal: Goal) -> tuple[int, Point] | Non
         number, best = min(near, key=lambda of: of[1].cost_usd)
     else:
         number, best = min(found, key=lambda of: of[1].cost_usd)
-        gap = 1 - min(point.cost_usd * (1 - point.gap) for _, point in found) / best.cost_usd
+        lower_bound_usd = min(point.cost_usd * (1 - point.gap) for _, point in found)
+        gap = 1 - lower_bound_usd / best.cost_usd if best.cost_usd > 0 else 0.0
     return number, replace(best, gap=max(best.gap, gap))
 
 

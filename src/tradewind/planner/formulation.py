@@ -213,6 +213,11 @@ class Formulation:
         return len(self.machine_usd_per_s)
 
     @property
+    def is_free(self) -> bool:
+        """True if neither machines nor egress cost anything, as on a user's own hosts. All plans cost the same then."""
+        return not (self.egress_usd_per_s.any() or self.machine_usd_per_s.any())
+
+    @property
     def choices(self) -> tuple[IntArray, ...]:
         """Machine columns of each region that has several types to choose one from."""
         regions = self.network.region_of_option

@@ -466,6 +466,9 @@ def cheapest(
     rate_max_gbps: float = RATE_UNBOUNDED_GBPS,
 ) -> Point | None:
     """Return the cheapest plan at a minimum rate; ``None`` if the rate is out of reach."""
+    if formulation.is_free:
+        found = fastest(formulation, demand, settings)
+        return found if found is not None and found.rate_gbps >= rate_min_gbps else None
     settings = settings.with_new_budget()
     if demand.boot_s > 0.0 and formulation.shared is None:
         return cheapest_with_boot(formulation, demand, settings, rate_min_gbps, rate_max_gbps)
@@ -512,6 +515,8 @@ def fastest_within(
     ceiling = (ceiling_usd - demand.requests_usd) / demand.gbit
     if ceiling <= 0.0:
         return None
+    if formulation.is_free:
+        return fastest(formulation, demand, settings)
     settings = settings.with_new_budget()
     if demand.boot_s > 0.0 and formulation.shared is None:
         fastest_known = fastest_within_with_boot(formulation, demand, ceiling_usd, settings)

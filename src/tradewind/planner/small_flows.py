@@ -75,7 +75,7 @@ def _flows(
     if solution is None:
         return None
     found = Point.of(formulation, demand, solution)
-    extra_cost = max(0.0, found.cost_usd / point.cost_usd - 1.0)
+    extra_cost = max(0.0, found.cost_usd / point.cost_usd - 1.0) if point.cost_usd > 0 else 0.0
     promises_nothing = isinstance(goal, Cheapest | Soonest)
     too_dear = isinstance(goal, MaxCost) and found.cost_usd > goal.usd
     if too_dear or extra_cost > (SLACK if promises_nothing else AS_GOOD):

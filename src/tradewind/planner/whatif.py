@@ -53,7 +53,7 @@ def find_improvements(transfer: Transfer, plan: AnyPlan) -> list[Improvement]:
     costlier = _with_more_money(transfer, plan)
     if costlier is not None and costlier.throughput_gbps > plan.throughput_gbps * (1 + WORTH_MENTIONING):
         offers.append(Improvement("10% more money", costlier, _figures(plan, costlier, by_cost=False)))
-    return sorted(offers, key=lambda offer: -offer.plan.throughput_gbps / offer.plan.cost.total_usd)
+    return sorted(offers, key=lambda offer: offer.plan.cost.total_usd / offer.plan.throughput_gbps)
 
 
 def _limit(transfer: Transfer, region: Region) -> int:
