@@ -46,7 +46,7 @@ class BootedMachine:
 
     @property
     def console(self) -> str:
-        """What it has written to its console."""
+        """The text that it has written to its console."""
         return self.console_file.read_text(encoding="utf-8", errors="replace")
 
     @property

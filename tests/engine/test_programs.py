@@ -1,4 +1,4 @@
-"""What machines in a cloud need to know: the gateway program, and the address of home."""
+"""Facts for machines in a cloud: the gateway program, and the address of home."""
 
 from __future__ import annotations
 

@@ -230,3 +230,4 @@ def test_missing_credentials_are_a_permission(stage: AwsStage, monkeypatch: pyte
     with pytest.raises(CallRefused) as caught:
         stage.provider().offers([REGION])
     assert caught.value.refusal.kind == "permission" and "credentials" in caught.value.refusal.reason
+    assert str(caught.value.hint).startswith("this needs valid credentials: `aws sso login`")

@@ -1,4 +1,4 @@
-"""What a machine has cost, by its offer."""
+"""Cost of a machine, by its offer."""
 
 from __future__ import annotations
 

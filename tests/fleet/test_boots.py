@@ -1,4 +1,4 @@
-"""How long machines take to start: recorded by phase, and learned by region and type."""
+"""Start times of machines: recorded by phase, and learned by region and type."""
 
 from __future__ import annotations
 

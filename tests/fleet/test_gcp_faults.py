@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[Callable[[GcpStage], None], str, str, str | None]] = {
         answers(401, "authError", "Invalid Credentials"),
         "permission",
         "Invalid Credentials",
-        "valid credentials: gcloud auth application-default login",
+        "valid credentials: `gcloud auth application-default login`",
     ),
     "API not enabled": (
         answers(403, "accessNotConfigured", "Compute Engine API has not been used in project 1 before"),
@@ -265,7 +265,7 @@ def test_missing_credentials_are_one_clear_line(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(CallRefused) as caught:
         ComputeApi("test-project").get("regions/us-central1")
     assert caught.value.refusal.kind == "permission"
-    assert caught.value.refusal.action == "valid credentials: gcloud auth application-default login"
+    assert caught.value.hint == "this needs valid credentials: `gcloud auth application-default login`"
     assert str(caught.value).startswith("no usable credentials for Google Cloud: ") and "\n" not in str(caught.value)
 
 

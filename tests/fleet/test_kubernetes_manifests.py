@@ -1,4 +1,4 @@
-"""What is made in a cluster, and the printed permissions, as documents: no cluster is needed."""
+"""Objects in a cluster, and the printed permissions, as documents: no cluster is needed."""
 
 from __future__ import annotations
 

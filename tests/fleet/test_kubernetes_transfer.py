@@ -69,7 +69,7 @@ class Transfer:
         return running
 
     def check(self, done: Finished) -> None:
-        """Check that the transfer succeeded, and that nothing of it is left in the clusters."""
+        """Check that the transfer succeeded, and that the clusters have none of its objects left."""
         assert done.code == 0, done.stderr
         assert differences(self.source, self.copy) == []
         assert self.command.run("fleet", "sweep").expect(0).stdout.splitlines()[-1] == "nothing is left"

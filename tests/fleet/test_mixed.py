@@ -131,7 +131,7 @@ def test_a_listing_without_a_member_would_show_its_machines_as_ended(
 def test_a_firewall_gets_the_addresses_of_the_other_members_machines(
     mixed: MixedProvider, members: tuple[Recorded, Recorded]
 ) -> None:
-    """Once for each change; a member that refuses is told again. Machines of other fleets are not admitted."""
+    """Once for each change; a refused call is repeated. Machines of other fleets are not admitted."""
     mixed.launch([order("x", "site:b"), order("y", "site:a"), order("z", "site:both")])
     members[0].there.append(Machine("i/other", "other", "site:a", addresses={"net": "other"}))
     members[1].down_for_admissions = True

@@ -271,7 +271,7 @@ def test_a_fleet_that_cannot_be_ended_stays_on_record(world: World) -> None:
     world.provider.calls_refused["terminate"].append(Refusal("permission", "not authorised", action="ec2:Terminate"))
     with pytest.raises(GatewayError, match="2 of 2 machines may still run: permission") as caught:
         fleet.close(grace_s=0.0)
-    assert caught.value.hint == "ec2:Terminate"
+    assert caught.value.hint == "the missing permission is ec2:Terminate"
     assert [record.id for record in world.journal.records()] == [fleet.id]
 
 

@@ -94,4 +94,4 @@ def test_a_missing_file_and_invalid_json_are_named(tmp_path: Path, capsys: pytes
     assert main(["accelerate", "plan", "--problem", str(tmp_path / "bad.json")]) == 2
     said = capsys.readouterr().err
     assert "none.json: no such file" in said and "bad.json: not JSON" in said
-    assert said.count("hint: a placement problem's format: docs/reference/placement-problem.md") == 2
+    assert said.count("hint: docs/reference/placement-problem.md describes the format") == 2

@@ -154,7 +154,7 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> Non
 
 @pytest.mark.slow
 def test_a_spot_machine_that_is_reclaimed_ends_by_itself_and_is_replaced(stage: Stage) -> None:
-    """Its gateway is told to end as soon as Google says so, half a minute before the VM is gone."""
+    """Its gateway ends as soon as Google announces it, half a minute before the VM is gone."""
     running = stage.start()
     name, sink = stage.booted("europe-west4")
     stage.cloud.engine.preempt(name)

@@ -167,7 +167,7 @@ fn keys_of(scope: &KeyScope) -> Keys {
 /// All that a gateway needs to open a store, and when to ask again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What the gateway gets.
+    /// The credentials for the gateway.
     pub sent: StoreAccess,
     /// When to ask for new credentials, if that is known.
     pub renew: Option<SystemTime>,

@@ -15,7 +15,7 @@ pub enum Keys {
     Below(String),
 }
 
-/// What a borrower of credentials may do in one store. It may never delete or list.
+/// Keys that a borrower of credentials may access in one store. It may never delete or list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Keys to read.

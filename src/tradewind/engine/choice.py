@@ -1,4 +1,4 @@
-"""Whether a transfer pays on rented machines: `--via auto` compares the plan with this machine, and says why.
+"""Decide whether a transfer pays on rented machines: `--via auto` compares the plan with this machine, and says why.
 
 This machine's rate is the one that the configuration states, else the best of its last transfers between stores, else
 an assumption that favours this machine: money is spent only where the gain is clear.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ground", "ground_of_sites", "ground_of_sky", "sky_catalog_of", "with_present_home"]
 
-#: What a firewall must not admit silently.
+#: Addresses that a firewall must not admit silently.
 EVERYBODY = "0.0.0.0/0"
 #: Key of a document whose `home_cidr` was looked up and not configured.
 HOME_FOUND = "home_found"

@@ -77,7 +77,7 @@ class Job:
 
     @property
     def boots(self) -> list[Boot]:
-        """How long its machines took to start, oldest first; empty for a job without machines. Raises StateError."""
+        """Start times of its machines, oldest first; empty for a job without machines. Raises StateError."""
         return boots_of(FleetJournal(self._control.store.state_dir), self.id)
 
     def events(self, since: int = 0) -> Iterator[Event]:

@@ -16,7 +16,7 @@ from tradewind.render.placement import PlacementReport
 
 __all__ = ["place_problem"]
 
-FORMAT = "a placement problem's format: docs/reference/placement-problem.md"
+FORMAT = "docs/reference/placement-problem.md describes the format"
 #: Budgets of the frontier, as parts of the problem's.
 FRONTIER_PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0)
 ONE_DOLLAR_CENTS = 100.0

@@ -1,4 +1,4 @@
-"""What machines in a cloud need to know: where they download the gateway program, and from where home reaches them."""
+"""Facts for machines in a cloud: where they download the gateway program, and from where home reaches them."""
 
 from __future__ import annotations
 

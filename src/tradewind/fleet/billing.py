@@ -1,4 +1,4 @@
-"""What a machine has cost: its time, as its provider bills it, at the price of its offer."""
+"""Cost of a machine: its time, as its provider bills it, at the price of its offer."""
 
 from __future__ import annotations
 

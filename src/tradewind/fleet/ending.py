@@ -51,7 +51,7 @@ def terminate(provider: Provider, ids: Collection[str], grace_s: float, in_fligh
         if first.kind not in ("throttled", "transient") or tries == TERMINATE_TRIES_MAX - 1:
             raise GatewayError(
                 f"{len(left)} of {len(ids)} machines may still run: {first.kind}: {first.reason}",
-                hint=first.action or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
+                hint=first.missing or "`tradewind fleet down` ends them; otherwise they end when their leases expire",
             )
         time.sleep(max(first.retry_after_s or 0.0, RETRY_WAIT_S * 2**tries))
     return done

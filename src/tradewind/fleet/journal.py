@@ -202,7 +202,7 @@ class FleetJournal:
         """
         self.path(fleet_id)
         if not self.database.rows("SELECT 1 FROM fleets WHERE id = ?", (fleet_id,)):
-            raise UsageError(f"no fleet {fleet_id}", hint="`tradewind fleet list` shows all that run")
+            raise UsageError(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
         rows = self.database.rows(
             "SELECT unix_s, name, region, outcome, reason, type, zone, action FROM attempts WHERE fleet = ?"
             " ORDER BY number",
@@ -323,7 +323,7 @@ class FleetJournal:
         self.path(fleet_id)
         found = next((found for found in self._all() if found.id == fleet_id), None)
         if found is None:
-            raise UsageError(f"no fleet {fleet_id}", hint="`tradewind fleet list` shows all")
+            raise UsageError(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
         if isinstance(found, UnreadableFleet):
             raise UsageError(f"fleet {fleet_id} cannot be used: {found.because}")
         return found

@@ -214,7 +214,7 @@ def _given_up(refusals: dict[str, Refusal], orders: Sequence[LaunchOrder]) -> Tr
     order = by_name[name]
     more = "" if len(refusals) == 1 else f" and {len(refusals) - 1} more"
     hints = {
-        "permission": f"the missing permission is {refusal.action}" if refusal.action else None,
+        "permission": refusal.missing,
         "quota": "plan with fewer machines: --max-vms",
     }
     return ProviderRefused(

@@ -53,6 +53,8 @@ ANY_TYPE = "any"
 
 RefusalKind = Literal["permission", "quota", "capacity", "throttled", "bad request", "transient"]
 Role = Literal["source", "relay", "sink", "probe"]
+#: Beginnings of an action that describes something else than a permission, such as a login.
+_PHRASES = ("a ", "an ", "the ", "valid ", "`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,24 @@ class Refusal:
     reason: str
     """In the provider's own words, one line."""
     action: str | None = None
-    """For `permission`: the missing permission, such as `ec2:CreateFleet`."""
+    """For `permission`: the missing permission, such as `ec2:CreateFleet`, or another need: `a sign-in to …`."""
     retry_after_s: float | None = None
     """For `throttled`: the wait that the provider asks for."""
+
+    @property
+    def missing(self) -> str | None:
+        """The action in words, as a hint; None without an action."""
+        if self.action is None:
+            return None
+        is_phrase = self.action.startswith(_PHRASES)
+        return f"this needs {self.action}" if is_phrase else f"the missing permission is {self.action}"
 
 
 class CallRefused(GatewayError):
     """A provider refused a whole call."""
 
     def __init__(self, refusal: Refusal) -> None:
-        needed = None if refusal.action is None else f"the missing permission is {refusal.action}"
-        super().__init__(refusal.reason, hint=needed)
+        super().__init__(refusal.reason, hint=refusal.missing)
         self.refusal = refusal
 
 

@@ -29,7 +29,7 @@ HOST = "host"
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What can be rented in a region. `left` is the number of machines that may still be started; None if unknown."""
+    """Offers of a region. `left` is the number of machines that may still be started; None if unknown."""
 
     offers: tuple[Offer, ...]
     left: int | None = None

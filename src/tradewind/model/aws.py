@@ -160,7 +160,7 @@ class _Reader:
     def _list(self, key: str) -> list[Any]:
         values = self._table.get(key, [])
         if not isinstance(values, list) or len(values) > ENTRIES_MAX:
-            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX} texts")
+            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX} texts, not {values!r}")
         return values
 
     def _range(self, key: str, value: object) -> str:

@@ -1,4 +1,4 @@
-"""Why each flow takes its path: what limits its rate, and why a faster path is not taken."""
+"""Reasons why each flow takes its path: what limits its rate, and why a faster path is not taken."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class FlowReason:
-    """What limits a flow on its path, and the fastest path that exists for it."""
+    """The limit of a flow on its path, and the fastest path that exists for it."""
 
     id: str
     limit: Limit

@@ -40,7 +40,7 @@ class Preferences:
 
     paths: Paths
     value: FloatArray
-    """What a flow prefers, by flow and path: the gain, or the gain per cost."""
+    """The preference of a flow for a path, by flow and path: the gain, or the gain per cost."""
     ordered: tuple[IntArray, ...]
     """The paths of each flow, by falling value."""
     ranks: tuple[IntArray, ...]
@@ -87,7 +87,7 @@ def ranked(paths: Paths, value: FloatArray, useful: NDArray[np.bool_]) -> Prefer
 
 
 def preferences_of(paths: Paths, by: Literal["gain", "gain per cost"]) -> Preferences:
-    """Return what flows prefer: the gain (Algorithm 1), or the gain per cost (Algorithm 2)."""
+    """Return the preferences of flows: the gain (Algorithm 1), or the gain per cost (Algorithm 2)."""
     gain_s = paths.gain_s
     value = gain_s if by == "gain" else _gain_per_cost(paths)
     return ranked(paths, value, gain_s > EQUAL * paths.fct_s[:, :1])

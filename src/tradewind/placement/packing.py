@@ -1,4 +1,4 @@
-"""Whether flows fit a number of equal instances: bin packing, exactly for the few flows of a region."""
+"""Decide whether flows fit a number of equal instances: bin packing, exactly for the few flows of a region."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True)
 class Boots:
-    """What boots instances: the booter, the gateway program, and this host's address in the machines' network."""
+    """Parts that boot instances: the booter, the gateway program, and this host's address in the machines' network."""
 
     booter: Booter
     source: ProgramSource

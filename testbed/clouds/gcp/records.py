@@ -1,4 +1,4 @@
-"""What the stand-in remembers: instances, disks, firewall rules, operations."""
+"""The records of the stand-in: instances, disks, firewall rules, operations."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Operation:
     begun_s: float
     due_s: float
     finished: Callable[[], bool] = lambda: True
-    """Whether it can be done, from `due_s` on."""
+    """Return whether it can be done, from `due_s` on."""
     errors: list[tuple[str, str]] = field(default_factory=list)
     """Code and message of each error with which it ends."""
     status_code: int = 400

@@ -59,7 +59,7 @@ class Run:
 
 @dataclass
 class Fault:
-    """What happens to the next `times` requests of a method, such as `instances.delete`."""
+    """The fault of the next `times` requests of a method, such as `instances.delete`."""
 
     method: str
     action: Answer | Lose | FailOperation | Run

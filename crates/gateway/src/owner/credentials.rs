@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use tradewind_contract::{Authority, GatewayStores, StoreAccess, StoreCredentials, StoreSpec};
 use tradewind_store::Delegation;
 
-/// What a user can do about credentials that cannot be limited.
+/// Remedies for credentials that cannot be limited.
 const UNLIMITABLE_HINT: &str = "name a role of AWS with --src-role or --dst-role, let the machines use their own identity \
     with --src-identity machine or --dst-identity machine, or send the credentials as they are with --share-keys";
 
@@ -22,7 +22,7 @@ const UNLIMITABLE_HINT: &str = "name a role of AWS with --src-role or --dst-role
 ///
 /// # Errors
 /// A store's configuration is wrong, its credentials cannot be limited (403), or the gateway does not accept the
-/// credentials. A chain without credentials is no error here: the gateway reports it at its first request.
+/// credentials. A chain without credentials is not an error here: the gateway reports it at its first request.
 pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: GatewayStores) -> Result<(), Refused> {
     let delegations = open_all(stores)
         .map_err(|error| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string(), "correct its settings"))?;

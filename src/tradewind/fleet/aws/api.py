@@ -20,6 +20,7 @@ ATTEMPTS = 3
 PREFIXES = {"service-quotas": "servicequotas"}
 #: Region of calls that are not about a region.
 ANY_REGION = "us-east-1"
+LOGIN = "valid credentials: `aws sso login`, `aws configure`, or another `profile` in [aws]"
 
 
 class AwsApi:
@@ -105,7 +106,7 @@ def _without_answer(error: Exception) -> Refusal:
     reason = " ".join(str(error).split())
     name = type(error).__name__
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"):
-        return Refusal("permission", f"no credentials of AWS: {reason}")
+        return Refusal("permission", f"no credentials of AWS: {reason}", LOGIN)
     if name in ("ProfileNotFound", "ParamValidationError", "InvalidRegionError", "UnknownServiceError"):
         return Refusal("bad request", reason)
     return Refusal("transient", reason)

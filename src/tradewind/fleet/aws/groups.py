@@ -95,7 +95,7 @@ class FleetGroup:
 
 
 def delete_group(api: AwsApi, region: str, group_id: str, timeout_s: float = DELETE_S) -> None:
-    """Delete a group. One that does not exist is no error. Raises CallRefused if it is still in use at the end."""
+    """Delete a group. One that does not exist is not an error. Raises CallRefused if it is still in use at the end."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:

@@ -19,7 +19,7 @@ _READING = (
     "ec2:DescribeSubnets",
     "ec2:DescribeVolumes",
 )
-#: What is ours can be changed; a group or instance without our tag cannot.
+#: Only groups and instances with our tag may be changed.
 _CHANGING = (
     "ec2:AuthorizeSecurityGroupIngress",
     "ec2:DeleteSecurityGroup",

@@ -67,7 +67,7 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         "VPCIdNotSpecified",
     ),
     "transient": (
-        # What was made just now may not be known everywhere yet.
+        # A new resource may not be known everywhere yet.
         "InvalidInstanceID.NotFound",
         "InvalidGroup.InUse",
         "InvalidGroupId.NotFound",

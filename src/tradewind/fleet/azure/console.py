@@ -1,4 +1,4 @@
-"""What can be seen of a machine from outside: the console that Azure records (boot diagnostics)."""
+"""A machine seen from outside: the console that Azure records (boot diagnostics)."""
 
 from __future__ import annotations
 

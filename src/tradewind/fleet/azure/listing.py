@@ -29,7 +29,7 @@ from tradewind.model.records import dataclass, field
 
 __all__ = ["Listing", "is_over", "power_of"]
 
-#: What each type is called among the leftovers.
+#: Name of each type among the leftovers.
 KINDS = {
     MACHINES: "machine",
     INTERFACES: "interface",

@@ -1,4 +1,4 @@
-"""What can be rented in a region, and how much of it: the packaged catalog, Azure's sizes and its quotas."""
+"""Offers and quotas of a region: the packaged catalog, Azure's sizes and its quotas."""
 
 from __future__ import annotations
 

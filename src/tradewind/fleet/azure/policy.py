@@ -8,7 +8,7 @@ from tradewind.model.azure import AzureSettings
 
 __all__ = ["MACHINE_ACTIONS", "OWNER_ACTIONS", "READER_ACTIONS", "policy"]
 
-#: What the owner of fleets does in the resource group.
+#: Actions of the owner of fleets in the resource group.
 OWNER_ACTIONS = (
     "Microsoft.Compute/virtualMachines/read",
     "Microsoft.Compute/virtualMachines/write",
@@ -50,7 +50,7 @@ SCHEDULE_ACTIONS = (
 DIAGNOSTICS_ACTIONS = ("Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action",)
 #: Quotas and sizes belong to the subscription. Without this role, a quota is noticed when a machine is refused.
 READER_ACTIONS = ("Microsoft.Compute/locations/usages/read", "Microsoft.Compute/skus/read")
-#: What a machine does with its own identity.
+#: Actions of a machine with its own identity.
 MACHINE_ACTIONS = ("Microsoft.Compute/virtualMachines/delete",)
 
 

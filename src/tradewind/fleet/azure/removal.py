@@ -35,7 +35,7 @@ AT_ONCE_MAX = 128
 #: Attempts to remove a resource that another one still uses, and the wait between two of them [s].
 TRIES_MAX = 4
 WAIT_S = 2.0
-#: What must be removed before what. A machine takes its interface, address and disk with it.
+#: Order of removal by type. A machine takes its interface, address and disk with it.
 ORDER = ((MACHINES,), (INTERFACES, SCHEDULES), (ADDRESSES, DISKS), (GROUPS, NETWORKS))
 #: Errors of a resource that another one uses.
 IN_USE = ("InUse", "CannotBeDeleted", "OperationNotAllowed", "NicReservedForAnotherVm", "AnotherOperationInProgress")
@@ -89,7 +89,7 @@ class Removal:
         with self.attaching:
             now = {one for one in wanted if one[0] in ORDER[-1]}
             self._remove_stage(now | self._unused(fleets), refusals, force)
-        # What belongs to a machine is ours to remove, whoever asked for the machine.
+        # Everything that belongs to a machine is ours to remove, whoever asked for the machine.
         for kind, name in [part for part in refusals if part not in wanted]:
             owner = next((one for one in wanted if one[1].lower() == machine_of(kind, name).lower()), None)
             if owner is not None:

@@ -1,1 +1,1 @@
-"""Google Compute Engine: its API, its errors, and what the provider asks of it."""
+"""Google Compute Engine: its API, its errors, and the parts of `providers/gcp.py`."""

@@ -18,7 +18,7 @@ LOOK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class GcpAccess:
-    """What can be seen of a machine from outside."""
+    """A machine seen from outside: its serial console."""
 
     machine: Machine
     look: Callable[[Machine], str | None]

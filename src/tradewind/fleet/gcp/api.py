@@ -181,7 +181,7 @@ def _operation_path(operation: Mapping[str, Any]) -> str:
 
 def _no_credentials(error: Exception) -> Refusal:
     words = _first_line(f"no usable credentials for Google Cloud: {error}")
-    return Refusal("permission", words, "valid credentials: gcloud auth application-default login")
+    return Refusal("permission", words, "valid credentials: `gcloud auth application-default login`")
 
 
 def _first_line(words: str) -> str:

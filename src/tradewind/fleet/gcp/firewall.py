@@ -77,7 +77,7 @@ class FleetRules:
                 time.sleep(max(error.refusal.retry_after_s or 0.0, WAIT_S * 2**tries))
 
     def delete(self) -> None:
-        """Delete the rules. One that does not exist is no error. Both are tried, also if one cannot be deleted."""
+        """Delete the rules. One that does not exist is not an error. Both are tried, even if one fails."""
         each_of(("control", "data"), lambda purpose: delete_rule(self._api, f"{self._tag}-{purpose}"))
 
     def _sources(self, addresses: Collection[str]) -> dict[str, Any]:

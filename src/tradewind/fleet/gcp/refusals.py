@@ -70,7 +70,7 @@ KINDS: Mapping[str, RefusalKind] = {
 }
 #: Action of a refusal that names no permission.
 ACTIONS: Mapping[str, str] = {
-    "authError": "valid credentials: gcloud auth application-default login",
+    "authError": "valid credentials: `gcloud auth application-default login`",
     "accessNotConfigured": "the Compute Engine API: gcloud services enable compute.googleapis.com",
     "SERVICE_DISABLED": "the Compute Engine API: gcloud services enable compute.googleapis.com",
     "BILLING_DISABLED": "a billing account of the project",

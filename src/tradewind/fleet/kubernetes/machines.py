@@ -22,7 +22,7 @@ ENDED_PHASES = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a cluster lists of one machine. Without a `job` the pod is an orphan."""
+    """The objects of one machine that a cluster lists. Without a `job` the pod is an orphan."""
 
     name: str
     job: Mapping[str, Any] | None = None

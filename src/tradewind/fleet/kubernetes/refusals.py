@@ -20,7 +20,7 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
-#: What a scheduler says if a node could run the pod but has no room.
+#: Words of a scheduler if a node could run the pod but has no room.
 _NO_ROOM = ("Insufficient ", "free ports", "Too many pods", "No preemption victims")
 #: States of a container that does not start because of its image.
 IMAGE_STATES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")

@@ -459,7 +459,7 @@ class AwsProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsAccess:
-    """What can be seen of a machine from outside."""
+    """A machine seen from outside: its console."""
 
     provider: AwsProvider
     machine: Machine

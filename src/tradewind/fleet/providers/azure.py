@@ -92,7 +92,7 @@ class AzureProvider:
 
     @property
     def warning(self) -> str | None:
-        """What a user should know before machines are rented; None if there is nothing."""
+        """A warning before machines are rented; None if there is nothing to say."""
         return None if self._settings.identity else NO_IDENTITY
 
     def document(self) -> dict[str, Any]:
@@ -282,7 +282,7 @@ class AzureProvider:
             look_s = min(LOOK_S_MAX, look_s * 2)
 
     def _schedule(self, order: LaunchOrder, machine: str) -> None:
-        """Let Azure stop a machine once a day that cannot delete itself."""
+        """Let Azure stop a machine that cannot delete itself once a day."""
         if self._settings.identity is not None or not self._settings.auto_shutdown:
             return
         body = bodies.schedule_body(order, location_of(order.region), self._names.id(MACHINES, machine))

@@ -114,12 +114,12 @@ class GcpProvider:
 
     @property
     def warning(self) -> str | None:
-        """What a user should know before machines are rented."""
+        """A warning before machines are rented; None if there is nothing to say."""
         if self._settings.service_account is not None:
             return None
         return (
             "a machine whose owner is gone shuts down when its lease expires, and its disk is billed until the next "
-            "`tradewind fleet sweep`; with gcp.service_account it deletes itself"
+            "`tradewind fleet sweep`; with `service_account` in [gcp] it deletes itself"
         )
 
     def home(self, region: str) -> Home:

@@ -134,7 +134,7 @@ class MixedProvider:
     def _admit(self, fleet_id: str, machines: Sequence[Machine]) -> None:
         """Tell each member with a firewall the addresses of the living machines of the others, if they have changed.
 
-        A member that refuses is told again at the next listing; until then hops to its machines do not open.
+        A refused call is repeated at the next listing; until then hops to its machines do not open.
         """
         changed = []
         with self._admitting:
