@@ -13,6 +13,8 @@ import signal
 import sys
 from collections.abc import Callable
 
+from testbed.clouds.azure.server import azure_program
+from testbed.clouds.gcp.discovery import compute_discovery
 from testbed.servers import InstallError, Server, ServerError, azurite, gcs, moto, versitygw
 from testbed.servers.install import cache_folder
 
@@ -24,6 +26,8 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "gcs": gcs,
 }
 DEFAULT = ["versitygw"]
+#: What the stand-ins of clouds need. moto stands for AWS.
+CLOUDS: dict[str, Callable[[], object]] = {"Azure's API": azure_program, "Google's API": compute_discovery}
 
 
 def main() -> int:
@@ -73,6 +77,12 @@ def _install() -> int:
             start().stop()
         except (InstallError, ServerError) as error:
             print(f"note: the test server {name} could not be installed: {error}", file=sys.stderr)
+            code = 1
+    for name, install in CLOUDS.items():
+        try:
+            install()
+        except InstallError as error:
+            print(f"note: the stand-in for {name} could not be installed: {error}", file=sys.stderr)
             code = 1
     return code
 

@@ -14,7 +14,7 @@ from testbed.servers.install import own_go_program
 from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
 from testbed.servers.tls import make_certificates
 
-__all__ = ["GROUP", "IDENTITY", "SUBSCRIPTION", "AzureApi", "azure_api"]
+__all__ = ["GROUP", "IDENTITY", "SUBSCRIPTION", "AzureApi", "azure_api", "azure_program"]
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 GROUP = "tradewind"
@@ -91,10 +91,15 @@ class AzureApi:
         return found
 
 
+def azure_program() -> Path:
+    """Return the stand-in's program, which is built if it is missing. Raises InstallError."""
+    return own_go_program("azure-api", MODULE)
+
+
 @contextmanager
 def azure_api(host: str = "127.0.0.1", guests: str | None = None) -> Iterator[AzureApi]:
     """Run the stand-in. `guests` is the path of the network namespace in which machines reach its metadata service."""
-    program = own_go_program("azure-api", MODULE)
+    program = azure_program()
     folder, port = temporary_folder("azure"), free_port()
     certificates = make_certificates(folder, host)
     command = [str(program), "-listen", f"{host}:{port}", "-cert", str(certificates.certificate)]
