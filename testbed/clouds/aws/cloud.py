@@ -77,7 +77,7 @@ class AwsCloud:
         self._ask("PUT", "faults", [{"operation": operation, "code": code, "message": message, **more}])
 
     def mend(self) -> None:
-        """End all faults, and forget the client tokens of earlier launches."""
+        """End all faults, and forget the client tokens and calls so far."""
         self._ask("PUT", "faults", [])
         self._ask("PUT", "forgotten")
 
@@ -89,6 +89,14 @@ class AwsCloud:
         """Return the operations that were called, in order."""
         found: list[str] = self._ask("GET", "calls")
         return found
+
+    def halt_at(self, number: int) -> None:
+        """Hold back the answer of the call with this number, until `release` is called."""
+        self.set(halt_at=number)
+
+    def release(self) -> None:
+        """Send the answer that is held back."""
+        self._ask("PUT", "released")
 
     def instances(self) -> list[dict[str, Any]]:
         """Return all instances, with region, state and user data."""

@@ -6,12 +6,13 @@ testbed talks to it at ``/testbed``:
 - ``GET /testbed/instances``: instances with region, state, user data and shutdown behaviour
 - ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
 - ``PUT /testbed/faults`` ``[{"operation", "code", "message", "status", "times", "lose", "after"}]``
-- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s"}``
+- ``PUT /testbed/settings`` ``{"vcpus", "hidden_s", "halt_at"}``
 - ``GET /testbed/calls``: the operations that were called, in order
-- ``PUT /testbed/forgotten``: forget all client tokens
+- ``PUT /testbed/forgotten``: forget all client tokens and calls
 
 A fault answers `times` calls of an operation with an error, after `after` others; with `lose` the call is done and its
-answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency.
+answer lost. An instance is not listed for `hidden_s` after its launch, as with eventual consistency. The call of number
+`halt_at` is done, and its answer is held back until ``PUT /testbed/released``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from werkzeug.serving import run_simple
 ACCOUNT = "123456789012"
 VCPUS = {"m5.xlarge": 4, "c5n.2xlarge": 8, "m6in.2xlarge": 8, "m5.8xlarge": 32, "c5n.9xlarge": 36, "c5n.18xlarge": 72}
 STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
+#: Longest time for which an answer is held back.
+HALT_S = 60.0
 QUOTA_TARGET = "ServiceQuotasV20190624.GetServiceQuota"
 Start = Callable[..., object]
 
@@ -46,7 +49,8 @@ class Emulator:
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self.application = application
         self.faults: list[dict[str, Any]] = []
-        self.settings: dict[str, float] = {"vcpus": 1_000_000, "hidden_s": 0}
+        self.settings: dict[str, float] = {"vcpus": 1_000_000, "hidden_s": 0, "halt_at": -1}
+        self.released = threading.Event()
         self.calls: list[str] = []
         self.consoles: dict[str, str] = {}
         #: Client token → the answer to its first call.
@@ -67,6 +71,7 @@ class Emulator:
         form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
         operation = form.get("Action") or environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
         with self.answering:
+            number = len(self.calls)
             self.calls.append(operation)
             fault = self._fault(operation)
             if fault is not None and not fault.get("lose"):
@@ -75,6 +80,8 @@ class Emulator:
                     start_response, fault["code"], fault.get("message", ""), fault.get("status", 400), as_json
                 )
             answer = self._answer(operation, form, environ, start_response)
+        if number == self.settings["halt_at"]:
+            self.released.wait(HALT_S)
         if fault is not None:
             # The client sees a connection that was closed before any answer.
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
@@ -155,6 +162,9 @@ class Emulator:
             answer = self.calls
         elif words == ["forgotten"]:
             self.tokens.clear()
+            self.calls.clear()
+        elif words == ["released"]:
+            self.released.set()
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(answer).encode()]
 
