@@ -62,4 +62,8 @@ def policy_document(settings: AwsSettings) -> dict[str, Any]:
         statements.append(
             {"Sid": "Identity", "Effect": "Allow", "Action": "iam:PassRole", "Resource": "*", "Condition": passed}
         )
+    if settings.spot:
+        only = {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}}
+        action = "iam:CreateServiceLinkedRole"
+        statements.append({"Sid": "Spot", "Effect": "Allow", "Action": action, "Resource": "*", "Condition": only})
     return {"Version": "2012-10-17", "Statement": statements}

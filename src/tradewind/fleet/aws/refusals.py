@@ -13,15 +13,22 @@ __all__ = ["refusal_of"]
 #: Maximum length of a reason. Amazon appends an encoded message of kilobytes to some.
 REASON_MAX = 300
 
+#: The first spot instance of an account needs a role that its user may have to make (EC2 User Guide, Service-linked role
+#: for Spot Instance requests).
+SPOT_ROLE = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+
 _KINDS: dict[RefusalKind, tuple[str, ...]] = {
     "permission": (
         "AccessDenied",
         "AccessDeniedException",
         "AuthFailure",
+        SPOT_ROLE,
+        "Blocked",
         "ExpiredToken",
         "ExpiredTokenException",
         "InvalidClientTokenId",
         "OptInRequired",
+        "PendingVerification",
         "SignatureDoesNotMatch",
         "UnauthorizedOperation",
         "UnrecognizedClientException",
@@ -70,7 +77,9 @@ _KINDS: dict[RefusalKind, tuple[str, ...]] = {
         # A new resource may not be known everywhere yet.
         "InvalidInstanceID.NotFound",
         "InvalidGroup.InUse",
+        "InvalidGroup.NotFound",
         "InvalidGroupId.NotFound",
+        "InvalidSecurityGroupID.NotFound",
         "DependencyViolation",
     ),
 }
@@ -88,6 +97,8 @@ def refusal_of(code: str, message: str, action: str, retry_after_s: float | None
         kind = "bad request" if code.startswith(_BAD_BEGINNINGS) else "transient"
     words = message.partition(" Encoded authorization failure message:")[0]
     reason = " ".join(f"{code}: {words}".split())[:REASON_MAX]
+    if code == SPOT_ROLE:
+        return Refusal(kind, reason, "iam:CreateServiceLinkedRole", retry_after_s)
     return Refusal(kind, reason, _missing(message, action) if code in _LACKING else None, retry_after_s)
 
 
