@@ -125,6 +125,9 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     _show_receipt(args, ended)
     if not left and not (code or left_code or remains_code) and not args.json:
         print("nothing is left")
+    kept = [one for one in left if one.owner != "gone"]
+    if kept and not (args.all or args.json):
+        print(f"kept {format_count(len(kept), 'machine')} of commands that run, or are elsewhere; --all ends them, too")
     return max(code, left_code, 0 if left else remains_code)
 
 
