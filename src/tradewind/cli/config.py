@@ -156,13 +156,13 @@ def _side_settings(side: str, words: str) -> list[Setting]:
         Setting(
             f"{side}_role",
             str,
-            f"role of AWS whose limited sessions gateways on other machines get, {words}",
+            f"AWS role from which gateways on other machines get limited sessions, {words}",
             unset="limited sessions of the user, who needs long-lived keys",
         ),
         Setting(
             f"{side}_identity",
             _one_of("lent", MACHINE),
-            f"identity of gateways on other machines: lent, or that of their {MACHINE}, {words}",
+            f"credentials of gateways on other machines: lent by this one, or those of their own {MACHINE}, {words}",
             "lent",
         ),
     ]

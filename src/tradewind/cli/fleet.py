@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tradewind.engine.everywhere import Everywhere, FoundMachine
     from tradewind.engine.fleets import Attempt, Boot, FleetEnd, Fleets, FleetState
+    from tradewind.errors import TradewindError
 
 USAGE = "list|down [ID…]|explain ID|sweep"
 HELP = """\
@@ -116,7 +117,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
         ended += swept.ended
         if swept.error is not None:
             code = swept.error.exit_code
-            print(f"error: {swept.what}: {swept.error}", file=sys.stderr)
+            _print_failure(swept.what, "", swept.error)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
     left, left_code = _look_everywhere(args, everywhere, show=True)
@@ -124,7 +125,17 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     _show_receipt(args, ended)
     if not left and not (code or left_code or remains_code) and not args.json:
         print("nothing is left")
+    kept = [one for one in left if one.owner != "gone"]
+    if kept and not (args.all or args.json):
+        print(f"kept {format_count(len(kept), 'machine')} of commands that run, or are elsewhere; --all ends them, too")
     return max(code, left_code, 0 if left else remains_code)
+
+
+def _print_failure(place: str, what: str, error: TradewindError) -> None:
+    """Print the error of a place, which some errors name first themselves."""
+    print(f"error: {place}{what}: {str(error).removeprefix(f'{place}: ')}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {error.hint}", file=sys.stderr)
 
 
 def _show_remains(args: Namespace, everywhere: Everywhere) -> int:
@@ -175,7 +186,7 @@ def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> 
             place, error = found
             code = error.exit_code
             if show:
-                print(f"error: {place} cannot be asked: {error}", file=sys.stderr)
+                _print_failure(place, " cannot be asked", error)
             continue
         machines.append(found)
         if show and args.json:

@@ -25,8 +25,7 @@ def add_lending_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--share-keys",
         action="store_true",
-        help="send them this machine's credentials of the stores as they are, where those cannot be limited or "
-        "shall not be",
+        help="send them this machine's credentials of the stores as they are, without limits",
     )
     for side in ("src", "dst"):
         add_setting(group, f"{side}_role", metavar="ARN")

@@ -119,8 +119,8 @@ def _add_goal_arguments(parser: ArgumentParser) -> None:
     goal = parser.add_argument_group(
         "goal of the plan (at most one; default: the fastest at the cost of the direct path; --via sky: the fastest)",
         "Between stores in known regions (as the store reports, or set with --src-region aws:us-east-1), --dry-run\n"
-        "shows the machines that would reach the goal, and their cost. --via runs the transfer on machines; without\n"
-        "it the bytes go through this machine.",
+        "shows the machines that would reach the goal, and their cost. With --via fleet or sky the transfer runs on\n"
+        "machines; without --via, the hosts and clouds of the configuration are used if that is faster.",
     )
     goal.add_argument(
         "--max-cost",

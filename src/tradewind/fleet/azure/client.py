@@ -6,6 +6,7 @@ do about them.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +18,9 @@ from tradewind.fleet.provider import CallRefused, Refusal
 from tradewind.model.azure import AzureSettings
 
 __all__ = ["Clients", "NotThere"]
+
+# Without a handler, paragraphs about each failed login would go to stderr. The refusal has the first line of them.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 
 #: Interval between two looks at a long-running operation, if Azure names none [s].
 POLL_S = 2.0
