@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -99,6 +100,22 @@ def test_a_machine_with_a_frozen_gateway_ends_soon_after_its_lease(stage: Stage)
     assert "the lease has expired" in machine.console
 
 
+def test_a_machine_that_is_booted_again_ends(stage: Stage) -> None:
+    """cloud-init runs user data at the first boot only: without its script a rebooted machine would run for ever."""
+    machine = stage.boot()
+    wait_until(stage.answers)
+    name = "/var/lib/cloud/scripts/per-boot/tradewind-end"
+    script = machine.path(name)
+    assert script.stat().st_mode & 0o777 == 0o700
+    enter = ["nsenter", "-t", str(machine.init_pid), "--mount", "--pid", "--net", "env", "PATH=/run/bin:/usr/bin:/bin"]
+    subprocess.run([*enter, name], check=True)
+    assert not machine.ended.is_set() and stage.answers(), "it is still the same boot"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    script.write_text(script.read_text().replace(boot, "another-boot"))
+    subprocess.run([*enter, name], check=False)
+    wait_until(machine.ended.is_set)
+
+
 def test_a_renewed_lease_keeps_the_machine(stage: Stage) -> None:
     machine = stage.boot(lease_s=600, late_s=1, look_s=1)
     wait_until(stage.answers)
@@ -134,6 +151,26 @@ def test_a_machine_that_does_not_get_its_program_ends(stage: Stage, tmp_path: Pa
     machine = stage.boot(replace(stage.source, url=stage.source.url + "-missing"), boot_s=2, late_s=0, look_s=1)
     wait_until(machine.ended.is_set)
     assert "the lease has expired" in machine.console
+
+
+def test_a_program_that_has_moved_is_downloaded_from_there(stage: Stage, tmp_path: Path) -> None:
+    served = tmp_path / "programs" / "tradewind-gateway"
+    (moved := served.with_name("moved")).mkdir()
+    os.link(served, moved / "index.html")
+    stage.boot(replace(stage.source, url=stage.source.url.replace(served.name, moved.name)))
+    wait_until(stage.answers)
+
+
+def test_a_proxy_is_not_asked_for_what_the_machine_knows_about_itself() -> None:
+    source = ProgramSource("x86_64", "http://example.org/", "0" * 64)
+    lines = user_data("{}", [source], 600, proxy="http://proxy.example:3128").splitlines()
+    exports = "\n".join(line for line in lines if line.startswith("export "))
+    shown = subprocess.run(["sh", "-c", f"{exports}\nexec env"], env={}, capture_output=True, text=True, check=True)
+    variables = dict(line.split("=", 1) for line in shown.stdout.splitlines())
+    assert variables["http_proxy"] == "http://proxy.example:3128"
+    for host in ("169.254.169.254", "metadata.google.internal"):
+        assert host in variables["no_proxy"].split(",")
+    assert variables["no_proxy"] == variables["NO_PROXY"]
 
 
 def test_user_data_that_is_too_long_is_refused() -> None:

@@ -13,8 +13,8 @@ __all__ = ["refusal_of"]
 #: Maximum length of a reason. Amazon appends an encoded message of kilobytes to some.
 REASON_MAX = 300
 
-#: The first spot instance of an account needs a role that its user may have to make (EC2 User Guide, Service-linked role
-#: for Spot Instance requests).
+#: The first spot instance of an account needs a role that its user may have to make (EC2 User Guide, Service-linked
+#: role for Spot Instance requests).
 SPOT_ROLE = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 
 _KINDS: dict[RefusalKind, tuple[str, ...]] = {
