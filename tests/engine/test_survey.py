@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.clouds.gcp.cloud import Cloud as EngineState
+from testbed.clouds.gcp.server import ComputeEngine
+from tests.fleet.gcp_stage import REGION, GcpStage
 from tradewind.engine.ground import HOME_FOUND, with_present_home
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.survey import SiteMember, members_of, survey
@@ -57,3 +60,11 @@ def test_a_resumed_job_admits_the_present_address_of_home(monkeypatch: pytest.Mo
 
 def refuse(_: object) -> str:
     raise UsageError("no address")
+
+
+@pytest.mark.parametrize("spot", [False, True])
+def test_spot_machines_are_offered_to_plans_only_where_the_configuration_wants_them(tmp_path: Path, spot: bool) -> None:
+    with ComputeEngine(EngineState()) as api:
+        document = GcpStage(tmp_path, api).document(spot=spot)
+        found = survey(JobControl(state_dir=str(tmp_path)), [SiteMember("gcp", (REGION,), document)])
+    assert {offer.spot for offer in found.offers} == ({False, True} if spot else {False})

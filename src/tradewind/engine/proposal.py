@@ -301,6 +301,8 @@ def _planned(
     limits = PlanningLimits(
         machines_per_region=request.machines_per_region or ground.machines,
         compression_ratio=request.compression_ratio,
+        # The survey has left out spot machines where the configuration does not want them.
+        spot=provider["kind"] != "sky",
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = request.goal or _usual_goal(request, ground, regions, volume_gb, limits, ceiling_usd)

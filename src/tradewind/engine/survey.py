@@ -145,7 +145,7 @@ def survey(control: JobControl, members: Sequence[SiteMember]) -> Survey:
         if isinstance(answer, TradewindError):
             failures.append(_Failure(question.member, question.region, answer))
         elif isinstance(answer, tuple):
-            offers += answer
+            offers += [offer for offer in answer if not offer.spot or question.member.document.get("spot")]
         elif question.region is not None:
             left[question.region] = None if answer is None else answer.left
     return Survey(tuple(offers), left, tuple(failures), tuple(warnings))
