@@ -56,6 +56,10 @@ def test_rates_follow_from_windows_and_round_trips() -> None:
         ({"flows": [EXAMPLE["flows"][0], EXAMPLE["flows"][0]]}, "the ids of flows must differ"),
         ({"regions": EXAMPLE["regions"] * 2}, "two regions are called 'A'"),
         ({"edge_window_bytes": 0}, "edge_window_bytes must be a number, more than 0"),
+        ({"budget_cents": 10**400}, r"budget_cents must be a number, from 1e-09 to 1e\+18, not 10000000000000000000$"),
+        ({"budget_cents": float("nan")}, "budget_cents must be a number, 0 or more, not nan"),
+        ({"bytes_per_gb": 5e-324}, "bytes_per_gb must be a number, from 1e-09"),
+        ({"rtt_ms": [[1e300]]}, r"rtt_ms\[0\]: a round-trip time must be a number of milliseconds"),
     ],
 )
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:

@@ -22,6 +22,10 @@ FLOWS_MAX = 10_000
 INSTANCES_MAX = 10_000
 #: Largest number of paths of all flows together: 500 flows of 60 regions have 1.8 million.
 PATHS_MAX = 20_000_000
+#: Numbers beyond these are mistakes, and products of them exceed what a computer can represent.
+NUMBER_MIN, NUMBER_MAX = 1e-9, 1e18
+#: Most characters of such a number in an error.
+SHOWN_CHARS_MAX = 20
 #: Linux's default for the receive window, after its overhead [bytes] (CloudPilot, section 4.3).
 EDGE_WINDOW_BYTES = 2_875_000.0
 #: Window between two proxies [bytes] (CloudPilot, section 4.3).
@@ -203,7 +207,10 @@ def _number(
     value = table.get(key, default)
     if not _is_number(value) or value < 0 or (above_zero and value == 0):
         least = "more than 0" if above_zero else "0 or more"
-        raise ConfigError(f"{place}: {key} must be a number, {least}, not {value!r}")
+        shown = repr(value)
+        if _is_out_of_range(value):
+            least, shown = f"from {NUMBER_MIN:g} to {NUMBER_MAX:g}", shown[:SHOWN_CHARS_MAX]
+        raise ConfigError(f"{place}: {key} must be a number, {least}, not {shown}")
     return float(value)
 
 
@@ -221,4 +228,12 @@ def _numbers(value: Any, count: int, place: str) -> FloatArray:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether it is a number with which one can calculate: 0, or one from NUMBER_MIN to NUMBER_MAX."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
+        return False
+    return value == 0 or not _is_out_of_range(value)
+
+
+def _is_out_of_range(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and (0 < value < NUMBER_MIN or abs(value) > NUMBER_MAX)
