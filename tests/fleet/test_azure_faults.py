@@ -279,6 +279,12 @@ def test_a_security_group_that_is_still_used_is_tried_again_and_then_left(
     assert stage.api.resources() == {}
 
 
+@pytest.mark.parametrize("name", ["tradewind-data", "tradewind-data-disk", "tradewind-my-machine-backup-1-disk"])
+def test_a_disk_of_somebody_else_with_a_name_like_ours_is_not_ours(stage: Stage, name: str) -> None:
+    stage.api.ask(f"disks?name={name}", "")
+    assert list(stage.provider().leftovers()) == []
+
+
 def test_a_machine_that_cannot_be_ended_says_why(stage: Stage) -> None:
     provider = stage.provider()
     (machine,) = stage.launched(provider)

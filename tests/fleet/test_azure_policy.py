@@ -95,7 +95,7 @@ def test_a_missing_action_is_named(stage: Stage, action: str, name: str) -> None
     stage.sign_in("guest")
     if action.endswith("/disks/delete"):
         # Machines take their disks with them. Only a disk that is left needs it.
-        stage.api.ask("disks?name=tradewind-left-disk", "")
+        stage.api.ask("disks?name=tradewind-left-0123456789ab-disk", "")
     if action == "Microsoft.Compute/skus/read":
         assert stage.provider(**settings).offers([REGION])[0].zones == (), "a fleet does without zones"
         return

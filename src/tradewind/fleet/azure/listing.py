@@ -15,9 +15,9 @@ from tradewind.fleet.azure.names import (
     INTERFACES,
     MACHINES,
     NETWORKS,
-    PREFIX,
     SCHEDULES,
     Names,
+    is_own_disk,
     machine_of,
     region_of,
 )
@@ -162,7 +162,7 @@ class Listing:
             for one in resources:
                 tags = dict(one.tags or {})
                 if FLEET_TAG not in tags:
-                    if kind != DISKS or not one.name.lower().startswith(PREFIX):
+                    if kind != DISKS or not is_own_disk(one.name):
                         continue
                     tags = machines.get(machine_of(kind, one.name.lower()), {})
                 name = STOPPED if kind == MACHINES and one.name.lower() in over else KINDS[kind]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 from tradewind.fleet.provider import LaunchOrder
 from tradewind.model.azure import AzureSettings
 from tradewind.model.records import dataclass
 
-__all__ = ["PREFIX", "Names", "location_of", "machine_of", "region_of"]
+__all__ = ["PREFIX", "Names", "is_own_disk", "location_of", "machine_of", "region_of"]
 
 PREFIX = "tradewind-"
 #: Length of an order's name within that of a machine. A host name in Azure has at most 64 letters.
@@ -25,6 +26,7 @@ SCHEDULE_PREFIX = "shutdown-computevm-"
 
 #: Endings of the names of what belongs to a machine.
 _PARTS = {INTERFACES: "-nic", ADDRESSES: "-ip", DISKS: "-disk"}
+_DISK = re.compile(rf"{PREFIX}.{{1,{ORDER_CHARS_MAX}}}-[0-9a-f]{{12}}{_PARTS[DISKS]}")
 
 
 def location_of(region: str) -> str:
@@ -42,6 +44,11 @@ def machine_of(kind: str, name: str) -> str:
     if kind == SCHEDULES:
         return name.removeprefix(SCHEDULE_PREFIX)
     return name.removesuffix(_PARTS.get(kind, ""))
+
+
+def is_own_disk(name: str) -> bool:
+    """Return whether a disk has the name of a machine's disk. Disks have no tags, and others may begin alike."""
+    return _DISK.fullmatch(name.lower()) is not None
 
 
 @dataclass(frozen=True, slots=True)
