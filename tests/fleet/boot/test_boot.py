@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.request import proxy_bypass_environment
 
 import pytest
 
@@ -134,6 +136,26 @@ def test_a_machine_that_does_not_get_its_program_ends(stage: Stage, tmp_path: Pa
     machine = stage.boot(replace(stage.source, url=stage.source.url + "-missing"), boot_s=2, late_s=0, look_s=1)
     wait_until(machine.ended.is_set)
     assert "the lease has expired" in machine.console
+
+
+def test_a_program_that_has_moved_is_downloaded_from_there(stage: Stage, tmp_path: Path) -> None:
+    served = tmp_path / "programs" / "tradewind-gateway"
+    (moved := served.with_name("moved")).mkdir()
+    os.link(served, moved / "index.html")
+    stage.boot(replace(stage.source, url=stage.source.url.replace(served.name, moved.name)))
+    wait_until(stage.answers)
+
+
+def test_a_proxy_is_not_asked_for_what_the_machine_knows_about_itself() -> None:
+    source = ProgramSource("x86_64", "http://example.org/", "0" * 64)
+    lines = user_data("{}", [source], 600, proxy="http://proxy.example:3128").splitlines()
+    exports = "\n".join(line for line in lines if line.startswith("export "))
+    shown = subprocess.run(["sh", "-c", f"{exports}\nexec env"], env={}, capture_output=True, text=True, check=True)
+    variables = dict(line.split("=", 1) for line in shown.stdout.splitlines())
+    assert variables["http_proxy"] == "http://proxy.example:3128"
+    for host in ("169.254.169.254", "metadata.google.internal"):
+        assert proxy_bypass_environment(host, {"no": variables["no_proxy"]}), host
+    assert variables["no_proxy"] == variables["NO_PROXY"]
 
 
 def test_user_data_that_is_too_long_is_refused() -> None:

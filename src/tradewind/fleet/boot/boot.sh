@@ -52,7 +52,7 @@ watch_notice() {
 }
 
 download() { # URL FILE
-  if command -v curl > /dev/null; then curl -fsS --retry 2 --connect-timeout 10 -o "$2" "$1"
+  if command -v curl > /dev/null; then curl -fsSL --retry 2 --connect-timeout 10 -o "$2" "$1"
   elif command -v wget > /dev/null; then wget -q -T 30 -O "$2" "$1"
   else end_machine "neither curl nor wget is installed"
   fi

@@ -15,6 +15,8 @@ __all__ = ["USER_DATA_BYTES_MAX", "ProgramSource", "programs_from_document", "us
 
 #: Maximum length of user data. EC2 has the lowest limit of all clouds, 16 KiB.
 USER_DATA_BYTES_MAX = 16 * 1024
+#: The metadata services of the clouds. A proxy would answer with what it knows about itself, also with its identity.
+NEVER_BY_PROXY = "169.254.169.254,metadata.google.internal"
 _SCRIPT = Path(__file__).with_name("boot.sh")
 #: A machine ends if its gateway does not run within this time. The join token is not valid for longer.
 BOOT_S = TOKEN_S
@@ -74,6 +76,7 @@ def user_data(
     head = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     if proxy is not None:
         head += [f"export {name}={shlex.quote(proxy)}" for name in ("https_proxy", "HTTPS_PROXY", "http_proxy")]
+        head += [f"export {name}={NEVER_BY_PROXY}" for name in ("no_proxy", "NO_PROXY")]
     text = "\n".join(["#!/bin/sh", *head, _script()])
     if len(text.encode()) > USER_DATA_BYTES_MAX:
         raise GatewayError(
