@@ -26,7 +26,7 @@ from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import Attempt, FleetJournal
-from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, ownership
+from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, owner_state, ownership
 from tradewind.fleet.process_table import MACHINE_VARIABLE
 from tradewind.fleet.processes import Placement, machine_mark
 from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease
@@ -383,6 +383,22 @@ def test_a_fleet_of_another_pid_namespace_is_in_use(
     # If it is named, it is ended.
     assert command.run("fleet", "down", fleet_id).expect(0).stdout == f"{fleet_id}: 2 machines ended\n"
     assert list(journal.records()) == []
+
+
+def test_a_machine_whose_owner_cannot_be_seen_from_here_is_not_swept() -> None:
+    if reason := namespace_reason():
+        pytest.skip(reason)
+    text = "import time; from tradewind.fleet.owner import here; print(here().label, flush=True); time.sleep(600)"
+    enter = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    with subprocess.Popen([*enter, sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as owner:
+        try:
+            assert owner.stdout is not None
+            label = owner.stdout.readline().strip()
+            assert len(label) <= 63
+            assert owner_state(label) == "elsewhere"
+            assert owner_state(here().label) == "in use"
+        finally:
+            owner.kill()
 
 
 def test_a_fleet_whose_client_of_another_pid_namespace_died_is_abandoned(

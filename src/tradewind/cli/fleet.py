@@ -43,6 +43,13 @@ EXAMPLES = """\
   tradewind fleet list --everywhere
   tradewind fleet sweep"""
 
+#: What a list says of a machine, by its owner's state.
+WHOSE = {
+    "in use": "in use",
+    "gone": "its command is gone",
+    "elsewhere": "started on another host or in another container",
+}
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action and the fleets."""
@@ -192,9 +199,7 @@ def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> 
         if show and args.json:
             print(json.dumps(found.document()))
         elif show:
-            whose = {"in use": "in use", "gone": "its command is gone", "elsewhere": "started on another host"}[
-                found.owner
-            ]
+            whose = WHOSE[found.owner]
             age = format_duration(found.age_s)
             cost = f", {format_usd(found.usd)}" if found.usd else ""
             where = f"{found.place}  {found.machine.region}  {found.machine.name} of {found.fleet}"

@@ -50,9 +50,12 @@ class Owner:
 
     @property
     def label(self) -> str:
-        """Value of a machine's owner tag: host, boot, process id and start, as up to 63 letters, digits and `-`."""
+        """Value of a machine's owner tag: host, boot, PID namespace, process id and start, as up to 63 letters, digits
+        and `-`.
+        """
         boot = sha256(self.boot.encode()).hexdigest()[:8]
-        return f"{self.host or 'unknown'}-{boot}-{self.process.pid}-{self.process.started or 0}"
+        process = f"{self.process.pid}-{self.process.started or 0}"
+        return f"{self.host or 'unknown'}-{boot}-{self.pid_namespace}-{process}"
 
     def document(self) -> dict[str, Any]:
         """Return the owner as a JSON object."""
@@ -84,15 +87,19 @@ OwnerState = Literal["in use", "gone", "elsewhere"]
 def owner_state(label: str) -> OwnerState:
     """Return what this process can tell from the label of a machine's owner: it lives, is gone, or is on another host.
 
-    An owner of this host that this process cannot see, in another PID namespace, counts as gone.
+    An owner that this process cannot see, in another PID namespace, counts as on another host: its transfer may run.
     """
-    now = here()
-    host, _, rest = label.rpartition("-")[0].rpartition("-")[0].partition("-")
-    pid, _, started = label.removeprefix(f"{host}-{rest}-").partition("-")
-    if host != now.host or not (pid.isdecimal() and started.isdecimal()):
+    host, *rest = label.split("-")
+    here_host, *here_rest = here().label.split("-")
+    if host != here_host or not here().host or len(rest) != len(here_rest):
         return "elsewhere"
-    if not now.label.startswith(f"{host}-{rest}-"):
+    (boot, namespace, pid, started), (here_boot, here_namespace, _, _) = rest, here_rest
+    if not (pid.isdecimal() and started.isdecimal()):
+        return "elsewhere"
+    if boot != here_boot:
         return "gone"  # This host has booted since.
+    if namespace != here_namespace:
+        return "elsewhere"
     return "in use" if RunningProcess(int(pid), int(started)).alive else "gone"
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from urllib.request import proxy_bypass_environment
 
 import pytest
 
@@ -154,7 +153,7 @@ def test_a_proxy_is_not_asked_for_what_the_machine_knows_about_itself() -> None:
     variables = dict(line.split("=", 1) for line in shown.stdout.splitlines())
     assert variables["http_proxy"] == "http://proxy.example:3128"
     for host in ("169.254.169.254", "metadata.google.internal"):
-        assert proxy_bypass_environment(host, {"no": variables["no_proxy"]}), host
+        assert host in variables["no_proxy"].split(",")
     assert variables["no_proxy"] == variables["NO_PROXY"]
 
 
