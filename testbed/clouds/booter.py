@@ -1,7 +1,7 @@
 """Boot machines: run their user data as root in a namespace each, and notice when they end.
 
-A machine has its own network, processes, /run and /tmp; it shares this host's other files, its kernel and its clock. It
-is killed when this process ends. What it writes to its console can be read here.
+A machine has its own network, processes, /run, /tmp and /var/lib; it shares this host's other files, its kernel and its
+clock. It is killed when this process ends. What it writes to its console can be read here.
 """
 
 from __future__ import annotations

@@ -100,6 +100,22 @@ def test_a_machine_with_a_frozen_gateway_ends_soon_after_its_lease(stage: Stage)
     assert "the lease has expired" in machine.console
 
 
+def test_a_machine_that_is_booted_again_ends(stage: Stage) -> None:
+    """cloud-init runs user data at the first boot only: without its script a rebooted machine would run for ever."""
+    machine = stage.boot()
+    wait_until(stage.answers)
+    name = "/var/lib/cloud/scripts/per-boot/tradewind-end"
+    script = machine.path(name)
+    assert script.stat().st_mode & 0o777 == 0o700
+    enter = ["nsenter", "-t", str(machine.init_pid), "--mount", "--pid", "--net", "env", "PATH=/run/bin:/usr/bin:/bin"]
+    subprocess.run([*enter, name], check=True)
+    assert not machine.ended.is_set() and stage.answers(), "it is still the same boot"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    script.write_text(script.read_text().replace(boot, "another-boot"))
+    subprocess.run([*enter, name], check=False)
+    wait_until(machine.ended.is_set)
+
+
 def test_a_renewed_lease_keeps_the_machine(stage: Stage) -> None:
     machine = stage.boot(lease_s=600, late_s=1, look_s=1)
     wait_until(stage.answers)

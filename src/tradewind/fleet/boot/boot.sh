@@ -76,7 +76,18 @@ get_program() {
   chmod 700 "$folder/gateway"
 }
 
+# cloud-init runs this text at the first boot only. After a reboot nothing would end the machine, so it ends then.
+end_after_reboot() {
+  scripts=/var/lib/cloud/scripts/per-boot boot=/proc/sys/kernel/random/boot_id
+  [ -d "$scripts" ] || return 0
+  { printf '#!/bin/sh\n[ "$(cat %s)" != %s ] || exit 0\n' "$boot" "$(cat "$boot")"
+    printf '%s\n' "${end_command-}" 'shutdown -h now || poweroff -f'
+  } > "$scripts/tradewind-end"
+  chmod 700 "$scripts/tradewind-end"
+}
+
 mkdir -p "$folder"
+end_after_reboot
 echo $(($(now_s) + boot_s)) > "$folder/lease"
 watch_lease &
 [ -z "${notice_command-}" ] || watch_notice &
