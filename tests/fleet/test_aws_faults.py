@@ -239,3 +239,12 @@ def test_missing_credentials_are_a_permission(stage: AwsStage, monkeypatch: pyte
         stage.provider().offers([REGION])
     assert caught.value.refusal.kind == "permission" and "credentials" in caught.value.refusal.reason
     assert str(caught.value.hint).startswith("this needs valid credentials: `aws sso login`")
+
+
+def test_a_repeated_order_in_one_region_and_a_new_one_in_another_are_both_listed(stage: AwsStage) -> None:
+    both = {"regions": ["us-east-1", "us-west-2"]}
+    launch(stage.provider(**both), order("one"))
+    again = stage.provider(**both)
+    launch(again, order("one"), order("two", region="aws:us-west-2"))
+    stage.settings |= both
+    assert [machine.name for machine in again.machines({FLEET_TAG: FLEET})] == ["one", "two"]

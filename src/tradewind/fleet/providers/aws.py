@@ -193,7 +193,7 @@ class AwsProvider:
         living = [machine for region in regions for machine in listed[region]]
         known = {order.key: _known(order, living) for order in possible}
         fresh = [order for order in possible if known[order.key] is None]
-        for order in fresh:
+        for order in possible:
             self._used.setdefault(order.fleet_id, set()).add(_name(order.region))
         started = dict(zip([order.key for order in fresh], each_of(fresh, self._started), strict=True))
         results = []
