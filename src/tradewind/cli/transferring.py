@@ -323,10 +323,20 @@ def show_proposal(args: Namespace, proposal: Proposal) -> None:
 
 
 def agree(args: Namespace, proposal: Proposal) -> None:
-    """On a terminal, ask before spending money without a ceiling. Raises UsageError after a no."""
+    """Ask before spending money without a ceiling. Raises UsageError after a no.
+
+    Where nobody can be asked, rented machines need an agreement beforehand; prices of a topology file do not.
+    """
     from tradewind.model.units import format_usd
 
-    if not proposal.needs_confirmation or args.yes or not can_ask():
+    if not proposal.needs_confirmation or args.yes:
+        return
+    if not can_ask():
+        if proposal.rents_machines:
+            raise UsageError(
+                f"this spends {format_usd(proposal.cost_usd)}, and nobody can be asked here",
+                hint="agree with -y, or set a ceiling with --max-cost",
+            )
         return
     if proposal.plan.overlay is not None:
         confirm(f"{proposal}. Spend {format_usd(proposal.cost_usd)}?")

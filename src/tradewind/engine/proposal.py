@@ -129,6 +129,11 @@ class Proposal:
         return 0.0 if self.plan.prediction is None else self.plan.prediction.cost_usd
 
     @property
+    def rents_machines(self) -> bool:
+        """Return whether it rents machines that cost real money, unlike those of a sky."""
+        return self.plan.overlay is not None and self.launch.provider["kind"] not in ("local", "sky")
+
+    @property
     def needs_confirmation(self) -> bool:
         """Return whether it spends money without a ceiling: a user should confirm it before it starts."""
         request = self.request

@@ -87,7 +87,8 @@ OwnerState = Literal["in use", "gone", "elsewhere"]
 def owner_state(label: str) -> OwnerState:
     """Return what this process can tell from the label of a machine's owner: it lives, is gone, or is on another host.
 
-    An owner that this process cannot see, in another PID namespace, counts as on another host: its transfer may run.
+    An owner of another PID namespace or another boot, which this process cannot see, counts as on another host: its
+    transfer may run.
     """
     host, *rest = label.split("-")
     here_host, *here_rest = here().label.split("-")
@@ -96,10 +97,8 @@ def owner_state(label: str) -> OwnerState:
     (boot, namespace, pid, started), (here_boot, here_namespace, _, _) = rest, here_rest
     if not (pid.isdecimal() and started.isdecimal()):
         return "elsewhere"
-    if boot != here_boot:
-        return "gone"  # This host has booted since.
-    if namespace != here_namespace:
-        return "elsewhere"
+    if boot != here_boot or namespace != here_namespace:
+        return "elsewhere"  # Another host may have the same machine id: that of the image from which both were made.
     return "in use" if RunningProcess(int(pid), int(started)).alive else "gone"
 
 
