@@ -19,7 +19,7 @@ from benchmarks.measure import Cost, CpuByName, Spread, run
 from benchmarks.tables import GB, OURS, Cell, Entry
 from testbed.chains import chain, write
 from testbed.debian import debian_program
-from testbed.drive import find_binary
+from testbed.drive import MissingBinary, find_binary
 from testbed.processes import gateway_name
 from testbed.servers.process import free_port, guarded
 
@@ -62,9 +62,11 @@ def run_chain(quick: bool) -> list[Cell]:
     with tempfile.TemporaryDirectory(prefix="tradewind-bench-") as scratch:
         folder = Path(scratch)
         bulk, small = sizes.loads
+        sealed_tcp = _sealed_tcp_program()
         for connections in CONNECTIONS:
             yardsticks = {
                 f"iperf3 -P {connections} (the machine's TCP)": partial(_iperf3, iperf3, connections, bulk, sizes),
+                f"TCP + AES-GCM + CRC alone, {connections}": partial(_sealed_tcp, sealed_tcp, connections, bulk, sizes),
                 f"GridFTP -p {connections}": partial(_gridftp, (server, client), connections, bulk, sizes),
             }
             cells.append(_cell(folder, bulk, connections, sizes, yardsticks))
@@ -123,6 +125,23 @@ def _iperf3(program: str, connections: int, load: Load, sizes: Sizes) -> Cost:
     client = [program, "--client", "127.0.0.1", "--port", port, "--parallel", str(connections)]
     client += ["--bytes", str(load.size_bytes)]
     return _with_server(server, client, sizes.timeout_s, port)
+
+
+def _sealed_tcp_program() -> Path:
+    """Build the yardstick from our repository. Raises MissingBinary."""
+    root = Path(__file__).resolve().parent.parent
+    # With the whole workspace, so that cargo builds its libraries with the same features as `make setup`.
+    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--locked", "--example", "sealed_tcp"]
+    try:
+        subprocess.run(build, cwd=root, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MissingBinary(f"the yardstick of sealed TCP cannot be built: {error}") from error
+    return Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release" / "examples" / "sealed_tcp"
+
+
+def _sealed_tcp(program: Path, connections: int, load: Load, sizes: Sizes) -> Cost:
+    """Seal, check and send as many bytes without any protocol: a lower bound. The cost is that of both ends."""
+    return run([program, str(load.size_bytes), str(connections)], dict(os.environ), sizes.timeout_s)
 
 
 def _gridftp(programs: tuple[str, str], connections: int, load: Load, sizes: Sizes) -> Cost:

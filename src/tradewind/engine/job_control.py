@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.engine.gateways import end_abandoned, has_fleet
-from tradewind.engine.ground import with_present_home
 from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, cancelling, new_job_id
 from tradewind.engine.launch_spec import LaunchSpec, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
@@ -187,7 +186,7 @@ class JobControl:
             )
         launch = stored_launch(
             document["topology"],
-            provider or with_present_home(document.get("provider") or {}) or None,
+            provider or _present(document.get("provider")),
             ceiling_usd,
             plan=self.plan_of(record, latest=True),
             proposed=ProposalStore(self.store.database).launch_of(job_id),
@@ -369,3 +368,12 @@ def shown_sources(sources: Sequence[str]) -> str:
     """Return a job's sources in the form of job lists: the first, and the number of others."""
     first = shown(sources[0])
     return first if len(sources) == 1 else f"{first} and {format_count(len(sources) - 1, 'more source')}"
+
+
+def _present(provider: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the provider of an earlier run as it is now; None without one."""
+    if not provider:
+        return None
+    from tradewind.engine.ground import with_present_home
+
+    return with_present_home(provider)

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
-from tradewind.engine.ground import Ground, ground_of_sites, ground_of_sky, sky_catalog_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, single_launch, topology_launch
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
@@ -32,6 +31,7 @@ from tradewind.model.units import format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
+    from tradewind.engine.ground import Ground
     from tradewind.planner.network import PlanningLimits
 
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
@@ -188,6 +188,8 @@ def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
     """Return a proposal for the machines of a sky; with `auto` for this machine if the sky cannot run here."""
     if request.sky is None:
         raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
+    from tradewind.engine.ground import ground_of_sky
+
     file, is_auto = request.sky, request.moved_by == "auto"
     regions = _region(request.options.source, "--src-region"), _region(access, "--dst-region")
     known = regions_of_sky(file)
@@ -215,6 +217,8 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
         raise UsageError(
             "--via fleet needs hosts or a cloud in the configuration", hint="docs/guides/fleet.md shows how"
         )
+    from tradewind.engine.ground import ground_of_sites
+
     sides = sides or fleet_sides(control, request)
     regions = sides.required()
     for region in map(str, regions):
@@ -366,6 +370,8 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
         )
     launch = kept.launch
     if launch.plan_request is not None and (request.sky is not None or request.sites):
+        from tradewind.engine.ground import ground_of_sites, sky_catalog_of
+
         if request.sky is not None:
             now = sky_catalog_of(control, request.sky)
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Any
 
 from tradewind.errors import CredentialsNotSent, GatewayError, GatewayLost
@@ -17,6 +16,8 @@ from tradewind.model.plan import Deployment
 REQUEST_S = 30.0
 #: Maximum size of an answer. A larger one is an error.
 ANSWER_BYTES_MAX = 16 << 20
+#: Status of a refusal of credentials. The module `http` would cost each start several milliseconds.
+FORBIDDEN = 403
 #: End of the path, on the owner's admin socket, at which a gateway's stores are set.
 STORES = "/stores"
 #: Maximum length of an event's line.
@@ -146,6 +147,6 @@ def _refused(request: str, answer: Exchange) -> GatewayError:
         text, hint = document["error"], document.get("hint")
     except (ValueError, KeyError, TypeError):
         hint = None
-    if answer.status == HTTPStatus.FORBIDDEN and request.endswith(STORES):
+    if answer.status == FORBIDDEN and request.endswith(STORES):
         return CredentialsNotSent(text, hint=hint)
     return GatewayError(f"the gateway refused {request} ({answer.status}): {text}", hint=hint)
