@@ -38,13 +38,16 @@ def interrupts() -> Iterator[None]:
 
 
 def interrupted(work: Callable[[], object], rng: random.Random) -> None:
-    """Repeat `work` until the interrupt comes."""
+    """Repeat `work` until the interrupt comes.
+
+    The signal is sent again after a second: Python drops an exception that is raised in a finalizer.
+    """
     try:
-        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, LATEST_S))
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, LATEST_S), 1.0)
         while True:
             work()
     except Interrupt:
-        pass
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_a_latch_wakes_all_waiting_threads() -> None:
