@@ -32,7 +32,6 @@ from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
-    from tradewind.planner.network import PlanningLimits
 
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
 
@@ -287,7 +286,7 @@ def _planned(
     """Return a proposal for a plan on the ground that `look` returns. The provider `counter` runs the count of the
     volume meanwhile.
     """
-    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
+    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
 
@@ -314,8 +313,9 @@ def _planned(
         spot=provider["kind"] != "sky",
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
-    goal = request.goal or _usual_goal(request, ground, regions, volume_gb, limits, ceiling_usd)
-    plan = plan_gateways(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
+    goal = _goal(request, ceiling_usd)
+    wanted = goal or usual_goal(catalog, *regions, volume_gb, limits, objects=objects or None)
+    plan = plan_gateways(catalog, *regions, volume_gb, wanted, limits, objects=objects or None)
     if options.dry_run:
         return replace(made, plan=plan)
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, ground.scale))
@@ -473,29 +473,16 @@ def _ceiling_usd(request: Request, volume_gb: float) -> float | None:
     return request.ceiling_usd
 
 
-def _usual_goal(
-    request: Request,
-    ground: Ground,
-    regions: tuple[Region, Region],
-    volume_gb: float,
-    limits: PlanningLimits,
-    ceiling_usd: float | None,
-) -> Goal:
-    """Return the goal of a request without one: the fastest within the ceiling.
+def _goal(request: Request, ceiling_usd: float | None) -> Goal | None:
+    """Return the goal of a request: without one the fastest within the ceiling, and without a ceiling the fastest.
 
-    Without a ceiling it is the fastest, but in a cloud for no more than the direct path costs.
+    None in a cloud, where the fastest would cost too much: `usual_goal` applies.
     """
-    from tradewind.engine.planning import goal_of_direct
-    from tradewind.engine.provisioning import RETRY_RESERVE
-    from tradewind.planner.plan import prepare
-
+    if request.goal is not None:
+        return request.goal
     if ceiling_usd is not None:
         return MaxCost(ceiling_usd)
-    if request.sky is not None or not request.sites.clouds:
-        return Fastest()
-    goal = goal_of_direct(prepare(ground.catalog, *regions, volume_gb, limits))
-    # The planner keeps a reserve below a ceiling, and this is no ceiling that a user set.
-    return MaxCost(goal.usd / (1 - RETRY_RESERVE)) if isinstance(goal, MaxCost) else goal
+    return Fastest() if request.sky is not None or not request.sites.clouds else None
 
 
 def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
