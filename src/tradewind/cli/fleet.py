@@ -43,7 +43,7 @@ EXAMPLES = """\
   tradewind fleet list --everywhere
   tradewind fleet sweep"""
 
-#: What a list says of a machine, by its owner's state.
+#: Words for the owner of a machine in a list, by its state.
 WHOSE = {
     "in use": "in use",
     "gone": "its command is gone",
@@ -157,14 +157,12 @@ def _show_remains(args: Namespace, everywhere: Everywhere) -> int:
 
 def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
     """Show how long each ended machine ran and what it cost, and the sum."""
-    now_s = time.time()
     for found in ended:
-        began_s = found.machine.launched_unix_s
         if args.json:
-            lasted_s = None if began_s is None else round(now_s - began_s, 1)
+            lasted_s = None if found.age_s is None else round(found.age_s, 1)
             print(json.dumps({"ran": found.machine.name, "fleet": found.fleet, "seconds": lasted_s, "usd": found.usd}))
             continue
-        lasted = "for an unknown time" if began_s is None else f"for {format_duration(now_s - began_s)}"
+        lasted = "for an unknown time" if found.age_s is None else f"for {format_duration(found.age_s)}"
         cost = "at an unknown price" if found.usd is None else f"and cost {format_usd(found.usd)}"
         kind = f" ({found.machine.type})" if found.machine.type else ""
         print(f"ran  {found.machine.region}  {found.machine.name}{kind} of {found.fleet} {lasted} {cost}")
@@ -200,10 +198,10 @@ def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> 
             print(json.dumps(found.document()))
         elif show:
             whose = WHOSE[found.owner]
-            age = format_duration(found.age_s)
+            age = "of unknown age" if found.age_s is None else f"{format_duration(found.age_s)} old"
             cost = f", {format_usd(found.usd)}" if found.usd else ""
             where = f"{found.place}  {found.machine.region}  {found.machine.name} of {found.fleet}"
-            print(f"{where}, {whose}, {age} old{cost}")
+            print(f"{where}, {whose}, {age}{cost}")
     return machines, code
 
 
