@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from tradewind.catalog.load import load_catalog
+from tradewind.engine import proposal as proposals
 from tradewind.engine.choice import Sides, home_rate, why_not_fleet, why_not_worth
 from tradewind.engine.engine import Engine
 from tradewind.engine.launch_spec import planned_launch
-from tradewind.engine.proposal import Proposal, Request
+from tradewind.engine.proposal import Proposal, Request, propose
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.request import Options
 from tradewind.engine.sides import Side
+from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.provider import ANY_TYPE, Offer
 from tradewind.fleet.site_catalog import Supply, site_catalog
-from tradewind.model.goal import Fastest
+from tradewind.model.goal import Deadline, Fastest, MinThroughput
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.region import Region
 from tradewind.model.sites import Cloud, FleetTable, Sites
@@ -103,6 +105,53 @@ def test_machines_pay_for_much_data_and_not_for_little(tmp_path: Path) -> None:
         reason, better = why_not_worth(engine.control, request(), large)
         assert reason is None
         assert better.startswith("14 min 10 s with their start, for $0.00; this machine takes 2 h 13 min at 1 Gbit/s")
+
+
+def test_a_goal_that_this_machine_misses_is_left_to_machines_even_if_they_are_hardly_faster(tmp_path: Path) -> None:
+    """Two hosts move 1000 GB in 850 s, this machine in 889 s."""
+    fast = Sites(HOSTS.hosts, fleet=FleetTable(home_gbps=9.0))
+    made = proposal(request(), 1000.0)
+    with Engine(state_dir=str(tmp_path)) as engine:
+        for missed in (Deadline(870.0), MinThroughput(9.5)):
+            assert why_not_worth(engine.control, request(sites=fast, goal=missed), made)[0] is None
+        for kept in (Deadline(900.0), MinThroughput(8.5)):
+            assert why_not_worth(engine.control, request(sites=fast, goal=kept), made)[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"ceiling_usd": 5.0}, "--max-cost"),
+        ({"ceiling_usd_per_gb": 0.1}, "--max-cost"),
+        ({"goal": Deadline(60.0)}, "--deadline"),
+    ],
+)
+def test_a_goal_that_this_machine_does_not_keep_is_not_dropped_silently(
+    tmp_path: Path, settings: dict[str, Any], option: str
+) -> None:
+    with Engine(state_dir=str(tmp_path)) as engine:
+        for destination in ("/data", ("s3://b/x", "s3://c/x")):
+            made = propose(engine.control, Request("s3://a/x", destination, sites=HOSTS, **settings))
+            assert made.plan.overlay is None
+            assert f"{option} applies only to a plan, not to a transfer by this machine alone" in made.notes
+        assert propose(engine.control, Request("s3://a/x", "/data", sites=HOSTS)).notes == ()
+
+
+def test_a_copy_without_a_goal_is_not_refused_where_no_plan_is_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def infeasible(*_: object) -> Proposal:
+        raise InfeasibleGoal("no links are known", hint=None, nearest=None)
+
+    place = parse_url("s3://b/k", cwd="/")
+    sides = Sides(Side(place, A, "as said"), Side(place, B, "as said"))
+    monkeypatch.setattr(proposals, "fleet_sides", lambda *_: sides)
+    monkeypatch.setattr(proposals, "_at_sites", infeasible)
+    with Engine(state_dir=str(tmp_path)) as engine:
+        assert "no links are known" in propose(engine.control, request()).notes[0]
+        for settings in ({"goal": Deadline(1.0)}, {"ceiling_usd": 0.01}):
+            with pytest.raises(InfeasibleGoal):
+                propose(engine.control, request(**settings))
 
 
 def test_the_rate_of_this_machine_may_be_configured(tmp_path: Path) -> None:

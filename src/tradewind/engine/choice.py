@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tradewind.engine.request import place_texts
 from tradewind.engine.sides import Side, find_regions
 from tradewind.errors import UsageError
+from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.sites import Sites
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sides", "fleet_sides", "home_rate", "why_not_fleet", "why_not_worth"]
 
-#: Machines are rented only if they take at most this part of this machine's time, their start included.
+#: Machines are rented only if they take at most this part of this machine's time, their start included, or if this
+#: machine misses the user's goal.
 PAYS_PART = 0.8
 #: Rate of this machine between two stores if nothing is known about it [Gbit/s]: more than most networks have.
 ASSUMED_HOME_GBPS = 1.0
@@ -120,13 +122,20 @@ def why_not_worth(control: JobControl, request: Request, made: Proposal) -> tupl
     home_s = transfer_time_s(volume_gb, gbps)
     here = f"this machine takes {format_duration(max(SHORTEST_S, home_s))} at {format_gbps(gbps)} ({because})"
     there = f"{format_duration(overlay.time_s)} with their start, for {format_usd(made.cost_usd)}"
-    if overlay.time_s > PAYS_PART * home_s:
+    if overlay.time_s > PAYS_PART * home_s and not _is_missed(request.goal, home_s, gbps):
         return f"machines take {there}, to move {format_volume(volume_gb)}; {here}", ""
     bounded = request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None
     if not bounded and request.unasked_usd is not None and made.cost_usd > request.unasked_usd:
         limit = format_usd(request.unasked_usd)
         return f"machines cost {format_usd(made.cost_usd)}, above {limit} without a question (-y, or --max-cost)", ""
     return None, f"{there}; {here}"
+
+
+def _is_missed(goal: Goal | None, home_s: float, gbps: float) -> bool:
+    """Return whether this machine alone misses a goal that a plan meets."""
+    if isinstance(goal, Deadline):
+        return home_s > goal.seconds
+    return isinstance(goal, MinThroughput) and gbps < goal.gbps
 
 
 def home_rate(control: JobControl, sites: Sites) -> tuple[float, str]:

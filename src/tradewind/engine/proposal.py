@@ -241,9 +241,9 @@ def _by_choice(control: JobControl, request: Request) -> Proposal:
     if reason is None:
         try:
             made = _at_sites(control, request, sides)
-        except InfeasibleGoal:
-            raise
         except TradewindError as error:
+            if isinstance(error, InfeasibleGoal) and _goal_options(request):
+                raise
             return _local(request, f"--via auto uses this machine: {error}")
         reason, better = why_not_worth(control, request, made)
         if reason is None:
@@ -254,8 +254,11 @@ def _by_choice(control: JobControl, request: Request) -> Proposal:
 def _local(request: Request, note: str | None = None) -> Proposal:
     """Return a proposal for this machine, or for a topology file's gateways on it."""
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
-    notes = () if note is None else (note,)
-    return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=notes)
+    notes = [] if note is None else [note]
+    if request.moved_by == "auto" and request.topology is None:
+        unkept = _goal_options(request)
+        notes += [f"{option} applies only to a plan, not to a transfer by this machine alone" for option in unkept]
+    return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=tuple(notes))
 
 
 def _why_no_sky_plan(request: Request) -> str | None:
