@@ -11,6 +11,7 @@ from tradewind.catalog.load import load_catalog
 from tradewind.engine import proposal as proposals
 from tradewind.engine.choice import Sides, home_rate, why_not_fleet, why_not_worth
 from tradewind.engine.engine import Engine
+from tradewind.engine.jobs import JobRecord
 from tradewind.engine.launch_spec import planned_launch
 from tradewind.engine.proposal import Proposal, Request, propose
 from tradewind.engine.provisioning import plan_gateways
@@ -19,6 +20,7 @@ from tradewind.engine.sides import Side
 from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.provider import ANY_TYPE, Offer
 from tradewind.fleet.site_catalog import Supply, site_catalog
+from tradewind.model.event import Progress, Summary
 from tradewind.model.goal import Deadline, Fastest, MinThroughput
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.region import Region
@@ -160,6 +162,29 @@ def test_the_rate_of_this_machine_may_be_configured(tmp_path: Path) -> None:
         assert home_rate(engine.control, fast) == (9.0, "home_rate of the configuration")
         reason, _ = why_not_worth(engine.control, request(sites=fast), proposal(request(), 1000.0))
         assert reason is not None and "at 9 Gbit/s (home_rate of the configuration)" in reason
+
+
+@pytest.mark.parametrize(
+    ("source", "proofs", "learned"),
+    [
+        ("s3://a/x", {"md5 → md5": 2}, True),
+        ("s3://a/x", {"md5 → md5": 1, "store-copy": 1}, False),
+        ("s3://a/x", {"length": 1}, False),
+        ("s3://a/x", {"md5 → md5": 1, "earlier run": 1}, True),
+        ("file:///data", {"length → md5": 1}, False),
+    ],
+)
+def test_the_rate_of_this_machine_is_learned_from_bytes_that_passed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, proofs: dict[str, int], learned: bool
+) -> None:
+    progress = Progress(bytes_done=10**10, elapsed_s=16.0)
+    spec = {"source": {"url": source}, "targets": [{"store": {"url": "s3://b/x"}}]}
+    summary = Summary("done", progress, proofs=proofs)
+    record = JobRecord("1", "done", "", (), 0, "cp", progress, summary, {"spec": spec, "topology": None})
+    with Engine(state_dir=str(tmp_path)) as engine:
+        monkeypatch.setattr(engine.control.store, "latest_done", lambda _: [record])
+        rate, because = home_rate(engine.control, HOSTS)
+        assert (rate, because) == ((5.0, "its best rate so far") if learned else (1.0, "assumed"))
 
 
 def test_nothing_is_spent_without_a_question_or_a_ceiling(tmp_path: Path) -> None:

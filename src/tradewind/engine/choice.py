@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tradewind.engine.request import place_texts
 from tradewind.engine.sides import Side, find_regions
 from tradewind.errors import UsageError
+from tradewind.model.event import is_copied_by_store
 from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
@@ -149,10 +150,12 @@ def home_rate(control: JobControl, sites: Sites) -> tuple[float, str]:
 
 
 def _rate_gbps(job: JobRecord) -> float | None:
-    """Return the rate of a job that moved objects between two stores through this machine; None for others."""
+    """Return the rate of a job that moved all objects between two stores through this machine; None for others."""
     spec, progress = job.document["spec"], job.progress
     urls = (spec["source"]["url"], *(target["store"]["url"] for target in spec["targets"]))
     if job.document["topology"] is not None or any(url.startswith(("file:", "mem:")) for url in urls):
+        return None
+    if job.summary is None or any(map(is_copied_by_store, job.summary.proofs)):
         return None
     moved_bytes = progress.bytes_done - progress.bytes_earlier
     if moved_bytes < LEARN_BYTES_MIN or progress.elapsed_s < LEARN_S_MIN:
