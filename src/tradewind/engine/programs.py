@@ -74,22 +74,22 @@ def _programs(fleet: FleetTable, gateway: str) -> list[GatewayProgram]:
 def home_network(fleet: FleetTable, service: str = ADDRESS_SERVICE) -> str:
     """Return the addresses from which this machine opens connections, as CIDR, for the clouds' firewalls.
 
-    That is the setting, else this machine's own address if it is public, else what the address service sees. It is
-    never the whole internet. Raises UsageError if no public address is found.
+    That is the setting, else this machine's own IPv4 address if it is public, else what the address service sees, else
+    its own IPv6 address: machines in clouds have IPv4 addresses. It is never the whole internet. Raises UsageError if
+    no public address is found.
     """
     if fleet.home_cidr is not None:
         return fleet.home_cidr
-    for family, far in FAR_ADDRESSES:
-        own = _own_address(family, far)
-        if own is not None and own.is_global:
-            return f"{own}/{own.max_prefixlen}"
-    seen = _seen_address(service)
-    if seen is None or not seen.is_global:
-        raise UsageError(
-            "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
-            hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
-        )
-    return f"{seen}/{seen.max_prefixlen}"
+    own_v4, own_v6 = FAR_ADDRESSES
+    looks = (lambda: _own_address(*own_v4), lambda: _seen_address(service), lambda: _own_address(*own_v6))
+    for look in looks:
+        found = look()
+        if found is not None and found.is_global:
+            return f"{found}/{found.max_prefixlen}"
+    raise UsageError(
+        "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
+        hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
+    )
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
