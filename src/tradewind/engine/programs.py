@@ -80,10 +80,7 @@ def home_network(fleet: FleetTable, service: str = ADDRESS_SERVICE) -> str:
     """
     if fleet.home_cidr is not None:
         return fleet.home_cidr
-    own_v4, own_v6 = FAR_ADDRESSES
-    looks = (lambda: _own_address(*own_v4), lambda: _seen_address(service), lambda: _own_address(*own_v6))
-    for look in looks:
-        found = look()
+    for found in _addresses(service):
         if found is not None and found.is_global:
             return f"{found}/{found.max_prefixlen}"
     raise UsageError(
@@ -93,6 +90,14 @@ def home_network(fleet: FleetTable, service: str = ADDRESS_SERVICE) -> str:
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _addresses(service: str) -> Iterator[_Address | None]:
+    """Yield the addresses that this machine may have, the likeliest first; each is looked up only when it is needed."""
+    own_v4, own_v6 = FAR_ADDRESSES
+    yield _own_address(*own_v4)
+    yield _seen_address(service)
+    yield _own_address(*own_v6)
 
 
 def _own_address(family: socket.AddressFamily, far: str) -> _Address | None:
