@@ -23,6 +23,7 @@ from tradewind.fleet.site_catalog import Supply, site_catalog
 from tradewind.model.event import Progress, Summary
 from tradewind.model.goal import Deadline, Fastest, MinThroughput
 from tradewind.model.hosts import SshHost, SshHosts
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.model.sites import Cloud, FleetTable, Sites
 from tradewind.model.store import Access
@@ -30,11 +31,14 @@ from tradewind.model.url import parse_url
 from tradewind.planner.network import PlanningLimits
 
 A, B = Region("site", "a"), Region("site", "b")
+#: Both sides in one store, and in two.
+NEAR = Options(source=Access("http://near"), destination=Access("http://near"))
+FAR = Options(source=Access("http://near"), destination=Access("http://far"))
 HOSTS = Sites(SshHosts((SshHost("a", "site:a", "a"), SshHost("b", "site:b", "b"))))
 
 
 def request(**settings: Any) -> Request:
-    return Request("s3://a/x", "s3://b/x", **{"sites": HOSTS, **settings})
+    return Request("s3://a/x", "s3://b/x", **{"sites": HOSTS, "options": FAR, **settings})
 
 
 def proposal(asked: Request, volume_gb: float, usd_per_hour: float = 0.0) -> Proposal:
@@ -73,6 +77,13 @@ def test_the_default_is_auto_where_something_is_configured(settings: dict[str, A
         (Request("s3://a/x", ("s3://b/x", "s3://c/x"), sites=HOSTS), "there are several destinations"),
         (Request(("s3://a/x", "s3://a/y"), "s3://b/", sites=HOSTS), "there are several sources"),
         (Request("s3://a/x", "s3://b/x", via="auto"), "no host or cloud is configured"),
+        (request(options=NEAR), "the store copies by itself"),
+        (request(options=replace(NEAR, server_side_copy=False)), None),
+        (request(options=replace(NEAR, destination=Access("http://near", profile="other"))), None),
+        (Request("s3://a/x", "gs://b/x", sites=HOSTS), None),
+        (Request("gs://a/x", "gs://b/x", sites=HOSTS), "the store copies by itself"),
+        (Request("az://account/a/x", "az://account/b/x", sites=HOSTS), "the store copies by itself"),
+        (Request("az://account/a/x", "az://other/b/x", sites=HOSTS), None),
     ],
 )
 def test_what_a_fleet_cannot_move_is_known_without_asking_anybody(asked: Request, words: str | None) -> None:
@@ -178,13 +189,16 @@ def test_the_rate_of_this_machine_is_learned_from_bytes_that_passed_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, proofs: dict[str, int], learned: bool
 ) -> None:
     progress = Progress(bytes_done=10**10, elapsed_s=16.0)
-    spec = {"source": {"url": source}, "targets": [{"store": {"url": "s3://b/x"}}]}
+    spec: dict[str, Any] = {"source": {"url": source}, "targets": [{"store": {"url": "s3://b/x"}}]}
     summary = Summary("done", progress, proofs=proofs)
     record = JobRecord("1", "done", "", (), 0, "cp", progress, summary, {"spec": spec, "topology": None})
     with Engine(state_dir=str(tmp_path)) as engine:
         monkeypatch.setattr(engine.control.store, "latest_done", lambda _: [record])
         rate, because = home_rate(engine.control, HOSTS)
         assert (rate, because) == ((5.0, "its best rate so far") if learned else (1.0, "assumed"))
+        # Slowed by the user, it would make rented machines look faster.
+        spec["rate_limit_bytes_per_s"] = 700_000_000
+        assert home_rate(engine.control, HOSTS) == (1.0, "assumed")
 
 
 def test_nothing_is_spent_without_a_question_or_a_ceiling(tmp_path: Path) -> None:
