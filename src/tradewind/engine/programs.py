@@ -6,6 +6,7 @@ import ipaddress
 import os
 import platform
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 from tradewind.errors import UsageError
