@@ -11,7 +11,7 @@ import pytest
 
 from tradewind.engine.everywhere import Everywhere, FoundMachine
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, Ended, Leftover, Machine, Offer
+from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Leftover, Machine, Offer, Refusal
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.sites import Cloud, Sites
 
@@ -89,3 +89,17 @@ def test_the_receipt_has_the_cost_until_the_end(
     ended = [each for swept in place.sweep(found) for each in swept.ended]
     assert [each.usd for each in ended] == pytest.approx([72.0, 72.0], abs=0.1)
     assert [each.age_s for each in ended] == pytest.approx([7200.0, 7200.0], abs=10)
+
+
+def test_machines_are_found_and_ended_even_if_their_prices_cannot_be_read(
+    tmp_path: Path, providers: dict[str, Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> tuple[Offer, ...]:
+        raise CallRefused(Refusal("permission", "not allowed", "pricing:GetProducts"))
+
+    monkeypatch.setattr(Provider, "offers", refuse)
+    place = everywhere(tmp_path)
+    found = machines(place)
+    assert [(each.place, each.usd) for each in found] == [("host aws", None), ("aws", None)]
+    assert all(swept.error is None for swept in place.sweep(found))
+    assert machines(place) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tradewind.errors import TradewindError
@@ -106,15 +106,24 @@ class Everywhere:
         try:
             provider = place.connected()
             listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
-            living = [machine for machine in listed if not machine.ended]
-            offers = provider.offers({machine.region for machine in living}) if living else ()
         except TradewindError as error:
             return error
+        living = [machine for machine in listed if not machine.ended]
+        offers = self._offers(provider, {machine.region for machine in living})
         now_s = time.time()
         return [
             FoundMachine(place.name, machine, owner_state(_owner(machine)), offer_of(machine, offers), now_s)
             for machine in living
         ]
+
+    def _offers(self, provider: Provider, regions: Collection[str]) -> Sequence[Offer]:
+        """Return the offers in regions; none if they cannot be read, because only the cost depends on them."""
+        if not regions:
+            return ()
+        try:
+            return self._in_flight.within(CALL_S, "list offers", lambda: tuple(provider.offers(regions)))
+        except TradewindError:
+            return ()
 
     def sweep(self, wanted: Sequence[FoundMachine], *, everything: bool = False) -> Iterator[Swept]:
         """End these machines, and remove what else is left of fleets that have no machine any more.
