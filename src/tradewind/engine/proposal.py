@@ -364,6 +364,8 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
 
     Raises UsageError if it does not exist, was started, has expired, or its prices have changed; StateError, SkyError.
     """
+    from tradewind.engine.ground import with_present_home
+
     kept = ProposalStore(control.store.database).load(proposal_id)
     request = Request(**{name: getattr(kept.request, name) for name in KeptRequest.__dataclass_fields__})
     if request.options.files_from == STANDARD_INPUT:
@@ -387,7 +389,7 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             )
     with ExitStack() as stack:
         provider = stack.enter_context(provider_up(launch.provider, control.store.state_dir))
-        launch = replace(launch, provider=provider or launch.provider)
+        launch = replace(launch, provider=with_present_home(provider or launch.provider))
         return Proposal(
             proposal_id,
             request,
