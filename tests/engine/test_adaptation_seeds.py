@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -243,7 +244,8 @@ def test_an_unavailable_relay_is_planned_around_before_the_job_begins(tmp_path: 
     )
     forbidden = ProviderRefused("no", hint=None, kind="permission", regions=relays)
     assert not adaptation.plan_without(forbidden), "another plan would not be permitted either"
-    assert adaptation.plan_without(ProviderRefused("no", hint=None, kind="capacity", regions=relays))
+    words = adaptation.plan_without(ProviderRefused("no", hint=None, kind="capacity", regions=relays))
+    assert words is not None and re.fullmatch(r"now 100% direct; [+-]\d+\.\d{4} USD", words), words
     assert not {gateway.region for gateway in adaptation.plan.machines} & set(relays.values())
     assert changes == [adaptation.plan]
     source = {gateway.name: gateway.region for gateway in adaptation.plan.machines if gateway.region == str(HERE)}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,15 @@ def test_home_is_what_the_settings_say_else_what_the_service_sees(monkeypatch: p
     assert home_network(FleetTable(home_cidr="203.0.113.0/24"), "http://127.0.0.1:1/") == "203.0.113.0/24"
     with service(b"8.8.4.4\n") as url:
         assert home_network(FleetTable(), url) == "8.8.4.4/32"
+
+
+def test_home_is_an_ipv4_address_if_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines in clouds have public IPv4 addresses: behind a router this machine reaches them from another one."""
+    own = {socket.AF_INET: ip_address("192.168.1.7"), socket.AF_INET6: ip_address("2a00:1450:4001::7")}
+    monkeypatch.setattr(programs, "_own_address", lambda family, _: own[family])
+    with service(b"8.8.4.4") as url:
+        assert home_network(FleetTable(), url) == "8.8.4.4/32"
+    assert home_network(FleetTable(), "http://127.0.0.1:1/") == "2a00:1450:4001::7/128"
 
 
 @pytest.mark.parametrize("answer", [b"10.1.2.3", b"0.0.0.0", b"<html>please log in</html>", b"\xff", b""])

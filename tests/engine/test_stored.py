@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from tradewind.catalog.load import load_catalog
+from tradewind.engine.ground import HOME_FOUND
+from tradewind.engine.job_control import JobControl
 from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch
+from tradewind.engine.proposal import proposal_again
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.request import Options
@@ -144,3 +147,15 @@ def test_a_newer_figure_of_the_same_price_changes_nothing(plan: Plan, catalog: C
     offers = tuple(replace(offer, origin=NEW) for offer in catalog.machine_offers(machines.region))
     refreshed = replace(catalog, region_offers={**catalog.region_offers, machines.region: offers})
     assert changed_prices(plan, catalog, refreshed) == []
+
+
+def test_a_proposal_of_another_process_admits_the_present_address_of_home(
+    store: ProposalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day may have passed, and this machine may be in another network."""
+    monkeypatch.setattr("tradewind.engine.programs.home_network", lambda _: "198.51.100.1/32")
+    provider = {"kind": "aws", "home_cidr": "203.0.113.7/32", HOME_FOUND: True}
+    proposal = kept(LaunchSpec(local_plan(), provider=provider))
+    store.save("p-1", replace(proposal, request=replace(proposal.request, goal=None, ceiling_usd=None, replan=False)))
+    again = proposal_again(JobControl(state_dir=str(tmp_path)), "p-1")
+    assert again.launch.provider == {**provider, "home_cidr": "198.51.100.1/32"}

@@ -9,10 +9,11 @@ import pytest
 from testbed.clouds.gcp.cloud import Cloud as EngineState
 from testbed.clouds.gcp.server import ComputeEngine
 from tests.fleet.gcp_stage import REGION, GcpStage
-from tradewind.engine.ground import HOME_FOUND, with_present_home
+from tradewind.engine.ground import HOME_FOUND, ground_of_sites, with_present_home
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.survey import SiteMember, members_of, survey
+from tradewind.engine.survey import SiteMember, Survey, members_of, survey
 from tradewind.errors import TradewindError, UsageError
+from tradewind.fleet.provider import Offer
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.region import Region
@@ -42,6 +43,24 @@ def test_a_plan_does_without_a_provider_that_fails_unless_it_is_needed(tmp_path:
     assert list(found.notes(["site:a"])) == ["the plan does without newer: unknown provider unheard-of"]
     with pytest.raises(TradewindError, match="unknown provider unheard-of"):
         list(found.notes(["site:a", "site:b"]))
+
+
+def test_a_plan_between_hosts_does_without_a_cloud_whose_machines_could_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration does not say from where they download the gateway program."""
+    control = JobControl(state_dir=str(tmp_path), gateway="gateway")
+    hosts = SshHosts((SshHost("a", "site:a", "a"), SshHost("b", "site:b", "b")))
+    sites = Sites(hosts, (Cloud("aws", ("aws:us-east-1",), {}),))
+    regions = "site:a", "site:b", "aws:us-east-1"
+    offers = tuple(Offer(region, "any", usd_per_s=0.0) for region in regions)
+    found = Survey(offers, dict.fromkeys(regions), (), ())
+    monkeypatch.setattr("tradewind.engine.ground.survey", lambda *_: found)
+    ground = ground_of_sites(control, sites, [Region("site", "a"), Region("site", "b")])
+    assert [note.partition(":")[0] for note in ground.notes] == ["the plan does without aws"]
+    assert ground.provider["kind"] == "ssh" and len(ground.catalog.places) == 2
+    with pytest.raises(UsageError, match="does not say from where"):
+        ground_of_sites(control, sites, [Region("site", "a"), Region("aws", "us-east-1")])
 
 
 def test_a_resumed_job_admits_the_present_address_of_home(monkeypatch: pytest.MonkeyPatch) -> None:

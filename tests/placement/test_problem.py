@@ -37,6 +37,9 @@ EXAMPLE: dict[str, Any] = {
 }
 
 
+LAST_MILES = ("src_last_mile_mbps", "dst_last_mile_mbps")
+
+
 def test_rates_follow_from_windows_and_round_trips() -> None:
     """One window of 2.875 MB per 200 ms is 115 Mbit/s; per 180 ms, the longer hop over A, 127.8 Mbit/s."""
     paths = paths_of(problem_from_document(EXAMPLE, "example"))
@@ -60,6 +63,10 @@ def test_rates_follow_from_windows_and_round_trips() -> None:
         ({"budget_cents": float("nan")}, "budget_cents must be a number, 0 or more, not nan"),
         ({"bytes_per_gb": 5e-324}, "bytes_per_gb must be a number, from 1e-09"),
         ({"rtt_ms": [[1e300]]}, r"rtt_ms\[0\]: a round-trip time must be a number of milliseconds"),
+        (
+            {"flows": [{**EXAMPLE["flows"][0], "rtt_direct_ms": 0, **dict.fromkeys(LAST_MILES)}]},
+            r"flows\[0\]: nothing limits the rate of the direct path",
+        ),
     ],
 )
 def test_faults_are_named(change: dict[str, Any], words: str) -> None:
@@ -90,6 +97,13 @@ def test_the_command_explains_and_traces_the_frontier(tmp_path: Path, capsys: py
     assert sum("limited by" in line for line in lines) == 3
     assert any(line.startswith("one dollar more saves") for line in lines)
     assert "budget      all flows together" in lines
+
+
+def test_the_command_draws_a_frontier_without_flows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps({**EXAMPLE, "flows": []}))
+    assert main(["accelerate", "plan", "--problem", str(path), "--explain", "--frontier"]) == 0
+    assert "budget      all flows together" in capsys.readouterr().out.splitlines()
 
 
 def test_a_missing_file_and_invalid_json_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

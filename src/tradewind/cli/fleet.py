@@ -14,7 +14,7 @@ from tradewind.errors import UsageError
 from tradewind.model.units import format_count, format_duration, format_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tradewind.engine.everywhere import Everywhere, FoundMachine
     from tradewind.engine.fleets import Attempt, Boot, FleetEnd, Fleets, FleetState
@@ -43,7 +43,7 @@ EXAMPLES = """\
   tradewind fleet list --everywhere
   tradewind fleet sweep"""
 
-#: What a list says of a machine, by its owner's state.
+#: Words for the owner of a machine in a list, by its state.
 WHOSE = {
     "in use": "in use",
     "gone": "its command is gone",
@@ -107,7 +107,7 @@ def _list(args: Namespace, fleets: Fleets) -> int:
 
 
 def _list_everywhere(args: Namespace, fleets: Fleets) -> int:
-    return _look_everywhere(args, _everywhere(args, fleets), show=True)[1]
+    return _code(_look_everywhere(args, _everywhere(args, fleets), show=True)[1])
 
 
 def _sweep(args: Namespace, fleets: Fleets) -> int:
@@ -115,7 +115,8 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
     if args.fleets:
         raise UsageError("`fleet sweep` takes no ID", hint="`tradewind fleet down ID` ends one fleet")
     everywhere = _everywhere(args, fleets)
-    found, code = _look_everywhere(args, everywhere, show=False)
+    found, failed = _look_everywhere(args, everywhere, show=False)
+    code = _code(failed)
     wanted = [one for one in found if args.all or one.owner == "gone"]
     if wanted and not args.yes and can_ask():
         confirm(f"End {format_count(len(wanted), 'machine')}?")
@@ -127,15 +128,21 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
             _print_failure(swept.what, "", swept.error)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
-    left, left_code = _look_everywhere(args, everywhere, show=True)
-    remains_code = _show_remains(args, everywhere)
+    left, failed = _look_everywhere(args, everywhere, show=True)
+    remains, remains_code = _show_remains(args, everywhere, failed)
+    code = max(code, _code(failed), remains_code)
     _show_receipt(args, ended)
-    if not left and not (code or left_code or remains_code) and not args.json:
+    if not (left or remains or code or args.json):
         print("nothing is left")
     kept = [one for one in left if one.owner != "gone"]
     if kept and not (args.all or args.json):
         print(f"kept {format_count(len(kept), 'machine')} of commands that run, or are elsewhere; --all ends them, too")
-    return max(code, left_code, 0 if left else remains_code)
+    return max(code, 1 if remains and not left else 0)
+
+
+def _code(failed: Mapping[str, TradewindError]) -> int:
+    """Return the highest exit code of the places that could not be asked, 0 if there are none."""
+    return max((error.exit_code for error in failed.values()), default=0)
 
 
 def _print_failure(place: str, what: str, error: TradewindError) -> None:
@@ -145,26 +152,32 @@ def _print_failure(place: str, what: str, error: TradewindError) -> None:
         print(f"hint: {error.hint}", file=sys.stderr)
 
 
-def _show_remains(args: Namespace, everywhere: Everywhere) -> int:
-    """Show what is left that is not a machine. Return 1 if there is something, or a place could not be asked."""
-    code = 0
+def _show_remains(args: Namespace, everywhere: Everywhere, failed: Mapping[str, TradewindError]) -> tuple[bool, int]:
+    """Show what is left that is not a machine. Return whether there is something, and the exit code of places that
+    could not be asked. Those that have already `failed` are not reported again.
+    """
+    remains = False
+    errors: dict[str, TradewindError] = {}
     for one in everywhere.remains():
-        code = 1
         if isinstance(one, str):
+            remains = True
             print(json.dumps({"left": one}) if args.json else f"left: {one}")
-    return code
+            continue
+        place, error = one
+        errors[place] = error
+        if place not in failed:
+            _print_failure(place, " cannot be asked what is left", error)
+    return remains, _code(errors)
 
 
 def _show_receipt(args: Namespace, ended: Sequence[FoundMachine]) -> None:
     """Show how long each ended machine ran and what it cost, and the sum."""
-    now_s = time.time()
     for found in ended:
-        began_s = found.machine.launched_unix_s
         if args.json:
-            lasted_s = None if began_s is None else round(now_s - began_s, 1)
+            lasted_s = None if found.age_s is None else round(found.age_s, 1)
             print(json.dumps({"ran": found.machine.name, "fleet": found.fleet, "seconds": lasted_s, "usd": found.usd}))
             continue
-        lasted = "for an unknown time" if began_s is None else f"for {format_duration(now_s - began_s)}"
+        lasted = "for an unknown time" if found.age_s is None else f"for {format_duration(found.age_s)}"
         cost = "at an unknown price" if found.usd is None else f"and cost {format_usd(found.usd)}"
         kind = f" ({found.machine.type})" if found.machine.type else ""
         print(f"ran  {found.machine.region}  {found.machine.name}{kind} of {found.fleet} {lasted} {cost}")
@@ -185,13 +198,16 @@ def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
     return fleets.everywhere(sites)
 
 
-def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> tuple[list[FoundMachine], int]:
-    """Return the machines at all places, and the exit code of the last place that could not be asked, 0 if none."""
-    machines, code = [], 0
+def _look_everywhere(
+    args: Namespace, everywhere: Everywhere, *, show: bool
+) -> tuple[list[FoundMachine], dict[str, TradewindError]]:
+    """Return the machines at all places, and the errors of places that could not be asked."""
+    machines: list[FoundMachine] = []
+    failed: dict[str, TradewindError] = {}
     for found in everywhere.found():
         if isinstance(found, tuple):
             place, error = found
-            code = error.exit_code
+            failed[place] = error
             if show:
                 _print_failure(place, " cannot be asked", error)
             continue
@@ -200,11 +216,11 @@ def _look_everywhere(args: Namespace, everywhere: Everywhere, *, show: bool) -> 
             print(json.dumps(found.document()))
         elif show:
             whose = WHOSE[found.owner]
-            age = format_duration(found.age_s)
+            age = "of unknown age" if found.age_s is None else f"{format_duration(found.age_s)} old"
             cost = f", {format_usd(found.usd)}" if found.usd else ""
             where = f"{found.place}  {found.machine.region}  {found.machine.name} of {found.fleet}"
-            print(f"{where}, {whose}, {age} old{cost}")
-    return machines, code
+            print(f"{where}, {whose}, {age}{cost}")
+    return machines, failed
 
 
 def _explain(args: Namespace, fleets: Fleets) -> int:

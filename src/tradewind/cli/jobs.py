@@ -7,18 +7,20 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.arguments import add_setting
 from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
-from tradewind.engine.fleets import Boot
 from tradewind.engine.jobs import RESUMABLE, JobRecord
 from tradewind.engine.report import cost_lines, job_cost, ledger_table, limits_lines, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
 from tradewind.model.units import format_bytes, format_count, format_duration
+
+if TYPE_CHECKING:
+    from tradewind.engine.fleets import Boot
 
 ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt")
 USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID"

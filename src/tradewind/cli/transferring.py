@@ -165,8 +165,8 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
         "--compression-ratio",
         metavar="R",
         type=typed(parse_ratio),
-        help="with --via sky and --compress: expected bytes sent per byte of data, above 0 and at most 1; the plan "
-        "predicts rate and cost with it (default 1)",
+        help="with --via fleet or sky, and --compress: expected bytes sent per byte of data, above 0 and at most 1; "
+        "the plan predicts rate and cost with it (default 1)",
     )
     gateways.add_argument("--keep-logs", action="store_true", help="keep the gateways' logs in the job's folder")
 

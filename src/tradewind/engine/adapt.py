@@ -291,24 +291,28 @@ class Adaptation:
             self._gateways.shrink(self.plan)
             self._learn_refusal(found.plan, error)
             raise
-        expected_usd = state.spent_usd + _cost_usd(found.plan)
-        more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
-        self._notices.put(f"{words}: replanned, now {_route_names(found.plan)}; {more_usd:+.4f} USD")
+        self._notices.put(f"{words}: replanned, {self._expect(found.plan, state)}")
         return None
+
+    def _expect(self, plan: Plan, state: TransferState) -> str:
+        """Expect the cost of a new plan; return its routes, and how much more the transfer costs with it, in words."""
+        expected_usd = state.spent_usd + _cost_usd(plan)
+        more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
+        return f"now {_route_names(plan)}; {more_usd:+.4f} USD"
 
     def _learn_refusal(self, plan: Plan, error: TradewindError) -> None:
         """Plan without the machines that a region refused."""
         if isinstance(error, ProviderRefused) and error.kind in REPLANNED_REFUSALS:
             self._available |= available_machines(plan, error.regions)
 
-    def plan_without(self, error: ProviderRefused) -> bool:
-        """Plan again before the job begins, without the machines that regions refused; return whether there is a plan.
+    def plan_without(self, error: ProviderRefused) -> str | None:
+        """Plan again before the job begins, without the machines that regions refused.
 
-        The next `begin` is with the new plan.
+        Return the new plan and its additional cost in words; None if there is none. The next `begin` is with it.
         """
         overlay = self.plan.overlay
         if overlay is None or error.kind not in REPLANNED_REFUSALS:
-            return False
+            return None
         self._learn_refusal(self.plan, error)
         ledger, now_s = self._ledger.ledger, self._ledger.unix_s
         total_bytes = round(overlay.volume_gb * 1e9)
@@ -326,15 +330,14 @@ class Adaptation:
         )
         found = revise_plan(self._plan_request, state)
         if found is None:
-            return False
+            return None
         self.plan = self.plan_of_all = found.plan
         self.spec = replace(
             self.spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s
         )
-        self._expected_usd = state.spent_usd + _cost_usd(found.plan)
         self._ledger.add_prices(plan_prices(found.plan, self._plan_request.catalog))
         self._on_change(self.plan, self.spec)
-        return True
+        return self._expect(found.plan, state)
 
     def _change(self, found: RevisedPlan, replaced: Mapping[str, str] | None = None) -> None:
         """Start the machines that the plan needs, and give all gateways their routes, the lead last."""

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from tradewind.engine.request import place_texts
+from tradewind.engine.request import place_texts, store_spec
 from tradewind.engine.sides import Side, find_regions
 from tradewind.errors import UsageError
+from tradewind.model.event import is_copied_by_store
+from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.sites import Sites
-from tradewind.model.store import Access
+from tradewind.model.store import Access, StoreSpec
 from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume, transfer_time_s
 from tradewind.model.url import parse_url
 
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sides", "fleet_sides", "home_rate", "why_not_fleet", "why_not_worth"]
 
-#: Machines are rented only if they take at most this part of this machine's time, their start included.
+#: Machines are rented only if they take at most this part of this machine's time, their start included, or if this
+#: machine misses the user's goal.
 PAYS_PART = 0.8
 #: Rate of this machine between two stores if nothing is known about it [Gbit/s]: more than most networks have.
 ASSUMED_HOME_GBPS = 1.0
@@ -84,10 +88,28 @@ def why_not_fleet(request: Request) -> str | None:
         return "there are several destinations"
     if len(sources) != 1:
         return "there are several sources"
-    for place in (*sources, *request.destinations):
-        if parse_url(place, cwd=os.getcwd()).kind in ("file", "mem", "pipe"):
-            return f"{place} is on this machine"
+    texts = (*sources, *request.destinations)
+    places = [parse_url(text, cwd=os.getcwd()) for text in texts]
+    for place, text in zip(places, texts, strict=True):
+        if place.kind in ("file", "mem", "pipe"):
+            return f"{text} is on this machine"
+    accesses = request.options.source, request.options.destination
+    stores = [store_spec(place.root, place, access) for place, access in zip(places, accesses, strict=True)]
+    if request.options.server_side_copy and _copies_by_itself(*stores):
+        return "the store copies by itself"
     return None
+
+
+def _copies_by_itself(source: StoreSpec, target: StoreSpec) -> bool:
+    """Return whether a store copies from another one, so that no byte passes through this machine.
+
+    That is so within a service, in Azure within an account, with the same credentials.
+    """
+    urls = urlsplit(source.url), urlsplit(target.url)
+    if urls[0].scheme != urls[1].scheme or (urls[0].scheme == "az" and urls[0].netloc != urls[1].netloc):
+        return False
+    access = (source.endpoint, source.profile, source.anonymous), (target.endpoint, target.profile, target.anonymous)
+    return access[0] == access[1]
 
 
 def fleet_sides(control: JobControl, request: Request) -> Sides:
@@ -120,13 +142,20 @@ def why_not_worth(control: JobControl, request: Request, made: Proposal) -> tupl
     home_s = transfer_time_s(volume_gb, gbps)
     here = f"this machine takes {format_duration(max(SHORTEST_S, home_s))} at {format_gbps(gbps)} ({because})"
     there = f"{format_duration(overlay.time_s)} with their start, for {format_usd(made.cost_usd)}"
-    if overlay.time_s > PAYS_PART * home_s:
+    if overlay.time_s > PAYS_PART * home_s and not _is_missed(request.goal, home_s, gbps):
         return f"machines take {there}, to move {format_volume(volume_gb)}; {here}", ""
     bounded = request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None
     if not bounded and request.unasked_usd is not None and made.cost_usd > request.unasked_usd:
         limit = format_usd(request.unasked_usd)
         return f"machines cost {format_usd(made.cost_usd)}, above {limit} without a question (-y, or --max-cost)", ""
     return None, f"{there}; {here}"
+
+
+def _is_missed(goal: Goal | None, home_s: float, gbps: float) -> bool:
+    """Return whether this machine alone misses a goal that a plan meets."""
+    if isinstance(goal, Deadline):
+        return home_s > goal.seconds
+    return isinstance(goal, MinThroughput) and gbps < goal.gbps
 
 
 def home_rate(control: JobControl, sites: Sites) -> tuple[float, str]:
@@ -140,10 +169,16 @@ def home_rate(control: JobControl, sites: Sites) -> tuple[float, str]:
 
 
 def _rate_gbps(job: JobRecord) -> float | None:
-    """Return the rate of a job that moved objects between two stores through this machine; None for others."""
+    """Return the rate of a job that moved all objects between two stores through this machine, as fast as it could;
+    None for others.
+    """
     spec, progress = job.document["spec"], job.progress
     urls = (spec["source"]["url"], *(target["store"]["url"] for target in spec["targets"]))
     if job.document["topology"] is not None or any(url.startswith(("file:", "mem:")) for url in urls):
+        return None
+    if spec.get("rate_limit_bytes_per_s") is not None:
+        return None
+    if job.summary is None or any(map(is_copied_by_store, job.summary.proofs)):
         return None
     moved_bytes = progress.bytes_done - progress.bytes_earlier
     if moved_bytes < LEARN_BYTES_MIN or progress.elapsed_s < LEARN_S_MIN:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tradewind.errors import TradewindError
@@ -12,28 +12,27 @@ from tradewind.fleet.calls import CALL_S, InFlight, each_of
 from tradewind.fleet.ending import terminate
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.owner import OwnerState, owner_state
-from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, Leftover, Machine, Provider
+from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, Leftover, Machine, Offer, Provider
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 from tradewind.model.hosts import SshHosts
-from tradewind.model.records import dataclass
-from tradewind.model.region import Region
-from tradewind.model.sites import SSH, Sites
+from tradewind.model.records import dataclass, replace
+from tradewind.model.sites import CLOUDS, SSH, Sites
 
 __all__ = ["Everywhere", "FoundMachine", "Swept"]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundMachine:
-    """A living machine. `owner` says whether the process that started it still lives; `place` is its host or provider.
-
-    `usd` is what it has cost so far; None if its price or its start is unknown.
+    """A machine, as it was at `seen_unix_s`. `owner` says whether the process that started it still lives; `place` is
+    its host or provider, and `offer` has its price, if that is known.
     """
 
     place: str
     machine: Machine
     owner: OwnerState
-    usd: float | None = None
+    offer: Offer | None
+    seen_unix_s: float
 
     @property
     def fleet(self) -> str:
@@ -41,9 +40,15 @@ class FoundMachine:
         return self.machine.tags.get(FLEET_TAG, "unknown")
 
     @property
-    def age_s(self) -> float:
-        """Time since its launch [s]."""
-        return max(0.0, time.time() - (self.machine.launched_unix_s or time.time()))
+    def age_s(self) -> float | None:
+        """Time since its launch [s]; None if that is unknown."""
+        began_s = self.machine.launched_unix_s
+        return None if began_s is None else max(0.0, self.seen_unix_s - began_s)
+
+    @property
+    def usd(self) -> float | None:
+        """Its cost so far; None if its price or its start is unknown."""
+        return None if self.offer is None else billed_usd(self.machine, self.offer, self.seen_unix_s)
 
     def document(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -61,7 +66,7 @@ class FoundMachine:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """Something that was ended or removed, or why that failed. `ended` are the machines among it."""
+    """Something that was ended or removed, or why that failed. `ended` are the machines among it, at their end."""
 
     what: str
     error: TradewindError | None = None
@@ -70,10 +75,9 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A provider that is asked by itself, so that one that does not answer does not hide the others."""
+    """A provider that is asked by itself, so that one that does not answer does not hide the others. Names differ."""
 
     name: str
-    regions: tuple[str, ...]
     provider: Provider | TradewindError
 
     def connected(self) -> Provider:
@@ -86,11 +90,8 @@ class _Place:
 class Everywhere:
     """The hosts and clouds of a configuration. One that cannot be reached is reported, and does not hide the others."""
 
-    def __init__(self, sites: Sites, known_regions: Iterable[Region], journal: FleetJournal, gateway: str) -> None:
-        self._places = [
-            _Place(name, regions, _connected(document, gateway, journal))
-            for name, regions, document in _places(sites, list(known_regions))
-        ]
+    def __init__(self, sites: Sites, journal: FleetJournal, gateway: str) -> None:
+        self._places = [_Place(name, _connected(document, gateway, journal)) for name, document in _places(sites)]
         self._in_flight = InFlight()
 
     def found(self) -> Iterator[FoundMachine | tuple[str, TradewindError]]:
@@ -105,16 +106,24 @@ class Everywhere:
         try:
             provider = place.connected()
             listed = self._in_flight.within(CALL_S, "list machines", lambda: provider.machines({}))
-            living = [machine for machine in listed if not machine.ended]
-            offers = provider.offers({machine.region for machine in living}) if living else ()
         except TradewindError as error:
             return error
-        now_s, found = time.time(), []
-        for machine in living:
-            offer = offer_of(machine, offers)
-            usd = None if offer is None else billed_usd(machine, offer, now_s)
-            found.append(FoundMachine(place.name, machine, owner_state(_owner(machine)), usd))
-        return found
+        living = [machine for machine in listed if not machine.ended]
+        offers = self._offers(provider, {machine.region for machine in living})
+        now_s = time.time()
+        return [
+            FoundMachine(place.name, machine, owner_state(_owner(machine)), offer_of(machine, offers), now_s)
+            for machine in living
+        ]
+
+    def _offers(self, provider: Provider, regions: Collection[str]) -> Sequence[Offer]:
+        """Return the offers in regions; none if they cannot be read, because only the cost depends on them."""
+        if not regions:
+            return ()
+        try:
+            return self._in_flight.within(CALL_S, "list offers", lambda: tuple(provider.offers(regions)))
+        except TradewindError:
+            return ()
 
     def sweep(self, wanted: Sequence[FoundMachine], *, everything: bool = False) -> Iterator[Swept]:
         """End these machines, and remove what else is left of fleets that have no machine any more.
@@ -132,7 +141,9 @@ class Everywhere:
             if wanted:
                 terminate(provider, [found.machine.id for found in wanted], STOP_S, self._in_flight)
                 names = ", ".join(f"{found.machine.name} of {found.fleet}" for found in wanted)
-                done.append(Swept(f"{place.name}: ended {names}", ended=tuple(wanted)))
+                now_s = time.time()
+                ended = tuple(replace(found, seen_unix_s=now_s) for found in wanted)
+                done.append(Swept(f"{place.name}: ended {names}", ended=ended))
             for one in _unused(provider.leftovers()):
                 if everything or _has_no_owner(one):
                     terminate(provider, [one.id], 0.0, self._in_flight)
@@ -183,12 +194,10 @@ def _connected(document: dict[str, Any], gateway: str, journal: FleetJournal) ->
         return error
 
 
-def _places(sites: Sites, known_regions: Sequence[Region]) -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Yield name, regions and document of each host, and of each cloud."""
-    from tradewind.engine.survey import members_of
-
+def _places(sites: Sites) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and document of each host, and of each cloud, even if hosts have all of its regions by now."""
     for host in sites.hosts.hosts:
-        yield host.name, (host.region,), {"kind": SSH, **SshHosts((host,), sites.hosts.ssh_config).document()}
-    for member in members_of(sites, known_regions):
-        if member.name != SSH:
-            yield member.name, member.regions, dict(member.document)
+        name = f"host {host.name}" if host.name in CLOUDS else host.name
+        yield name, {"kind": SSH, **SshHosts((host,), sites.hosts.ssh_config).document()}
+    for cloud in sites.clouds:
+        yield cloud.kind, {"kind": cloud.kind, "programs": [], **cloud.settings}

@@ -69,11 +69,8 @@ class Fleets:
             yield FleetState(record, self._alive(record), lease_end_unix_s, is_here)
 
     def everywhere(self, sites: Sites) -> Everywhere:
-        """Return what Tradewind has at these sites, whichever state folder knows of it. Raises ConfigError."""
-        from tradewind.catalog.load import load_catalog
-
-        known = load_catalog().places if any(not cloud.regions for cloud in sites.clouds) else ()
-        return Everywhere(sites, known, self._journal, self._gateway)
+        """Return what Tradewind has at these sites, whichever state folder knows of it."""
+        return Everywhere(sites, self._journal, self._gateway)
 
     def unreadable(self) -> Sequence[UnreadableFleet]:
         """Return the unreadable records: their machines may run. Raises ConfigError."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.survey import SiteMember, members_of, survey
+from tradewind.errors import TradewindError
 from tradewind.model.hosts import in_region
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
@@ -63,7 +64,8 @@ def _base_catalog(control: JobControl) -> Catalog:
 def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region] = ()) -> Ground:
     """Return what the providers of a configuration offer, by their answers about types, prices and quotas.
 
-    A provider or region that cannot be asked is left out, with a note, unless it is `needed`.
+    A provider or region that cannot be asked, or whose machines could not be started, is left out, with a note, unless
+    it is `needed`.
     Raises UsageError, GatewayError.
     """
     from tradewind.fleet.journal import FleetJournal
@@ -73,11 +75,22 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
     members = members_of(sites, base.places)
     ends = {str(region) for region in needed}
     found = survey(control, members)
-    notes, supplies = tuple(found.notes(ends)), found.supplies(ends)
-    able = [member for member in members if any(Region.parse(region) in supplies for region in member.regions)]
-    documents = {member.name: launch_document(member, sites, control.gateway) for member in able}
+    notes, supplies = list(found.notes(ends)), found.supplies(ends)
+    able, documents = list[SiteMember](), dict[str, dict[str, Any]]()
+    for member in members:
+        regions = [region for region in map(Region.parse, member.regions) if region in supplies]
+        if not regions:
+            continue
+        try:
+            documents[member.name] = launch_document(member, sites, control.gateway)
+            able.append(member)
+        except TradewindError as error:
+            if ends & set(member.regions):
+                raise
+            notes.append(f"the plan does without {member.name}: {error}")
+            supplies = {region: supply for region, supply in supplies.items() if region not in regions}
     catalog = site_catalog(supplies, base, FleetJournal(control.store.state_dir).boot_times())
-    return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=notes)
+    return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=tuple(notes))
 
 
 def _machines_max(sites: Sites) -> int:

@@ -7,19 +7,16 @@ import os
 import platform
 import socket
 from collections.abc import Iterator
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from tradewind.errors import UsageError
+from tradewind.gateway.binary import BINARY, PROCESSORS, GatewayProgram, gateway_program, portable_gateways
 from tradewind.model.sites import FleetTable
 
-__all__ = ["PROCESSORS", "home_network", "program_documents"]
+__all__ = ["home_network", "program_documents"]
 
-#: Processors that machines may have, as `uname -m` names them, with other names for the same.
-PROCESSORS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-PROGRAM = "tradewind-gateway"
-READ_BYTES = 1 << 20
+#: Names that systems have for the processors of PROCESSORS.
+KNOWN_AS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 #: Addresses beyond the local network, for which the kernel chooses the address of this machine. Nothing is sent there.
 FAR_ADDRESSES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 #: Service that answers with the address from which it is asked. AWS runs it.
@@ -34,85 +31,74 @@ def program_documents(fleet: FleetTable, gateway: str) -> list[dict[str, Any]]:
     """Return URL and SHA-256 of the gateway program for each processor, as the clouds' providers take them.
 
     Without a folder of programs in the settings it is this machine's program, for its own processor.
-    Raises UsageError.
+    Raises UsageError, GatewayError if a program cannot be read.
     """
     if fleet.program_url is None:
         raise UsageError(
             "machines in a cloud download the gateway program, and the configuration does not say from where",
             hint="upload it, and set program_url in [fleet] (docs/guides/fleet.md)",
         )
-    found = dict(_programs(fleet, gateway))
+    found = _programs(fleet, gateway)
     if len(found) > 1 and "{processor}" not in fleet.program_url and "{sha256}" not in fleet.program_url:
+        processors = " and ".join(one.processor for one in found)
         raise UsageError(
-            f"{fleet.programs} has programs for {' and '.join(found)}, and program_url is the same for all",
+            f"{fleet.programs} has programs for {processors}, and program_url is the same for all",
             hint="write {processor} where the URL differs",
         )
-    return [
-        {"processor": processor, "url": _url(fleet.program_url, processor, digest), "sha256": digest}
-        for processor, digest in found.items()
-    ]
+    return [{"processor": one.processor, "url": _url(fleet.program_url, one), "sha256": one.sha256} for one in found]
 
 
-def _url(pattern: str, processor: str, digest: str) -> str:
-    return pattern.replace("{processor}", processor).replace("{sha256}", digest)
+def _url(pattern: str, program: GatewayProgram) -> str:
+    return pattern.replace("{processor}", program.processor).replace("{sha256}", program.sha256)
 
 
-def _programs(fleet: FleetTable, gateway: str) -> Iterator[tuple[str, str]]:
-    """Yield processor and SHA-256 of each program. Raises UsageError if there is none."""
+def _programs(fleet: FleetTable, gateway: str) -> list[GatewayProgram]:
+    """Return the program for each processor. Raises UsageError if there is none, GatewayError if one is unreadable."""
     if fleet.programs is None:
         machine = platform.machine().lower()
-        if machine not in PROCESSORS:
+        if machine not in KNOWN_AS:
             raise UsageError(
                 f"no cloud has machines with this machine's processor, {machine}",
                 hint="set programs in [fleet] to a folder with the programs for x86_64 and aarch64",
             )
-        yield PROCESSORS[machine], _digest(Path(gateway))
-        return
-    folder = Path(os.path.expanduser(fleet.programs))
-    paths = {name: folder / f"{PROGRAM}-{name}" for name in sorted(set(PROCESSORS.values()))}
-    there = {name: path for name, path in paths.items() if path.is_file()}
-    if not there:
+        return [gateway_program(KNOWN_AS[machine], gateway)]
+    folder = os.path.expanduser(fleet.programs)
+    found = portable_gateways(folder)
+    if not found:
         raise UsageError(
             f"{folder} has no gateway program",
-            hint=f"it should have {' or '.join(path.name for path in paths.values())}",
+            hint=f"it should have {' or '.join(f'{BINARY}-{name}' for name in PROCESSORS)}",
         )
-    for name, path in there.items():
-        yield name, _digest(path)
-
-
-def _digest(path: Path) -> str:
-    digest = sha256()
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(READ_BYTES):
-                digest.update(block)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="the gateway program must be readable") from None
-    return digest.hexdigest()
+    return sorted(found.values(), key=lambda program: program.processor)
 
 
 def home_network(fleet: FleetTable, service: str = ADDRESS_SERVICE) -> str:
     """Return the addresses from which this machine opens connections, as CIDR, for the clouds' firewalls.
 
-    That is the setting, else this machine's own address if it is public, else what the address service sees. It is
-    never the whole internet. Raises UsageError if no public address is found.
+    That is the setting, else this machine's own IPv4 address if it is public, else what the address service sees, else
+    its own IPv6 address: machines in clouds have IPv4 addresses. It is never the whole internet. Raises UsageError if
+    no public address is found.
     """
     if fleet.home_cidr is not None:
         return fleet.home_cidr
-    for family, far in FAR_ADDRESSES:
-        own = _own_address(family, far)
-        if own is not None and own.is_global:
-            return f"{own}/{own.max_prefixlen}"
-    seen = _seen_address(service)
-    if seen is None or not seen.is_global:
-        raise UsageError(
-            "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
-            hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
-        )
-    return f"{seen}/{seen.max_prefixlen}"
+    for found in _addresses(service):
+        if found is not None and found.is_global:
+            return f"{found}/{found.max_prefixlen}"
+    raise UsageError(
+        "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
+        hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
+    )
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _addresses(service: str) -> Iterator[_Address | None]:
+    """Yield the addresses that this machine may have, the likeliest first; each is looked up only when it is needed."""
+    own_v4, own_v6 = FAR_ADDRESSES
+    yield _own_address(*own_v4)
+    yield _seen_address(service)
+    yield _own_address(*own_v6)
 
 
 def _own_address(family: socket.AddressFamily, far: str) -> _Address | None:

@@ -32,7 +32,6 @@ from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
-    from tradewind.planner.network import PlanningLimits
 
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
 
@@ -242,9 +241,9 @@ def _by_choice(control: JobControl, request: Request) -> Proposal:
     if reason is None:
         try:
             made = _at_sites(control, request, sides)
-        except InfeasibleGoal:
-            raise
         except TradewindError as error:
+            if isinstance(error, InfeasibleGoal) and _goal_options(request):
+                raise
             return _local(request, f"--via auto uses this machine: {error}")
         reason, better = why_not_worth(control, request, made)
         if reason is None:
@@ -255,8 +254,11 @@ def _by_choice(control: JobControl, request: Request) -> Proposal:
 def _local(request: Request, note: str | None = None) -> Proposal:
     """Return a proposal for this machine, or for a topology file's gateways on it."""
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
-    notes = () if note is None else (note,)
-    return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=notes)
+    notes = [] if note is None else [note]
+    if request.moved_by == "auto" and request.topology is None:
+        unkept = _goal_options(request)
+        notes += [f"{option} applies only to a plan, not to a transfer by this machine alone" for option in unkept]
+    return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=tuple(notes))
 
 
 def _why_no_sky_plan(request: Request) -> str | None:
@@ -287,7 +289,7 @@ def _planned(
     """Return a proposal for a plan on the ground that `look` returns. The provider `counter` runs the count of the
     volume meanwhile.
     """
-    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
+    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
 
@@ -314,8 +316,9 @@ def _planned(
         spot=provider["kind"] != "sky",
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
-    goal = request.goal or _usual_goal(request, ground, regions, volume_gb, limits, ceiling_usd)
-    plan = plan_gateways(catalog, *regions, volume_gb, goal, limits, objects=objects or None)
+    goal = _goal(request, ceiling_usd)
+    wanted = goal or usual_goal(catalog, *regions, volume_gb, limits, objects=objects or None)
+    plan = plan_gateways(catalog, *regions, volume_gb, wanted, limits, objects=objects or None)
     if options.dry_run:
         return replace(made, plan=plan)
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, ground.scale))
@@ -361,6 +364,8 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
 
     Raises UsageError if it does not exist, was started, has expired, or its prices have changed; StateError, SkyError.
     """
+    from tradewind.engine.ground import with_present_home
+
     kept = ProposalStore(control.store.database).load(proposal_id)
     request = Request(**{name: getattr(kept.request, name) for name in KeptRequest.__dataclass_fields__})
     if request.options.files_from == STANDARD_INPUT:
@@ -384,7 +389,7 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
             )
     with ExitStack() as stack:
         provider = stack.enter_context(provider_up(launch.provider, control.store.state_dir))
-        launch = replace(launch, provider=provider or launch.provider)
+        launch = replace(launch, provider=with_present_home(provider or launch.provider))
         return Proposal(
             proposal_id,
             request,
@@ -473,29 +478,16 @@ def _ceiling_usd(request: Request, volume_gb: float) -> float | None:
     return request.ceiling_usd
 
 
-def _usual_goal(
-    request: Request,
-    ground: Ground,
-    regions: tuple[Region, Region],
-    volume_gb: float,
-    limits: PlanningLimits,
-    ceiling_usd: float | None,
-) -> Goal:
-    """Return the goal of a request without one: the fastest within the ceiling.
+def _goal(request: Request, ceiling_usd: float | None) -> Goal | None:
+    """Return the goal of a request: without one the fastest within the ceiling, and without a ceiling the fastest.
 
-    Without a ceiling it is the fastest, but in a cloud for no more than the direct path costs.
+    None in a cloud, where the fastest would cost too much: `usual_goal` applies.
     """
-    from tradewind.engine.planning import goal_of_direct
-    from tradewind.engine.provisioning import RETRY_RESERVE
-    from tradewind.planner.plan import prepare
-
+    if request.goal is not None:
+        return request.goal
     if ceiling_usd is not None:
         return MaxCost(ceiling_usd)
-    if request.sky is not None or not request.sites.clouds:
-        return Fastest()
-    goal = goal_of_direct(prepare(ground.catalog, *regions, volume_gb, limits))
-    # The planner keeps a reserve below a ceiling, and this is no ceiling that a user set.
-    return MaxCost(goal.usd / (1 - RETRY_RESERVE)) if isinstance(goal, MaxCost) else goal
+    return Fastest() if request.sky is not None or not request.sites.clouds else None
 
 
 def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:

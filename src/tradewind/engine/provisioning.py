@@ -27,6 +27,7 @@ __all__ = [
     "pace_bytes_per_s",
     "plan_beside_direct",
     "plan_gateways",
+    "usual_goal",
     "with_memory_for",
 ]
 
@@ -75,6 +76,25 @@ def plan_gateways(
     return assign_gateways(overlay, lead_region=str(source))
 
 
+def usual_goal(
+    catalog: Catalog,
+    source: Region,
+    destination: Region,
+    volume_gb: float,
+    limits: PlanningLimits,
+    *,
+    objects: int | None = None,
+) -> Goal:
+    """Return the goal for `plan_gateways` of a transfer for which the user set none: the fastest for the cost of the
+    direct path. Arguments and errors are those of `plan_gateways`.
+    """
+    from tradewind.engine.planning import goal_of_direct
+
+    goal = goal_of_direct(prepare(catalog, source, destination, volume_gb, limits, objects=objects))
+    # `plan_gateways` keeps a reserve below a ceiling, and this is no ceiling that a user set.
+    return MaxCost(goal.usd / (1 - RETRY_RESERVE)) if isinstance(goal, MaxCost) else goal
+
+
 def _thrifty(transfer: Transfer, fastest: UnicastOverlay) -> UnicastOverlay:
     """Return the cheapest plan that ends at most BOOT_PART of the machines' start later than the fastest one.
 
@@ -95,7 +115,7 @@ def _thrifty(transfer: Transfer, fastest: UnicastOverlay) -> UnicastOverlay:
 
 
 def _is_better(plan: UnicastOverlay, fastest: UnicastOverlay, transfer_s_max: float) -> bool:
-    """Return whether a plan is cheaper than the fastest one, and takes at most so long once its machines run."""
+    """Return whether a plan is cheaper than the fastest one and takes at most `transfer_s_max` after its start."""
     in_time = plan.boot_s + plan.transfer_s <= fastest.boot_s + transfer_s_max * (1 + SAME)
     return in_time and plan.cost.total_usd < fastest.cost.total_usd
 

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 
-from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, with_memory_for
+from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
 from tradewind.engine.rates import SlowRoutes
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
@@ -48,7 +48,8 @@ class PlanRequest:
     catalog: Catalog
     source: Region
     destination: Region
-    goal: Goal
+    goal: Goal | None
+    """``None``: that of `usual_goal`, which depends on the remaining volume."""
     limits: PlanningLimits
     chunk_bytes: int
     ceiling_usd: float | None
@@ -137,24 +138,22 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     catalog = _as_seen(plan_request.catalog, state.links)
     limits = _without(plan_request.limits, catalog, state.dead)
     limits = replace(_within(limits, state.available), egress_sent_gb=state.sent_gb)
-    goal = _goal_left(plan_request, state)
     left_gb = state.left_bytes / 1e9
     objects = None
     if plan_request.objects is not None and state.total_bytes > 0:
         objects = max(1, round(plan_request.objects * state.left_bytes / state.total_bytes))
+    ends = plan_request.source, plan_request.destination
+    goal = _goal_left(plan_request, state)
     try:
-        found = plan_gateways(
-            catalog, plan_request.source, plan_request.destination, left_gb, goal, limits, objects=objects
-        )
+        goal = goal or usual_goal(catalog, *ends, left_gb, limits, objects=objects)
+        found = plan_gateways(catalog, *ends, left_gb, goal, limits, objects=objects)
     except InfeasibleGoal as error:
         # If a goal's rate or time is now out of reach, it is missed by as little as possible. A ceiling is never
         # exceeded.
         if error.nearest is None or isinstance(goal, MaxCost):
             return None
         nearest = error.nearest.goal
-        found = plan_gateways(
-            catalog, plan_request.source, plan_request.destination, left_gb, nearest, limits, objects=objects
-        )
+        found = plan_gateways(catalog, *ends, left_gb, nearest, limits, objects=objects)
     except UsageError:
         return None
     overlay = found.overlay
@@ -219,8 +218,11 @@ def available_machines(plan: Plan, refused: Mapping[str, str]) -> dict[Region, i
     }
 
 
-def _goal_left(plan_request: PlanRequest, state: TransferState) -> Goal:
-    """Return the goal for the rest: a ceiling less what was spent, a deadline less the time that has passed."""
+def _goal_left(plan_request: PlanRequest, state: TransferState) -> Goal | None:
+    """Return the goal for the rest: a ceiling less what was spent, a deadline less the time that has passed.
+
+    None: the usual one.
+    """
     goal = plan_request.goal
     if isinstance(goal, MaxCost):
         return MaxCost(max(0.0, goal.usd - state.spent_usd))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.model.document import to_document
-from tradewind.model.event import Progress, StageLimits, Summary
+from tradewind.model.event import EARLIER_RUN, Progress, StageLimits, Summary, is_copied_by_store
 from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
 from tradewind.model.records import dataclass
@@ -28,9 +28,11 @@ TEXT_COLUMNS = 3
 
 def proof_words(name: str) -> str:
     """Return `by CRC64NVME of both sides`, `by length at the source, MD5 at the destination`."""
-    source, arrow, destination = name.partition(" → ")
-    if not arrow:
-        return "in an earlier run" if name == "earlier run" else f"copied by the store itself ({name})"
+    if name == EARLIER_RUN:
+        return "in an earlier run"
+    if is_copied_by_store(name):
+        return f"copied by the store itself ({name})"
+    source, _, destination = name.partition(" → ")
     one, other = (PROOF_WORDS.get(part, part) for part in (source, destination))
     return f"by {one} on both sides" if one == other else f"by {one} at the source, {other} at the destination"
 

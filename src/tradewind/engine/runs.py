@@ -106,9 +106,10 @@ class RunStarter:
             try:
                 return self._deploy(spec, plan), spec, plan
             except ProviderRefused as error:
-                if self._adaptation is None or not self._adaptation.plan_without(error):
+                found = None if self._adaptation is None else self._adaptation.plan_without(error)
+                if self._adaptation is None or found is None:
                     raise
-                self._log.notice(f"{error}; replanned without these machines")
+                self._log.notice(f"{error}; replanned without these machines, {found}")
                 spec, plan = self._adaptation.spec, self._adaptation.plan
         return self._deploy(spec, plan), spec, plan
 

@@ -55,7 +55,8 @@ REQUESTS_STOP_S = 2.0
 DRAIN_AGAIN_S = 5.0
 #: A lead that has not ended this long after a drain request is ended with its machines.
 DRAIN_END_S = 120.0
-#: A restart that takes longer has failed. Machines have 60 s to answer, and their predecessors 10 s to end.
+#: A restart that takes longer has failed. Machines have 60 s to answer, in clouds where they start slowly up to 600 s,
+#: and their predecessors 10 s to end.
 RESTART_END_S = 300.0
 
 

@@ -35,7 +35,8 @@ def find_gateway() -> str:
     return find_program(BINARY, ENVIRONMENT, GatewayError)
 
 
-#: Variable with the folder of static programs, as `make static` fills it. The setting `programs` precedes it.
+#: Variable with the folder of static programs, as `make static` fills it, for hosts with another processor.
+#: Clouds have the setting `programs`.
 PROGRAMS_VARIABLE = "TRADEWIND_PROGRAMS"
 #: Processors that have static programs, as `uname -m` names them.
 PROCESSORS = ("x86_64", "aarch64")

@@ -20,6 +20,8 @@ Outcome = Literal[
     "ceiling",
     "interrupted",
 ]
+EARLIER_RUN = "earlier run"
+"""Proof of objects that an earlier run of a job moved."""
 JobState = Literal["running", "done", "failed", "interrupted", "cancelled"]
 
 
@@ -185,6 +187,11 @@ class Summary(Document):
 
 
 Event = Progress | ObjectFailed | Notice | LimitChanged | WouldCopy | WouldDelete | Summary
+
+
+def is_copied_by_store(proof: str) -> bool:
+    """Return whether the store itself copied the objects with this proof of a summary: no byte passed a gateway."""
+    return " → " not in proof and proof != EARLIER_RUN
 
 
 def event_from_document(document: Mapping[str, Any]) -> Event | None:

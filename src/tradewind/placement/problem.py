@@ -164,14 +164,20 @@ def _region(entry: Any, place: str) -> ProxyRegion:
 
 def _flow(entry: Any, regions: int, place: str) -> Flow:
     table = _object(entry, place, _FLOW_KEYS)
+    last_miles = _limit(table, "src_last_mile_mbps", place), _limit(table, "dst_last_mile_mbps", place)
+    rtt_direct_ms = _number(table, "rtt_direct_ms", place)
+    if rtt_direct_ms == 0 and math.isinf(min(last_miles)):
+        raise ConfigError(
+            f"{place}: nothing limits the rate of the direct path",
+            hint="give rtt_direct_ms, src_last_mile_mbps or dst_last_mile_mbps",
+        )
     return Flow(
         _text(table, "id", place),
         _number(table, "size_bytes", place, above_zero=True),
-        _number(table, "rtt_direct_ms", place),
+        rtt_direct_ms,
         _numbers(table.get("rtt_src_to_region_ms"), regions, f"{place}: rtt_src_to_region_ms"),
         _numbers(table.get("rtt_region_to_dst_ms"), regions, f"{place}: rtt_region_to_dst_ms"),
-        _limit(table, "src_last_mile_mbps", place),
-        _limit(table, "dst_last_mile_mbps", place),
+        *last_miles,
         _text(table, "src_region", place) if table.get("src_region") is not None else None,
         _text(table, "dst_region", place) if table.get("dst_region") is not None else None,
     )

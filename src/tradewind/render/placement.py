@@ -91,7 +91,7 @@ class PlacementReport:
         yield "budget      all flows together"
         longest_s = max(plan.total_fct_s for plan in self.frontier)
         for plan in self.frontier:
-            bar = "█" * round(BAR_WIDTH * plan.total_fct_s / longest_s)
+            bar = "█" * round(BAR_WIDTH * plan.total_fct_s / longest_s) if longest_s > 0 else ""
             yield f"  {_usd(plan.budget_cents):>8}  {format_duration(plan.total_fct_s):>9}  {bar}"
 
 
