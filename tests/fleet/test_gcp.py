@@ -15,9 +15,12 @@ from testbed.clouds.gcp.discovery import compute_discovery
 from testbed.clouds.gcp.server import Answer, ComputeEngine
 from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, order, refusal_of
 from tests.fleet.worlds import wait_until
+from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
+from tradewind.model import sites
 
 
 @pytest.fixture
@@ -274,7 +277,8 @@ def test_a_machine_that_shuts_itself_down_is_listed_as_ended_and_deleted_later(t
         (listed,) = provider.machines({FLEET_TAG: FLEET})
         assert listed.ended and listed.ended_unix_s is not None
         assert stage.cloud.disks, "its disk is billed"
-        assert [left.kind for left in provider.leftovers()] == ["machine", "firewall rule", "firewall rule"]
+        kinds = [left.kind for left in provider.leftovers()]
+        assert kinds == ["stopped machine, whose disk is billed", "firewall rule", "firewall rule"]
         launch(stage.provider(), order("soon", fleet="fleet-2"))
         assert len(stage.cloud.instances) == 2, "its fleet must have time to notice the end"
         for one in stage.cloud.instances.values():
@@ -290,6 +294,21 @@ def test_a_preempted_machine_ends_and_is_deleted(stage: GcpStage) -> None:
     stage.cloud.preempt(machine.id.partition("/")[2])
     wait_until(lambda: provider.machines({FLEET_TAG: FLEET}) == ())
     assert not stage.cloud.disks
+
+
+def test_a_sweep_removes_a_machine_that_shut_itself_down(tmp_path: Path) -> None:
+    inside = Inside()
+    with ComputeEngine(Cloud(boot=lambda _: inside)) as api:
+        stage = GcpStage(tmp_path, api)
+        launch(stage.provider())
+        inside.runs = False
+        wait_until(lambda: stage.cloud.running() == [])
+        places = sites.Sites(clouds=(sites.Cloud("gcp", (REGION,), stage.document()),))
+        everywhere = Everywhere(places, (), FleetJournal(tmp_path / "state"), "no-binary")
+        assert list(everywhere.found()) == [] and len(list(everywhere.remains())) == 3
+        assert [swept.error for swept in everywhere.sweep([], everything=True)] == [None] * 3
+        assert list(everywhere.remains()) == []
+        assert not stage.cloud.disks and not stage.cloud.firewalls
 
 
 @pytest.mark.parametrize("script", [SHUTDOWN_SCRIPT, DELETE_ITSELF])

@@ -79,6 +79,8 @@ SOLD_OUT_S = 30.0
 OURS = f"labels.{KEY_TAG}:*"
 RULE, DISK = "global/firewalls/", "/disks/"
 """Parts of the ids of leftovers that are not machines."""
+STOPPED = "stopped machine, whose disk is billed"
+"""Kind of a leftover."""
 
 
 class GcpProvider:
@@ -430,7 +432,9 @@ class GcpProvider:
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """Return all VMs of ours, disks that no VM uses, and firewall rules."""
-        found = [Leftover(one.id, "machine", one.region, one.tags) for one in self._listed({})]
+        found = [
+            Leftover(one.id, STOPPED if one.ended else "machine", one.region, one.tags) for one in self._listed({})
+        ]
         for disk in self._api.aggregated("disks", OURS):
             if not disk.get("users") and is_ours(disk):
                 zone = disk["zone"].rpartition("/")[2]
