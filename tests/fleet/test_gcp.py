@@ -384,6 +384,17 @@ def test_machines_at_other_providers_are_admitted_and_removed(stage: GcpStage) -
     assert stage.cloud.allows(second.addresses["public"], name, 7443)
 
 
+def test_machines_at_other_providers_are_admitted_again_after_the_last_machine_was_replaced(stage: GcpStage) -> None:
+    provider = stage.provider()
+    assert isinstance(provider, Admitting)
+    (machine,) = launch(provider)
+    provider.admit(FLEET, ["192.0.2.50"])
+    provider.terminate([machine.id])
+    assert not stage.cloud.firewalls
+    (second,) = launch(provider, order(key="key-2"))
+    assert stage.cloud.allows("192.0.2.50", second.id.partition("/")[2], 7443)
+
+
 def test_a_disk_that_may_be_left_is_announced(stage: GcpStage) -> None:
     assert "its disk is billed" in str(getattr(stage.provider(), "warning", None))
     assert getattr(stage.provider(service_account="a@b.iam.gserviceaccount.com"), "warning", "") is None

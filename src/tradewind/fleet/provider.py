@@ -350,6 +350,7 @@ class Admitting(Protocol):
     def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
         """Let machines at these addresses, and no others elsewhere, open connections to the data ports of a fleet.
 
-        Replaces the addresses of the last call. Raises CallRefused.
+        Replaces the addresses of the last call. They also hold for machines that are launched later, even if the fleet
+        has had none here meanwhile. Raises CallRefused.
         """
         ...

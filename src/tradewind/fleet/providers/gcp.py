@@ -425,7 +425,6 @@ class GcpProvider:
         for fleet_id in set(fleets) - living - {""}:
             self._rules.pop(fleet_id, None)
             self._admitted.pop(fleet_id, None)
-            self._elsewhere.pop(fleet_id, None)
             FleetRules(self._api, self._settings, network, fleet_id, "").delete()
         for rule_id in stale_rules(self._api, {one for one in living if one is not None}):
             delete_rule(self._api, rule_id.removeprefix(RULE))
