@@ -12,7 +12,7 @@ import pytest
 
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.discovery import compute_discovery
-from testbed.clouds.gcp.server import Answer, ComputeEngine
+from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation
 from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, order, refusal_of
 from tests.fleet.worlds import wait_until
 from tradewind.engine.everywhere import Everywhere
@@ -392,6 +392,19 @@ def test_machines_at_other_providers_are_admitted_again_after_the_last_machine_w
     provider.terminate([machine.id])
     assert not stage.cloud.firewalls
     (second,) = launch(provider, order(key="key-2"))
+    assert stage.cloud.allows("192.0.2.50", second.id.partition("/")[2], 7443)
+
+
+def test_machines_at_other_providers_are_admitted_again_after_a_region_was_sold_out(stage: GcpStage) -> None:
+    provider = stage.provider(public_address=False, home_cidr="10.9.0.1/32")
+    assert isinstance(provider, Admitting)
+    (machine,) = launch(provider)
+    provider.admit(FLEET, ["192.0.2.50"])
+    provider.terminate([machine.id])
+    stage.fault("regionInstances.bulkInsert", FailOperation("ZONE_RESOURCE_POOL_EXHAUSTED", "none left"))
+    assert refusal_of(provider.launch([order(key="key-2")])[0]).kind == "capacity"
+    assert not stage.cloud.firewalls
+    (second,) = launch(provider, order(key="key-3"))
     assert stage.cloud.allows("192.0.2.50", second.id.partition("/")[2], 7443)
 
 

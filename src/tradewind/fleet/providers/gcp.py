@@ -229,6 +229,7 @@ class GcpProvider:
         """Delete the rules of a fleet that has no machine, if its orders will not be repeated."""
         kinds = {of.refusal.kind if of.refusal is not None else "launched" for of in results}
         if not kinds & {"launched", "throttled", "transient"} and not self._listed({FLEET_TAG: fleet_id}):
+            self._admitted.pop(fleet_id, None)
             rules = self._rules.pop(fleet_id, None)
             if rules is not None:
                 rules.delete()
