@@ -13,10 +13,11 @@ from tests.fleet.azure_stage import OTHER, REGION, Stage, order
 from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
+from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, CallRefused
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused
 from tradewind.model.azure import azure_from_document
 
 PUT_MACHINE = "PUT .*/virtualMachines/"
@@ -368,6 +369,18 @@ def test_routing_and_addresses_are_what_the_settings_say(stage: Stage) -> None:
         "securityRules"
     ]
     assert rules[1]["properties"]["sourceAddressPrefixes"] == ["198.51.100.0/24", "203.0.113.4/32"], "nothing overlaps"
+
+
+def test_machines_at_other_providers_are_admitted_by_their_ipv4_addresses(stage: Stage) -> None:
+    """An address of another kind must not keep the fleet from listing its machines."""
+    provider = stage.provider(home_cidr="198.51.100.0/24")
+    assert isinstance(provider, Admitting)
+    stage.launched(provider)
+    provider.admit("fleet", ["203.0.113.99", "fd00::1", "host.example"])
+    settings = azure_from_document(stage.api.document())
+    (group,) = Clients(settings).network.network_security_groups.list(settings.resource_group)
+    data = group.security_rules[1].source_address_prefixes
+    assert "203.0.113.99/32" in data and not any("fd00" in one or "host" in one for one in data)
 
 
 def user_data_of(stage: Stage, name: str) -> str:

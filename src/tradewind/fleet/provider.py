@@ -348,7 +348,7 @@ class Admitting(Protocol):
     """A provider with a firewall of its own, which must be told about machines of the same fleet at other providers."""
 
     def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
-        """Let machines at these addresses, and no others elsewhere, open connections to the data ports of a fleet.
+        """Let machines at these IP addresses, and no others elsewhere, open connections to the data ports of a fleet.
 
         Replaces the addresses of the last call. They also hold for machines that are launched later, even if the fleet
         has had none here meanwhile. Raises CallRefused.

@@ -21,12 +21,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tradewind.fleet.addresses import is_ipv4
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
-from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, is_ipv4, rule_leftovers, stale_rules
+from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
 from tradewind.fleet.gcp.instances import (
     insert_body,
     instance_name,
