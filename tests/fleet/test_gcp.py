@@ -358,6 +358,13 @@ def test_offers_and_quota_are_those_of_the_project(stage: GcpStage) -> None:
     assert provider.quota("gcp:europe-west4") is None
 
 
+def test_quotas_that_google_cannot_state_are_unknown_and_not_used_up(stage: GcpStage) -> None:
+    stage.cloud.quotas["us-central1"].clear()
+    provider = stage.provider()
+    assert provider.quota(REGION) is None
+    assert {offer.left for offer in provider.offers([REGION])} == {None}
+
+
 def test_all_pages_of_a_list_are_read(stage: GcpStage, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = stage.provider()
     launch(provider, *(order(f"m-{number}") for number in range(5)))

@@ -159,11 +159,13 @@ class GcpProvider:
         return sorted(offers, key=lambda offer: offer.usd_per_s)
 
     def quota(self, region: str) -> Quota | None:
-        """Return how many machines of the cheapest type the project may have in a region."""
+        """Return how many machines of the cheapest type the project may have in a region; None if that is unknown."""
         if not self._serves(region):
             return None
         facts = self._region(region)
         left = machines_left(facts, self._default(), self._settings.public_address)
+        if left is None:
+            return None
         used = next((int(one["usage"]) for one in facts.get("quotas", ()) if one["metric"] == "INSTANCES"), 0)
         return Quota(used + left, used)
 
