@@ -314,6 +314,22 @@ def test_a_fleet_that_cannot_be_ended_stays_on_record(world: World) -> None:
     assert [record.id for record in world.journal.records()] == [fleet.id]
 
 
+def test_the_machines_of_a_fleet_whose_end_cannot_be_recorded_are_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full, for example. The record stays open, and `fleet down` closes it."""
+    fleet = world.start()
+
+    def broken(fleet_id: str) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patched, pytest.raises(StateError, match="the disk is full"):
+        patched.setattr(world.journal, "dismiss", broken)
+        fleet.close(grace_s=0.0)
+    assert world.living() == set()
+    assert [record.id for record in world.journal.records()] == [fleet.id]
+
+
 def test_attempts_are_shown_after_the_end(world: World) -> None:
     world.refuse("source", Refusal("permission", "not authorised", action="ec2:CreateFleet"))
     with pytest.raises(ProviderRefused):
