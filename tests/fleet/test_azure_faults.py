@@ -14,7 +14,7 @@ from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
 from tradewind.fleet.azure.client import Clients
-from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
+from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES, Names
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused
@@ -283,7 +283,11 @@ def test_a_security_group_that_is_still_used_is_tried_again_and_then_left(
 @pytest.mark.parametrize("name", ["tradewind-data", "tradewind-data-disk", "tradewind-my-machine-backup-1-disk"])
 def test_a_disk_of_somebody_else_with_a_name_like_ours_is_not_ours(stage: Stage, name: str) -> None:
     stage.api.ask(f"disks?name={name}", "")
-    assert list(stage.provider().leftovers()) == []
+    provider = stage.provider()
+    assert list(provider.leftovers()) == []
+    settings = azure_from_document(stage.api.document())
+    assert provider.terminate([Names(settings).id(DISKS, name)])[0].refusal is None
+    assert stage.count(DISKS) == 1, "it is never removed"
 
 
 def test_a_machine_that_cannot_be_ended_says_why(stage: Stage) -> None:
