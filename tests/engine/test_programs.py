@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,16 +78,25 @@ def test_home_is_what_the_settings_say_else_what_the_service_sees(monkeypatch: p
         assert home_network(FleetTable(), url) == "8.8.4.4/32"
 
 
-def test_home_is_an_ipv4_address_if_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines in clouds have public IPv4 addresses: behind a router this machine reaches them from another one."""
-    own = {socket.AF_INET: ip_address("192.168.1.7"), socket.AF_INET6: ip_address("2a00:1450:4001::7")}
-    monkeypatch.setattr(programs, "_own_address", lambda family, _: own[family])
+def test_home_is_an_ipv4_address_even_where_only_ipv6_needs_no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of clouds have IPv4 addresses: a firewall that admits an IPv6 address only would keep home out."""
+
+    class Asked(socket.socket):
+        def connect(self, address: object) -> None:
+            """Send nothing, as a datagram socket does."""
+
+        def getsockname(self) -> tuple[str, int]:
+            return ("2606:4700::1" if self.family == socket.AF_INET6 else "192.168.1.7", 9)
+
+    kernel = SimpleNamespace(socket=Asked, AF_INET=socket.AF_INET, SOCK_DGRAM=socket.SOCK_DGRAM)
+    monkeypatch.setattr(programs, "socket", kernel)
     with service(b"8.8.4.4") as url:
         assert home_network(FleetTable(), url) == "8.8.4.4/32"
-    assert home_network(FleetTable(), "http://127.0.0.1:1/") == "2a00:1450:4001::7/128"
 
 
-@pytest.mark.parametrize("answer", [b"10.1.2.3", b"0.0.0.0", b"<html>please log in</html>", b"\xff", b""])
+@pytest.mark.parametrize(
+    "answer", [b"10.1.2.3", b"0.0.0.0", b"2606:4700::1", b"<html>please log in</html>", b"\xff", b""]
+)
 def test_the_firewall_is_never_opened_to_everybody(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     monkeypatch.setattr(programs, "_own_address", lambda *_: None)
     with service(answer) as url, pytest.raises(UsageError, match="cannot be determined") as refused:

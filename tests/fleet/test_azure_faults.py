@@ -13,10 +13,11 @@ from tests.fleet.azure_stage import OTHER, REGION, Stage, order
 from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
-from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES
+from tradewind.fleet.azure.client import Clients
+from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES, Names
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, CallRefused
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused
 from tradewind.model.azure import azure_from_document
 
 PUT_MACHINE = "PUT .*/virtualMachines/"
@@ -282,7 +283,11 @@ def test_a_security_group_that_is_still_used_is_tried_again_and_then_left(
 @pytest.mark.parametrize("name", ["tradewind-data", "tradewind-data-disk", "tradewind-my-machine-backup-1-disk"])
 def test_a_disk_of_somebody_else_with_a_name_like_ours_is_not_ours(stage: Stage, name: str) -> None:
     stage.api.ask(f"disks?name={name}", "")
-    assert list(stage.provider().leftovers()) == []
+    provider = stage.provider()
+    assert list(provider.leftovers()) == []
+    settings = azure_from_document(stage.api.document())
+    assert provider.terminate([Names(settings).id(DISKS, name)])[0].refusal is None
+    assert stage.count(DISKS) == 1, "it is never removed"
 
 
 def test_a_machine_that_cannot_be_ended_says_why(stage: Stage) -> None:
@@ -368,6 +373,18 @@ def test_routing_and_addresses_are_what_the_settings_say(stage: Stage) -> None:
         "securityRules"
     ]
     assert rules[1]["properties"]["sourceAddressPrefixes"] == ["198.51.100.0/24", "203.0.113.4/32"], "nothing overlaps"
+
+
+def test_machines_at_other_providers_are_admitted_by_their_ipv4_addresses(stage: Stage) -> None:
+    """An address of another kind must not keep the fleet from listing its machines."""
+    provider = stage.provider(home_cidr="198.51.100.0/24")
+    assert isinstance(provider, Admitting)
+    stage.launched(provider)
+    provider.admit("fleet", ["203.0.113.99", "fd00::1", "host.example"])
+    settings = azure_from_document(stage.api.document())
+    (group,) = Clients(settings).network.network_security_groups.list(settings.resource_group)
+    data = group.security_rules[1].source_address_prefixes
+    assert "203.0.113.99/32" in data and not any("fd00" in one or "host" in one for one in data)
 
 
 def user_data_of(stage: Stage, name: str) -> str:

@@ -12,12 +12,15 @@ import pytest
 
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.discovery import compute_discovery
-from testbed.clouds.gcp.server import Answer, ComputeEngine
+from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation
 from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, order, refusal_of
 from tests.fleet.worlds import wait_until
+from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
+from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
+from tradewind.model import sites
 
 
 @pytest.fixture
@@ -274,7 +277,8 @@ def test_a_machine_that_shuts_itself_down_is_listed_as_ended_and_deleted_later(t
         (listed,) = provider.machines({FLEET_TAG: FLEET})
         assert listed.ended and listed.ended_unix_s is not None
         assert stage.cloud.disks, "its disk is billed"
-        assert [left.kind for left in provider.leftovers()] == ["machine", "firewall rule", "firewall rule"]
+        kinds = [left.kind for left in provider.leftovers()]
+        assert kinds == ["stopped machine, whose disk is billed", "firewall rule", "firewall rule"]
         launch(stage.provider(), order("soon", fleet="fleet-2"))
         assert len(stage.cloud.instances) == 2, "its fleet must have time to notice the end"
         for one in stage.cloud.instances.values():
@@ -290,6 +294,21 @@ def test_a_preempted_machine_ends_and_is_deleted(stage: GcpStage) -> None:
     stage.cloud.preempt(machine.id.partition("/")[2])
     wait_until(lambda: provider.machines({FLEET_TAG: FLEET}) == ())
     assert not stage.cloud.disks
+
+
+def test_a_sweep_removes_a_machine_that_shut_itself_down(tmp_path: Path) -> None:
+    inside = Inside()
+    with ComputeEngine(Cloud(boot=lambda _: inside)) as api:
+        stage = GcpStage(tmp_path, api)
+        launch(stage.provider())
+        inside.runs = False
+        wait_until(lambda: stage.cloud.running() == [])
+        places = sites.Sites(clouds=(sites.Cloud("gcp", (REGION,), stage.document()),))
+        everywhere = Everywhere(places, (), FleetJournal(tmp_path / "state"), "no-binary")
+        assert list(everywhere.found()) == [] and len(list(everywhere.remains())) == 3
+        assert [swept.error for swept in everywhere.sweep([], everything=True)] == [None] * 3
+        assert list(everywhere.remains()) == []
+        assert not stage.cloud.disks and not stage.cloud.firewalls
 
 
 @pytest.mark.parametrize("script", [SHUTDOWN_SCRIPT, DELETE_ITSELF])
@@ -339,6 +358,13 @@ def test_offers_and_quota_are_those_of_the_project(stage: GcpStage) -> None:
     assert provider.quota("gcp:europe-west4") is None
 
 
+def test_quotas_that_google_cannot_state_are_unknown_and_not_used_up(stage: GcpStage) -> None:
+    stage.cloud.quotas["us-central1"].clear()
+    provider = stage.provider()
+    assert provider.quota(REGION) is None
+    assert {offer.left for offer in provider.offers([REGION])} == {None}
+
+
 def test_all_pages_of_a_list_are_read(stage: GcpStage, monkeypatch: pytest.MonkeyPatch) -> None:
     provider = stage.provider()
     launch(provider, *(order(f"m-{number}") for number in range(5)))
@@ -363,6 +389,30 @@ def test_machines_at_other_providers_are_admitted_and_removed(stage: GcpStage) -
     provider.admit(FLEET, [])
     assert not stage.cloud.allows("192.0.2.50", name, 7443)
     assert stage.cloud.allows(second.addresses["public"], name, 7443)
+
+
+def test_machines_at_other_providers_are_admitted_again_after_the_last_machine_was_replaced(stage: GcpStage) -> None:
+    provider = stage.provider()
+    assert isinstance(provider, Admitting)
+    (machine,) = launch(provider)
+    provider.admit(FLEET, ["192.0.2.50"])
+    provider.terminate([machine.id])
+    assert not stage.cloud.firewalls
+    (second,) = launch(provider, order(key="key-2"))
+    assert stage.cloud.allows("192.0.2.50", second.id.partition("/")[2], 7443)
+
+
+def test_machines_at_other_providers_are_admitted_again_after_a_region_was_sold_out(stage: GcpStage) -> None:
+    provider = stage.provider(public_address=False, home_cidr="10.9.0.1/32")
+    assert isinstance(provider, Admitting)
+    (machine,) = launch(provider)
+    provider.admit(FLEET, ["192.0.2.50"])
+    provider.terminate([machine.id])
+    stage.fault("regionInstances.bulkInsert", FailOperation("ZONE_RESOURCE_POOL_EXHAUSTED", "none left"))
+    assert refusal_of(provider.launch([order(key="key-2")])[0]).kind == "capacity"
+    assert not stage.cloud.firewalls
+    (second,) = launch(provider, order(key="key-3"))
+    assert stage.cloud.allows("192.0.2.50", second.id.partition("/")[2], 7443)
 
 
 def test_a_disk_that_may_be_left_is_announced(stage: GcpStage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Collection, Mapping, Sequence
 
@@ -22,6 +23,7 @@ from tradewind.fleet.provider import (
 )
 from tradewind.fleet.providers.local import LocalProvider
 from tradewind.fleet.providers.mixed import FleetMember, MixedProvider
+from tradewind.model.records import replace
 
 DOWN = CallRefused(Refusal("transient", "the API is down"))
 
@@ -50,7 +52,9 @@ class Recorded(LocalProvider):
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         self._called()
         made = [
-            Machine(f"i/{order.name}", order.name, order.region, addresses={"net": order.name}, tags=order.tags)
+            Machine(
+                f"i/{order.name}", order.name, order.region, addresses={"net": address_of(order.name)}, tags=order.tags
+            )
             for order in orders
         ]
         self.there += made
@@ -85,6 +89,10 @@ def members() -> tuple[Recorded, Recorded]:
 def mixed(members: tuple[Recorded, Recorded]) -> MixedProvider:
     a, b = members
     return MixedProvider([FleetMember("a", ("site:a", "site:both"), a), FleetMember("b", ("site:b", "site:both"), b)])
+
+
+def address_of(name: str) -> str:
+    return f"192.0.2.{ord(name[0])}"
 
 
 def order(name: str, region: str) -> LaunchOrder:
@@ -133,15 +141,37 @@ def test_a_firewall_gets_the_addresses_of_the_other_members_machines(
 ) -> None:
     """Once for each change; a refused call is repeated. Machines of other fleets are not admitted."""
     mixed.launch([order("x", "site:b"), order("y", "site:a"), order("z", "site:both")])
-    members[0].there.append(Machine("i/other", "other", "site:a", addresses={"net": "other"}))
+    members[0].there.append(Machine("i/other", "other", "site:a", addresses={"net": "192.0.2.1"}))
     members[1].down_for_admissions = True
     for _ in range(2):
         mixed.machines({FLEET_TAG: "f"})
-    assert members[0].admitted == [("f", {"x"})] and members[1].admitted == []
+    assert members[0].admitted == [("f", {address_of("x")})] and members[1].admitted == []
     members[1].down_for_admissions = False
     for _ in range(2):
         mixed.machines({FLEET_TAG: "f"})
-    assert members[1].admitted == [("f", {"y", "z"})]
+    assert members[1].admitted == [("f", {address_of("y"), address_of("z")})]
     members[0].there = members[0].there[1:]
     mixed.machines({FLEET_TAG: "f"})
-    assert members[1].admitted[-1] == ("f", {"z"})
+    assert members[1].admitted[-1] == ("f", {address_of("z")})
+
+
+def test_a_firewall_gets_the_addresses_of_hosts_that_are_known_by_name(
+    mixed: MixedProvider, members: tuple[Recorded, Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is looked up once, and not for each listing. One that has no address is left out."""
+    asked: list[str] = []
+
+    def look_up(name: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(name)
+        if name == "nowhere":
+            raise socket.gaierror
+        return [(socket.AF_INET, 1, 6, "", (address, 0)) for address in ("198.51.100.1", "198.51.100.2")]
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    mixed.launch([order("x", "site:b"), order("y", "site:a"), order("z", "site:a")])
+    there = members[0].there
+    there[:] = [replace(one, addresses={"net": name}) for one, name in zip(there, ("lab-1", "nowhere"), strict=True)]
+    for _ in range(3):
+        mixed.machines({FLEET_TAG: "f"})
+    assert members[1].admitted == [("f", {"198.51.100.1", "198.51.100.2"})]
+    assert sorted(asked) == ["lab-1", "nowhere"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import pytest
 
 from tests.fleet.faulty_provider import FaultyProvider
 from tests.fleet.worlds import living, plan_between, wait_until
-from tradewind.errors import GatewayError, ProviderRefused
+from tradewind.errors import GatewayError, ProviderRefused, StateError
 from tradewind.fleet.fleet import Fleet, FleetSettings
-from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.journal import FleetJournal, Intent
 from tradewind.fleet.launching import CHOICES_MAX, WAITS_MAX, choices_of
-from tradewind.fleet.provider import LaunchOrder, Lease, Offer, Quota, Refusal
+from tradewind.fleet.provider import LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.ledger import MachinePrice
@@ -248,6 +248,45 @@ def test_a_launch_without_an_answer_times_out(world: World, monkeypatch: pytest.
     assert world.meter.living == {}
 
 
+def test_a_machine_whose_own_answer_is_lost_is_ended_with_the_fleet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider answers the call, but not whether this machine was started, and lists it late."""
+    monkeypatch.setattr("tradewind.fleet.launching.WAITS_MAX", 0)
+    world.provider.settles_s = 0.5
+    launch = world.provider.launch
+
+    def without_answer(orders: Sequence[LaunchOrder]) -> list[LaunchResult]:
+        lost = Refusal("transient", "the connection was closed")
+        return [
+            result if result.order.name == "source" else LaunchResult(result.order, None, lost)
+            for result in launch(orders)
+        ]
+
+    monkeypatch.setattr(world.provider, "launch", without_answer)
+    with pytest.raises(ProviderRefused, match="transient: the connection was closed"):
+        world.start()
+    assert world.living() == set()
+    assert ("ended", "sink") in world.meter.events and world.meter.living == {}
+
+
+def test_machines_of_a_launch_that_fails_otherwise_are_ended_with_the_fleet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machines run when the state database fails, and are listed late."""
+    world.provider.settles_s = 0.5
+    intent = world.journal.intent
+
+    def broken(fleet_id: str) -> Intent:
+        monkeypatch.setattr(world.journal, "intent", intent)
+        raise StateError("the disk is full")
+
+    monkeypatch.setattr(world.journal, "intent", broken)
+    with pytest.raises(StateError, match="the disk is full"):
+        world.start()
+    assert world.living() == set() and world.meter.living == {}
+
+
 def test_a_termination_is_repeated_until_the_provider_confirms_it(world: World) -> None:
     fleet = world.start()
     world.provider.calls_refused["terminate"].extend([Refusal("throttled", "slow down"), Refusal("transient", "again")])
@@ -272,6 +311,22 @@ def test_a_fleet_that_cannot_be_ended_stays_on_record(world: World) -> None:
     with pytest.raises(GatewayError, match="2 of 2 machines may still run: permission") as caught:
         fleet.close(grace_s=0.0)
     assert caught.value.hint == "the missing permission is ec2:Terminate"
+    assert [record.id for record in world.journal.records()] == [fleet.id]
+
+
+def test_the_machines_of_a_fleet_whose_end_cannot_be_recorded_are_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full, for example. The record stays open, and `fleet down` closes it."""
+    fleet = world.start()
+
+    def broken(fleet_id: str) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patched, pytest.raises(StateError, match="the disk is full"):
+        patched.setattr(world.journal, "dismiss", broken)
+        fleet.close(grace_s=0.0)
+    assert world.living() == set()
     assert [record.id for record in world.journal.records()] == [fleet.id]
 
 

@@ -20,6 +20,12 @@ def test_three_settings_are_enough() -> None:
     assert read_azure(LEAST, "here") == AzureSettings(SUBSCRIPTION, "transfers", ("westeurope",))
 
 
+def test_an_ipv6_address_of_home_is_refused_before_anything_is_rented() -> None:
+    document = {**AzureSettings(SUBSCRIPTION, "transfers", ("westeurope",)).document(), "home_cidr": "2001:db8::1/128"}
+    with pytest.raises(ConfigError, match="IPv4 addresses, and home_cidr is 2001:db8::1/128"):
+        azure_from_document(document)
+
+
 def test_all_settings_are_read_and_survive_a_document() -> None:
     table = {
         **LEAST,

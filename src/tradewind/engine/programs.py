@@ -6,7 +6,6 @@ import ipaddress
 import os
 import platform
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 from tradewind.errors import UsageError
@@ -17,8 +16,8 @@ __all__ = ["home_network", "program_documents"]
 
 #: Names that systems have for the processors of PROCESSORS.
 KNOWN_AS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-#: Addresses beyond the local network, for which the kernel chooses the address of this machine. Nothing is sent there.
-FAR_ADDRESSES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+#: Address beyond the local network, for which the kernel chooses the address of this machine. Nothing is sent there.
+FAR_ADDRESS = "192.0.2.1"
 #: Service that answers with the address from which it is asked. AWS runs it.
 ADDRESS_SERVICE = "https://checkip.amazonaws.com"
 ADDRESS_S = 5.0
@@ -75,48 +74,40 @@ def _programs(fleet: FleetTable, gateway: str) -> list[GatewayProgram]:
 def home_network(fleet: FleetTable, service: str = ADDRESS_SERVICE) -> str:
     """Return the addresses from which this machine opens connections, as CIDR, for the clouds' firewalls.
 
-    That is the setting, else this machine's own IPv4 address if it is public, else what the address service sees, else
-    its own IPv6 address: machines in clouds have IPv4 addresses. It is never the whole internet. Raises UsageError if
-    no public address is found.
+    That is the setting, else this machine's own address if it is public, else what the address service sees. It is
+    never the whole internet, and never IPv6: the machines of clouds are dialled at their IPv4 addresses. Raises
+    UsageError if no public address is found.
     """
     if fleet.home_cidr is not None:
         return fleet.home_cidr
-    for found in _addresses(service):
-        if found is not None and found.is_global:
-            return f"{found}/{found.max_prefixlen}"
-    raise UsageError(
-        "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
-        hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
-    )
+    own = _own_address()
+    if own is not None and own.is_global:
+        return f"{own}/{own.max_prefixlen}"
+    seen = _seen_address(service)
+    if seen is None or not seen.is_global:
+        raise UsageError(
+            "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
+            hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
+        )
+    return f"{seen}/{seen.max_prefixlen}"
 
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def _addresses(service: str) -> Iterator[_Address | None]:
-    """Yield the addresses that this machine may have, the likeliest first; each is looked up only when it is needed."""
-    own_v4, own_v6 = FAR_ADDRESSES
-    yield _own_address(*own_v4)
-    yield _seen_address(service)
-    yield _own_address(*own_v6)
-
-
-def _own_address(family: socket.AddressFamily, far: str) -> _Address | None:
+def _own_address() -> ipaddress.IPv4Address | None:
     """Return this machine's address on the route to a far one; None without a route."""
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as asked:
-            asked.connect((far, 9))
-            return ipaddress.ip_address(asked.getsockname()[0].partition("%")[0])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            asked.connect((FAR_ADDRESS, 9))
+            return ipaddress.IPv4Address(asked.getsockname()[0])
     except (OSError, ValueError):
         return None
 
 
-def _seen_address(service: str) -> _Address | None:
+def _seen_address(service: str) -> ipaddress.IPv4Address | None:
     """Return the address that a service sees; None if it does not answer with one."""
     from urllib.request import urlopen
 
     try:
         with urlopen(service, timeout=ADDRESS_S) as answer:
-            return ipaddress.ip_address(answer.read(ADDRESS_BYTES_MAX).decode("ascii").strip())
+            return ipaddress.IPv4Address(answer.read(ADDRESS_BYTES_MAX).decode("ascii").strip())
     except (OSError, ValueError):
         return None

@@ -366,8 +366,18 @@ class Fleet:
             self._close(grace_s)
 
     def _close(self, grace_s: float) -> None:
-        if self._launcher.ever_launched:
-            self._journal.dismiss(self.id)
+        try:
+            if self._launcher.ever_launched:
+                self._journal.dismiss(self.id)
+        finally:
+            # Machines cost money, whether or not their end can be recorded.
+            self._end_processes(grace_s)
+        if self._meter is not None:
+            self._meter.ended(self.id)
+        self._journal.close(self.id)
+
+    def _end_processes(self, grace_s: float) -> None:
+        """End the lead, the machines, and the owner of their gateways."""
         deadline_s = time.monotonic() + grace_s
         if self._home is not None:
             self._home.begin_close() if grace_s > 0 else self._home.close(0.0)
@@ -380,9 +390,6 @@ class Fleet:
                 self._gateway_owner.close(grace_s)
             if self._sockets is not None:
                 self._sockets.close()
-        if self._meter is not None:
-            self._meter.ended(self.id)
-        self._journal.close(self.id)
 
     def _end_all(self, grace_s: float) -> None:
         """End the known machines, those that the provider lists, and those that are being launched."""

@@ -74,7 +74,7 @@ class Launcher:
     """Offers by region."""
     rng: random.Random = field(default_factory=random.Random)
     unanswered: set[str] = field(default_factory=set)
-    """Machines whose last order was not answered: they may run."""
+    """Machines whose last order was not answered, or refused because its own answer was lost: they may run."""
     ever_launched: bool = False
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Iterator[tuple[LaunchOrder, Machine]]:
@@ -105,17 +105,17 @@ class Launcher:
 
     def _call(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Return one result per order, even if the call as a whole is refused or not answered."""
+        self.unanswered |= {order.name for order in orders}  # Also if this thread is interrupted meanwhile.
         try:
             results = self.in_flight.within(LAUNCH_S, "launch", lambda: self._launch_wanted(orders))
-            self.unanswered -= {order.name for order in orders}
-            return results
         except CallRefused as error:
-            refusal = error.refusal
-        if refusal.kind != "transient":
-            return [LaunchResult(order, refusal=refusal) for order in orders]
-        there = self._launched_before(orders)
-        self.unanswered |= {order.name for order in orders if order.key not in there}
-        return [LaunchResult(order, there.get(order.key), None if order.key in there else refusal) for order in orders]
+            there = self._launched_before(orders) if error.refusal.kind == "transient" else {}
+            results = [
+                LaunchResult(order, there.get(order.key), None if order.key in there else error.refusal)
+                for order in orders
+            ]
+        self.unanswered -= {result.order.name for result in results if not _may_run(result)}
+        return results
 
     def _launch_wanted(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Launch in this thread, and at once end machines that are no longer wanted, even if the caller timed out."""
@@ -200,6 +200,11 @@ def offer_for(order: LaunchOrder, offers: Collection[Offer]) -> Offer | None:
         if offer.region == order.region and is_type:
             return offer
     return None
+
+
+def _may_run(result: LaunchResult) -> bool:
+    """Return whether a machine may run that the provider has not reported."""
+    return result.refusal is not None and result.refusal.kind == "transient"
 
 
 def _not_wanted(result: LaunchResult) -> LaunchResult:

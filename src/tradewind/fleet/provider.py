@@ -249,6 +249,7 @@ class Leftover:
     id: str
     """The id that `terminate` accepts."""
     kind: str
+    """What it is, in words. `machine` is one that has not ended: other leftovers of its fleet may be in use."""
     region: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -347,8 +348,9 @@ class Admitting(Protocol):
     """A provider with a firewall of its own, which must be told about machines of the same fleet at other providers."""
 
     def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
-        """Let machines at these addresses, and no others elsewhere, open connections to the data ports of a fleet.
+        """Let machines at these IP addresses, and no others elsewhere, open connections to the data ports of a fleet.
 
-        Replaces the addresses of the last call. Raises CallRefused.
+        Replaces the addresses of the last call. They also hold for machines that are launched later, even if the fleet
+        has had none here meanwhile. Raises CallRefused.
         """
         ...

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from tradewind.errors import ConfigError
 from tradewind.model.records import dataclass, field, fields
+from tradewind.model.table import ENTRIES_MAX, TableReader
 
 __all__ = ["AwsNetwork", "AwsSettings", "read_aws"]
-
-#: Maximum regions, subnets and peers in a configuration.
-ENTRIES_MAX = 200
 
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")
 _VPC = re.compile(r"vpc-[0-9a-f]{8,32}")
@@ -93,8 +90,7 @@ class AwsSettings:
 
 def read_aws(table: Mapping[str, Any], place: str) -> AwsSettings:
     """Return the settings of the table `[aws]` of a configuration. `place` names it in errors. Raises ConfigError."""
-    known = tuple(of.name for of in fields(AwsSettings))
-    read = _Reader(table, f"{place}: aws", known)
+    read = _reader(table, f"{place}: aws", tuple(of.name for of in fields(AwsSettings)))
     networks = table.get("networks", {})
     if not isinstance(networks, Mapping) or len(networks) > ENTRIES_MAX:
         raise ConfigError(f"{place}: aws.networks must be tables", hint="for example [aws.networks.us-east-1]")
@@ -119,7 +115,7 @@ def _network(region: str, table: Any, place: str) -> AwsNetwork:
     where = f"{place}: aws.networks.{region}"
     if not _REGION.fullmatch(region) or not isinstance(table, Mapping):
         raise ConfigError(f"{where} must be a table named after a region", hint="for example [aws.networks.us-east-1]")
-    read = _Reader(table, where, tuple(of.name for of in fields(AwsNetwork)))
+    read = _reader(table, where, tuple(of.name for of in fields(AwsNetwork)))
     network = AwsNetwork(
         vpc=read.text("vpc", _VPC, "the id of a VPC, such as vpc-0a1b2c3d"),
         subnets=read.texts("subnets", _SUBNET, "the id of a subnet, such as subnet-0a1b2c3d"),
@@ -131,46 +127,7 @@ def _network(region: str, table: Any, place: str) -> AwsNetwork:
     return network
 
 
-class _Reader:
-    """Reads values of a table. Raises ConfigError for an unknown key."""
-
-    def __init__(self, table: Mapping[str, Any], place: str, known: tuple[str, ...]) -> None:
-        self._table, self._place = table, place
-        if unknown := sorted(table.keys() - set(known)):
-            raise ConfigError(f"{place} has no setting {unknown[0]!r}", hint=f"known: {', '.join(known)}")
-
-    def text(self, key: str, pattern: re.Pattern[str], what: str) -> str | None:
-        return None if key not in self._table else self._checked(key, self._table[key], pattern, what)
-
-    def texts(self, key: str, pattern: re.Pattern[str], what: str) -> tuple[str, ...]:
-        return tuple(self._checked(key, value, pattern, what) for value in self._list(key))
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self._table.get(key, default)
-        if not isinstance(value, bool):
-            raise ConfigError(f"{self._place}.{key} must be true or false, not {value!r}")
-        return value
-
-    def cidr(self, key: str) -> str | None:
-        return None if key not in self._table else self._range(key, self._table[key])
-
-    def cidrs(self, key: str) -> tuple[str, ...]:
-        return tuple(self._range(key, value) for value in self._list(key))
-
-    def _list(self, key: str) -> list[Any]:
-        values = self._table.get(key, [])
-        if not isinstance(values, list) or len(values) > ENTRIES_MAX:
-            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX} texts, not {values!r}")
-        return values
-
-    def _range(self, key: str, value: object) -> str:
-        try:
-            return str(ipaddress.ip_network(value if isinstance(value, str) else ""))
-        except ValueError:
-            hint = "for example 198.51.100.7/32"
-            raise ConfigError(f"{self._place}.{key} must be a range of addresses, not {value!r}", hint=hint) from None
-
-    def _checked(self, key: str, value: object, pattern: re.Pattern[str], what: str) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ConfigError(f"{self._place}.{key} must be {what}, not {value!r}")
-        return value
+def _reader(table: Mapping[str, Any], place: str, known: tuple[str, ...]) -> TableReader:
+    if unknown := sorted(table.keys() - set(known)):
+        raise ConfigError(f"{place} has no setting {unknown[0]!r}", hint=f"known: {', '.join(known)}")
+    return TableReader(table, place)

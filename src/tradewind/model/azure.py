@@ -95,11 +95,19 @@ class AzureSettings:
 
 
 def azure_from_document(document: Mapping[str, Any]) -> AzureSettings:
-    """Return the settings of `AzureSettings.document`; other keys are ignored."""
+    """Return the settings of `AzureSettings.document`; other keys are ignored.
+
+    Raises ConfigError for addresses of home that Azure's firewall cannot admit.
+    """
     known = {each.name for each in fields(AzureSettings)}
     found = {name: value for name, value in document.items() if name in known}
     found["regions"] = tuple(found["regions"])
     found["programs"] = tuple(found.get("programs", ()))
+    if ":" in found.get("home_cidr", ""):
+        raise ConfigError(
+            f"machines in Azure have IPv4 addresses, and home_cidr is {found['home_cidr']}",
+            hint="set home_cidr in [fleet] to the IPv4 address of this machine",
+        )
     return AzureSettings(**found)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tradewind.errors import ConfigError
 from tradewind.model.records import dataclass, fields
+from tradewind.model.table import TableReader
 
 __all__ = ["DEBIAN", "GCP_HOURS_MAX", "GcpSettings", "NetworkTier", "read_gcp"]
 
@@ -16,8 +17,6 @@ __all__ = ["DEBIAN", "GCP_HOURS_MAX", "GcpSettings", "NetworkTier", "read_gcp"]
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
 #: Longest run of a machine that the API accepts is 120 days.
 GCP_HOURS_MAX = 120 * 24
-#: Maximum regions, zones and peers in a configuration.
-ENTRIES_MAX = 200
 
 NetworkTier = Literal["PREMIUM", "STANDARD"]
 Control = Literal["public", "private", "calls home", "none"]
@@ -31,6 +30,7 @@ _URL = re.compile(r"https?://[^\s/]+/?")
 _ZONE = re.compile(r"[a-z]+(-[a-z]+)+\d+-[a-z]")
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _PATH = re.compile(r"projects/[a-z0-9.:-]+(/[A-Za-z0-9_-]+)+")
+_PLACE = (re.compile(f"{_NAME.pattern}|{_PATH.pattern}"), "a name, or a path that begins with projects/")
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|default")
 
 
@@ -110,7 +110,7 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
         raise ConfigError(f"{place}: [gcp] has no setting {unknown[0]!r}", hint=f"known: {', '.join(_KEYS)}")
     if "project" not in table:
         raise ConfigError(f"{place}: [gcp] needs a project", hint='for example project = "my-project"')
-    read = _Reader(table, f"{place}: gcp")
+    read = TableReader(table, f"{place}: gcp")
     settings = GcpSettings(
         project=read.text("project", _PROJECT, "the id of a project, such as my-project-1") or "",
         regions=tuple(
@@ -118,15 +118,15 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
             for region in read.texts("regions", _REGION, "a region of Google, such as us-central1")
         ),
         zones=read.texts("zones", _ZONE, "a zone of Google, such as us-central1-a"),
-        network=read.place("network") or "default",
-        subnet=read.place("subnet"),
+        network=read.text("network", *_PLACE) or "default",
+        subnet=read.text("subnet", *_PLACE),
         image=read.text("image", _PATH, f"the path of an image or family, such as {DEBIAN}") or DEBIAN,
         service_account=read.text("service_account", _ACCOUNT, "the e-mail of a service account"),
         public_address=read.flag("public_address", True),
         spot=read.flag("spot", False),
-        network_tier=read.tier(),
+        network_tier=_tier(table, place),
         firewall=read.flag("firewall", True),
-        hours_max=read.hours(),
+        hours_max=_hours(table, place),
         home_cidr=read.cidr("home_cidr"),
         peer_cidrs=read.cidrs("peer_cidrs"),
         proxy=read.text("proxy", _URL, "an address such as http://proxy.example:3128"),
@@ -138,62 +138,17 @@ def read_gcp(table: Mapping[str, Any], place: str) -> GcpSettings:
     return settings
 
 
-class _Reader:
-    """Reads values of a table."""
+def _tier(table: Mapping[str, Any], place: str) -> NetworkTier:
+    value = table.get("network_tier", "premium")
+    if value == "premium":
+        return "PREMIUM"
+    if value == "standard":
+        return "STANDARD"
+    raise ConfigError(f'{place}: gcp.network_tier must be "premium" or "standard", not {value!r}')
 
-    def __init__(self, table: Mapping[str, Any], place: str) -> None:
-        self._table, self._place = table, place
 
-    def text(self, key: str, pattern: re.Pattern[str], what: str) -> str | None:
-        return None if key not in self._table else self._checked(key, self._table[key], pattern, what)
-
-    def texts(self, key: str, pattern: re.Pattern[str], what: str) -> tuple[str, ...]:
-        values = self._table.get(key, [])
-        if not isinstance(values, list) or len(values) > ENTRIES_MAX:
-            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX}", hint=f"each is {what}")
-        return tuple(self._checked(key, value, pattern, what) for value in values)
-
-    def place(self, key: str) -> str | None:
-        pattern = re.compile(f"{_NAME.pattern}|{_PATH.pattern}")
-        return self.text(key, pattern, "a name, or a path that begins with projects/")
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self._table.get(key, default)
-        if not isinstance(value, bool):
-            raise ConfigError(f"{self._place}.{key} must be true or false, not {value!r}")
-        return value
-
-    def tier(self) -> NetworkTier:
-        value = self._table.get("network_tier", "premium")
-        if value == "premium":
-            return "PREMIUM"
-        if value == "standard":
-            return "STANDARD"
-        raise ConfigError(f'{self._place}.network_tier must be "premium" or "standard", not {value!r}')
-
-    def hours(self) -> int:
-        value = self._table.get("hours_max", 24)
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= GCP_HOURS_MAX:
-            raise ConfigError(f"{self._place}.hours_max must be a whole number from 1 to {GCP_HOURS_MAX}")
-        return value
-
-    def cidr(self, key: str) -> str | None:
-        return None if key not in self._table else self._network(key, self._table[key])
-
-    def cidrs(self, key: str) -> tuple[str, ...]:
-        values = self._table.get(key, [])
-        if not isinstance(values, list) or len(values) > ENTRIES_MAX:
-            raise ConfigError(f"{self._place}.{key} must be a list of at most {ENTRIES_MAX} address ranges")
-        return tuple(self._network(key, value) for value in values)
-
-    def _network(self, key: str, value: object) -> str:
-        try:
-            return str(ipaddress.ip_network(value if isinstance(value, str) else ""))
-        except ValueError:
-            hint = "for example 198.51.100.7/32"
-            raise ConfigError(f"{self._place}.{key} must be a range of addresses, not {value!r}", hint=hint) from None
-
-    def _checked(self, key: str, value: object, pattern: re.Pattern[str], what: str) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ConfigError(f"{self._place}.{key} must be {what}, not {value!r}")
-        return value
+def _hours(table: Mapping[str, Any], place: str) -> int:
+    value = table.get("hours_max", 24)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= GCP_HOURS_MAX:
+        raise ConfigError(f"{place}: gcp.hours_max must be a whole number from 1 to {GCP_HOURS_MAX}")
+    return value

@@ -27,7 +27,7 @@ from tradewind.fleet.provider import FLEET_TAG, NAME_TAG, OWNER_TAG, CallRefused
 from tradewind.model.azure import AzureSettings
 from tradewind.model.records import dataclass, field
 
-__all__ = ["Listing", "is_over", "power_of"]
+__all__ = ["Listing", "is_ours", "is_over", "power_of"]
 
 #: Name of each type among the leftovers.
 KINDS = {
@@ -58,6 +58,11 @@ def is_over(vm: Any) -> bool:
     power = power_of(vm)
     failed = vm.provisioning_state == "Failed" and power != "running"
     return failed or vm.provisioning_state == "Deleting" or power in ("stopped", "deallocated", "deallocating")
+
+
+def is_ours(kind: str, resource: Any) -> bool:
+    """Return whether a resource is ours. Others may have theirs in the same resource group."""
+    return FLEET_TAG in (resource.tags or {}) or (kind == DISKS and is_own_disk(resource.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +165,10 @@ class Listing:
         over = {vm.name.lower() for vm in self._states(list(machines)) if is_over(vm)}
         for kind, resources in listed.items():
             for one in resources:
+                if not is_ours(kind, one):
+                    continue
                 tags = dict(one.tags or {})
                 if FLEET_TAG not in tags:
-                    if kind != DISKS or not is_own_disk(one.name):
-                        continue
                     tags = machines.get(machine_of(kind, one.name.lower()), {})
                 name = STOPPED if kind == MACHINES and one.name.lower() in over else KINDS[kind]
                 found.append(Leftover(self.names.id(kind, one.name), name, region_of(one.location), tags))

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tradewind.fleet.addresses import is_ipv4
 from tradewind.fleet.azure import bodies
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.listing import Listing, addresses_of
@@ -37,9 +38,9 @@ class Networks:
     def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
         """Let machines at these addresses at other providers, and no others there, dial a fleet's data ports.
 
-        Raises CallRefused.
+        Only IPv4 addresses can be admitted. Raises CallRefused.
         """
-        self.outside[fleet_id] = frozenset(addresses)
+        self.outside[fleet_id] = frozenset(address for address in addresses if is_ipv4(address))
         attached: Attached = {}
         found, _ = self._addresses((), attached)
         groups = [group for group in self.listing.of(GROUPS) if (group.tags or {}).get(FLEET_TAG) == fleet_id]

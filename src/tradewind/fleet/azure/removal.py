@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from tradewind.fleet.azure.client import Clients, NotThere
-from tradewind.fleet.azure.listing import SCHEDULES_VERSION, Listing
+from tradewind.fleet.azure.listing import SCHEDULES_VERSION, Listing, is_ours
 from tradewind.fleet.azure.names import (
     ADDRESSES,
     DISKS,
@@ -50,6 +50,16 @@ def _blocking(one: tuple[str, str], refusals: Mapping[tuple[str, str], Refusal])
     return None
 
 
+def _without_strangers(
+    wanted: Collection[tuple[str, str]], there: Mapping[str, Collection[Any]]
+) -> list[tuple[str, str]]:
+    """Return the resources, by type and name, without those that are there and not ours."""
+    strangers = {
+        (kind, one.name.lower()) for kind, resources in there.items() for one in resources if not is_ours(kind, one)
+    }
+    return [(kind, name) for kind, name in wanted if (kind, name.lower()) not in strangers]
+
+
 @dataclass(frozen=True, slots=True)
 class Removal:
     """Removes resources in the resource group. Removing one that is gone is not an error."""
@@ -64,13 +74,17 @@ class Removal:
     def remove(self, wanted: Collection[tuple[str, str]], force: bool) -> dict[tuple[str, str], Refusal]:
         """Remove resources, by type and name, with all that belongs to them. Return those that could not be removed.
 
+        What is not ours is left alone.
         A machine that may be forced is not shut down first.
         """
         listed = self.listing.several([MACHINES, *(kind for kind in self.listing.kinds if kind != MACHINES)])
-        machines = {name.lower() for kind, name in wanted if kind == MACHINES}
-        unlisted = sorted(machines - {vm.name.lower() for vm in listed[MACHINES]})
+        names = {name.lower() for kind, name in wanted if kind == MACHINES}
+        unlisted = sorted(names - {vm.name.lower() for vm in listed[MACHINES]})
         fresh = [vm for vm in each_of(unlisted, self.listing.machine, AT_ONCE_MAX) if vm is not None]
-        fleets = self._fleets(wanted, {**listed, MACHINES: [*listed[MACHINES], *fresh]})
+        there = {**listed, MACHINES: [*listed[MACHINES], *fresh]}
+        wanted = _without_strangers(wanted, there)
+        machines = {name.lower() for kind, name in wanted if kind == MACHINES}
+        fleets = self._fleets(wanted, there)
         parts = {
             (kind, one.name)
             for kind, resources in listed.items()

@@ -5,7 +5,6 @@ Rules have no labels. Their names begin with PREFIX, and their descriptions have
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import time
 import uuid
@@ -19,7 +18,7 @@ from tradewind.fleet.gcp.api import ComputeApi, unix_s
 from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, CallRefused, Leftover
 from tradewind.model.gcp import GcpSettings
 
-__all__ = ["PREFIX", "FleetRules", "delete_rule", "is_ipv4", "network_tag", "rule_leftovers", "stale_rules"]
+__all__ = ["PREFIX", "FleetRules", "delete_rule", "network_tag", "rule_leftovers", "stale_rules"]
 
 PREFIX = "tradewind-"
 #: A rule that has just been changed cannot be changed again yet. Attempts, and the first wait between them, which
@@ -35,14 +34,6 @@ STALE_S = 3600.0
 def network_tag(fleet_id: str) -> str:
     """Return the network tag of a fleet's machines, for which its rules are."""
     return PREFIX + sha256(fleet_id.encode()).hexdigest()[:16]
-
-
-def is_ipv4(address: str) -> bool:
-    """Return whether a rule can admit an address."""
-    try:
-        return isinstance(ipaddress.ip_address(address), ipaddress.IPv4Address)
-    except ValueError:
-        return False
 
 
 class FleetRules:

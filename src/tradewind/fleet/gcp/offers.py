@@ -21,12 +21,16 @@ def packaged_offers() -> tuple[MachineOffer, ...]:
     return read_packaged().offers["gcp"]
 
 
-def machines_left(region: Mapping[str, Any], offer: MachineOffer, public: bool) -> int:
-    """Return how many further machines of an offer the quotas of a region allow."""
+def machines_left(region: Mapping[str, Any], offer: MachineOffer, public: bool) -> int | None:
+    """Return how many further machines of an offer the quotas of a region allow; None if Google does not state them.
+
+    It leaves them out while it cannot read them itself (`quotaStatusWarning`).
+    """
     free = {one["metric"]: one["limit"] - one["usage"] for one in region.get("quotas", ())}
     limits = {one["metric"]: one["limit"] for one in region.get("quotas", ())}
     cpus = CPU_QUOTAS.get(offer.machine.name.partition("-")[0], "CPUS")
     if offer.spot and limits.get("PREEMPTIBLE_CPUS", 0) > 0:
         cpus = "PREEMPTIBLE_CPUS"  # Without this quota of its own a spot machine counts as any other.
     each = {"INSTANCES": 1, cpus: offer.machine.vcpus, **({"IN_USE_ADDRESSES": 1} if public else {})}
-    return max(0, min((int(free[metric] // need) for metric, need in each.items() if metric in free), default=0))
+    left = [int(free[metric] // need) for metric, need in each.items() if metric in free]
+    return max(0, min(left)) if left else None

@@ -21,12 +21,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tradewind.fleet.addresses import is_ipv4
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
-from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, is_ipv4, rule_leftovers, stale_rules
+from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
 from tradewind.fleet.gcp.instances import (
     insert_body,
     instance_name,
@@ -79,6 +80,8 @@ SOLD_OUT_S = 30.0
 OURS = f"labels.{KEY_TAG}:*"
 RULE, DISK = "global/firewalls/", "/disks/"
 """Parts of the ids of leftovers that are not machines."""
+STOPPED = "stopped machine, whose disk is billed"
+"""Kind of a leftover."""
 
 
 class GcpProvider:
@@ -156,11 +159,13 @@ class GcpProvider:
         return sorted(offers, key=lambda offer: offer.usd_per_s)
 
     def quota(self, region: str) -> Quota | None:
-        """Return how many machines of the cheapest type the project may have in a region."""
+        """Return how many machines of the cheapest type the project may have in a region; None if that is unknown."""
         if not self._serves(region):
             return None
         facts = self._region(region)
         left = machines_left(facts, self._default(), self._settings.public_address)
+        if left is None:
+            return None
         used = next((int(one["usage"]) for one in facts.get("quotas", ()) if one["metric"] == "INSTANCES"), 0)
         return Quota(used + left, used)
 
@@ -227,6 +232,7 @@ class GcpProvider:
         """Delete the rules of a fleet that has no machine, if its orders will not be repeated."""
         kinds = {of.refusal.kind if of.refusal is not None else "launched" for of in results}
         if not kinds & {"launched", "throttled", "transient"} and not self._listed({FLEET_TAG: fleet_id}):
+            self._admitted.pop(fleet_id, None)
             rules = self._rules.pop(fleet_id, None)
             if rules is not None:
                 rules.delete()
@@ -423,14 +429,15 @@ class GcpProvider:
         for fleet_id in set(fleets) - living - {""}:
             self._rules.pop(fleet_id, None)
             self._admitted.pop(fleet_id, None)
-            self._elsewhere.pop(fleet_id, None)
             FleetRules(self._api, self._settings, network, fleet_id, "").delete()
         for rule_id in stale_rules(self._api, {one for one in living if one is not None}):
             delete_rule(self._api, rule_id.removeprefix(RULE))
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """Return all VMs of ours, disks that no VM uses, and firewall rules."""
-        found = [Leftover(one.id, "machine", one.region, one.tags) for one in self._listed({})]
+        found = [
+            Leftover(one.id, STOPPED if one.ended else "machine", one.region, one.tags) for one in self._listed({})
+        ]
         for disk in self._api.aggregated("disks", OURS):
             if not disk.get("users") and is_ours(disk):
                 zone = disk["zone"].rpartition("/")[2]

@@ -4,15 +4,18 @@ Each region belongs to one member, which gets the orders for it. A machine's id 
 members are called at the same time. A member that refuses a launch or a termination does not affect the others. A
 listing fails if one member cannot be asked, because its machines would otherwise seem to have ended.
 
-A member with a firewall of its own gets the addresses of the machines of the others as soon as they are known.
+A member with a firewall of its own gets the addresses of the machines of the others as soon as they are known. A host
+that is known by its name is looked up, because firewalls know no names.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tradewind.fleet.addresses import addresses_of_name, is_address
 from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import (
     FLEET_TAG,
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from tradewind.fleet.providers import Settings
 
 __all__ = ["FleetMember", "MixedProvider", "connect"]
+
+#: Time for which the addresses of a host's name are used again, also if it has none.
+NAMES_S = 60.0
 
 T = TypeVar("T")
 
@@ -64,6 +70,8 @@ class MixedProvider:
         self._by_name = {member.name: member for member in self._members}
         #: Addresses that each member admits, by fleet and the member's name.
         self._admitted: dict[tuple[str, str], frozenset[str]] = {}
+        #: Addresses of hosts that are known by name, with the time when they were looked up.
+        self._named: dict[str, tuple[float, frozenset[str]]] = {}
         self._admitting = threading.Lock()
 
     @property
@@ -141,13 +149,25 @@ class MixedProvider:
             for member in self._members:
                 if not isinstance(member.provider, Admitting) or not _owns_any(member, machines):
                     continue
-                outside = frozenset(_address_of(machine) for machine in machines if not _owns(member, machine)) - {""}
+                others = [machine for machine in machines if not _owns(member, machine)]
+                outside = frozenset(address for machine in others for address in self._addresses_of(machine))
                 if outside != self._admitted.get((fleet_id, member.name), frozenset()):
                     changed.append((member.name, member.provider, outside))
             refusals = each_of(changed, lambda each: _answer(lambda: each[1].admit(fleet_id, each[2])))
             for (name, _, outside), refused in zip(changed, refusals, strict=True):
                 if not isinstance(refused, CallRefused):
                     self._admitted[fleet_id, name] = outside
+
+    def _addresses_of(self, machine: Machine) -> frozenset[str]:
+        """Return the addresses under which others see a machine; none while it has none."""
+        stated = next(iter(machine.addresses.values()), "")
+        if not stated or is_address(stated):
+            return frozenset({stated} - {""})
+        looked_s, found = self._named.get(stated, (-NAMES_S, frozenset()))
+        if time.monotonic() - looked_s >= NAMES_S:
+            found = addresses_of_name(stated)
+            self._named[stated] = time.monotonic(), found
+        return found
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """End machines at all members concurrently. A member that refuses the call refuses each of its machines."""
@@ -194,11 +214,6 @@ def _owns(member: FleetMember, machine: Machine) -> bool:
 
 def _owns_any(member: FleetMember, machines: Sequence[Machine]) -> bool:
     return any(_owns(member, machine) for machine in machines)
-
-
-def _address_of(machine: Machine) -> str:
-    """Return the address under which others see a machine; empty while it has none."""
-    return next(iter(machine.addresses.values()), "")
 
 
 def _own_ids(member: FleetMember, ids: Collection[str]) -> dict[str, str]:
