@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
@@ -76,7 +78,20 @@ def test_home_is_what_the_settings_say_else_what_the_service_sees(monkeypatch: p
         assert home_network(FleetTable(), url) == "8.8.4.4/32"
 
 
-@pytest.mark.parametrize("answer", [b"10.1.2.3", b"0.0.0.0", b"<html>please log in</html>", b"\xff", b""])
+def test_home_has_an_ipv4_address_because_machines_have_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At home only the IPv6 address is often public. Connections to machines come from the router's IPv4 address."""
+
+    def own(*words: object) -> IPv4Address | IPv6Address:
+        return IPv6Address("2001:4860:4860::8888") if socket.AF_INET6 in words else IPv4Address("192.168.1.2")
+
+    monkeypatch.setattr(programs, "_own_address", own)
+    with service(b"8.8.4.4\n") as url:
+        assert home_network(FleetTable(), url) == "8.8.4.4/32"
+
+
+@pytest.mark.parametrize(
+    "answer", [b"10.1.2.3", b"2001:4860:4860::8888", b"0.0.0.0", b"<html>please log in</html>", b"\xff", b""]
+)
 def test_the_firewall_is_never_opened_to_everybody(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     monkeypatch.setattr(programs, "_own_address", lambda *_: None)
     with service(answer) as url, pytest.raises(UsageError, match="cannot be determined") as refused:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import platform
 import socket
 from collections.abc import Iterator
 from hashlib import sha256
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ __all__ = ["PROCESSORS", "home_network", "program_documents"]
 PROCESSORS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 PROGRAM = "tradewind-gateway"
 READ_BYTES = 1 << 20
-#: Addresses beyond the local network, for which the kernel chooses the address of this machine. Nothing is sent there.
-FAR_ADDRESSES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+#: Address beyond the local network, for which the kernel chooses the address of this machine. Nothing is sent there.
+FAR_ADDRESS = "192.0.2.1"
 #: Service that answers with the address from which it is asked. AWS runs it.
 ADDRESS_SERVICE = "https://checkip.amazonaws.com"
 ADDRESS_S = 5.0
@@ -94,43 +94,40 @@ def _digest(path: Path) -> str:
 def home_network(fleet: FleetTable, service: str = ADDRESS_SERVICE) -> str:
     """Return the addresses from which this machine opens connections, as CIDR, for the clouds' firewalls.
 
-    That is the setting, else this machine's own address if it is public, else what the address service sees. It is
-    never the whole internet. Raises UsageError if no public address is found.
+    That is the setting, else this machine's own IPv4 address if it is public, else what the address service sees. It
+    is never the whole internet. Machines in clouds have no IPv6 addresses, so none reaches them. Raises UsageError if
+    no public address is found.
     """
     if fleet.home_cidr is not None:
         return fleet.home_cidr
-    for family, far in FAR_ADDRESSES:
-        own = _own_address(family, far)
-        if own is not None and own.is_global:
-            return f"{own}/{own.max_prefixlen}"
+    own = _own_address()
+    if own is not None and own.is_global:
+        return f"{own}/32"
     seen = _seen_address(service)
     if seen is None or not seen.is_global:
         raise UsageError(
             "the public address of this machine, which the cloud's firewall must admit, cannot be determined",
             hint='set home_cidr in [fleet], for example home_cidr = "203.0.113.7/32"',
         )
-    return f"{seen}/{seen.max_prefixlen}"
+    return f"{seen}/32"
 
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-
-def _own_address(family: socket.AddressFamily, far: str) -> _Address | None:
+def _own_address() -> IPv4Address | None:
     """Return this machine's address on the route to a far one; None without a route."""
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as asked:
-            asked.connect((far, 9))
-            return ipaddress.ip_address(asked.getsockname()[0].partition("%")[0])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            asked.connect((FAR_ADDRESS, 9))
+            return IPv4Address(asked.getsockname()[0])
     except (OSError, ValueError):
         return None
 
 
-def _seen_address(service: str) -> _Address | None:
-    """Return the address that a service sees; None if it does not answer with one."""
+def _seen_address(service: str) -> IPv4Address | None:
+    """Return the IPv4 address that a service sees; None if it does not answer with one."""
     from urllib.request import urlopen
 
     try:
         with urlopen(service, timeout=ADDRESS_S) as answer:
-            return ipaddress.ip_address(answer.read(ADDRESS_BYTES_MAX).decode("ascii").strip())
+            return IPv4Address(answer.read(ADDRESS_BYTES_MAX).decode("ascii").strip())
     except (OSError, ValueError):
         return None
