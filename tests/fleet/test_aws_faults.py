@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -13,8 +14,11 @@ import pytest
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
 from tests.fleet.aws_stage import FLEET, REGION, AwsStage, launch, machine_of, order, refusal_of
 from tradewind.errors import GatewayError
+from tradewind.fleet.aws.api import AwsApi
+from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.refusals import refusal_of as classified
 from tradewind.fleet.provider import FLEET_TAG, CallRefused
+from tradewind.model.aws import AwsSettings
 from tradewind.model.records import replace
 
 
@@ -33,6 +37,23 @@ def stage(cloud: AwsCloud, tmp_path: Path) -> Iterator[AwsStage]:
     provider = made.provider()
     provider.terminate([left.id for left in provider.leftovers()])
     assert provider.leftovers() == ()
+
+
+def fleet_group(stage: AwsStage) -> Any:
+    """Return the fleet's group as EC2 describes it."""
+    import boto3
+
+    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
+    (group,) = client.describe_security_groups(Filters=[{"Name": f"tag:{FLEET_TAG}", "Values": [FLEET]}])[
+        "SecurityGroups"
+    ]
+    return group
+
+
+def admitted(stage: AwsStage) -> set[tuple[int, str]]:
+    """Return the ports of the fleet's group, each with a range that may reach it."""
+    permissions = fleet_group(stage)["IpPermissions"]
+    return {(permission["FromPort"], entry["CidrIp"]) for permission in permissions for entry in permission["IpRanges"]}
 
 
 FAULTS = {
@@ -132,6 +153,51 @@ def test_a_machine_that_is_not_listed_yet_is_not_started_again(
     stage.cloud.set(hidden_s=0)
 
 
+def test_an_order_whose_instance_has_ended_is_refused_once(stage: AwsStage) -> None:
+    """EC2 answers a client token of an instance that has ended with that instance."""
+    provider = stage.provider()
+    machine, other = launch(provider, order(), order("other"))
+    provider.terminate([machine.id])
+    assert "has ended" in refusal_of(provider.launch([order()])[0]).reason
+    assert stage.living() == [other.id.rpartition("/")[2]]
+    launch(provider)
+    assert len(stage.living()) == 2
+
+
+def test_the_stand_in_refuses_what_amazon_refuses(stage: AwsStage) -> None:
+    """Otherwise no other test shows that our requests are right."""
+    import boto3
+    from botocore.exceptions import ClientError
+
+    launch(stage.provider())
+    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
+    image = client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    group = fleet_group(stage)["GroupId"]
+    run = {"ImageId": image, "InstanceType": "m5.large", "MinCount": 1, "MaxCount": 1}
+    first = client.run_instances(**run, ClientToken="one")["Instances"][0]["InstanceId"]
+    client.terminate_instances(InstanceIds=[first])
+    again = client.run_instances(**run, ClientToken="one")["Instances"][0]
+    assert (again["InstanceId"], again["State"]["Name"]) == (first, "terminated")
+    other = {"IpProtocol": "tcp", "FromPort": 7443, "ToPort": 7443, "IpRanges": [{"CidrIp": "192.0.2.1/32"}]}
+    known = {**other, "IpRanges": [{"CidrIp": "198.51.100.7/32"}]}
+    for code, call, arguments in (
+        ("IdempotentParameterMismatch", client.run_instances, {**run, "ClientToken": "one", "UserData": "another"}),
+        ("InvalidParameterValue", client.run_instances, {**run, "UserData": "x" * (16 * 1024 + 1)}),
+        ("InvalidAMIID.NotFound", client.run_instances, {**run, "ImageId": "ami-00000000"}),
+        ("InvalidInstanceType.NotFound", client.run_instances, {**run, "InstanceType": "m5.tiny"}),
+        ("DependencyViolation", client.delete_security_group, {"GroupId": group}),
+        (
+            "InvalidPermission.Duplicate",
+            client.authorize_security_group_ingress,
+            {"GroupId": group, "IpPermissions": [other, known]},
+        ),
+    ):
+        with pytest.raises(ClientError) as error:
+            call(**arguments)
+        assert error.value.response["Error"]["Code"] == code
+    assert (7443, "192.0.2.1/32") not in admitted(stage), "Amazon does all of a request or nothing"
+
+
 def test_a_name_that_is_taken_is_refused(stage: AwsStage) -> None:
     provider = stage.provider()
     launch(provider)
@@ -182,25 +248,36 @@ def test_a_group_that_cannot_be_deleted_is_reported(stage: AwsStage) -> None:
 
 
 def test_the_group_admits_home_and_the_machines_of_the_fleet_only(stage: AwsStage) -> None:
-    import boto3
-
     provider = stage.provider()
     machines = launch(provider, order("one"), order("two"))
     for number, machine in enumerate(machines):
         stage.cloud.ran(machine.id.rpartition("/")[2], f"192.0.2.{number + 1}")
     provider.machines({FLEET_TAG: FLEET})
-    assert not isinstance(provider, str)
-    client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
-    (group,) = client.describe_security_groups(Filters=[{"Name": f"tag:{FLEET_TAG}", "Values": [FLEET]}])[
-        "SecurityGroups"
-    ]
-    found = {
-        (permission["FromPort"], entry["CidrIp"])
-        for permission in group["IpPermissions"]
-        for entry in permission["IpRanges"]
-    }
     home = "198.51.100.7/32"
-    assert found == {(7442, home), (7443, home), (7443, "192.0.2.1/32"), (7443, "192.0.2.2/32")}
+    assert admitted(stage) == {(7442, home), (7443, home), (7443, "192.0.2.1/32"), (7443, "192.0.2.2/32")}
+
+
+def test_all_addresses_are_admitted_when_another_call_changes_the_group_meanwhile(stage: AwsStage) -> None:
+    """Amazon refuses a whole change if one of its rules exists already, or does not exist any more."""
+    settings = AwsSettings(endpoint=stage.cloud.endpoint)
+    place = (AwsApi(settings), "us-east-1", FLEET, "owner-1", None)
+    other = FleetGroup(*place)
+
+    class Late(FleetGroup):
+        looks = 0
+
+        def _known_group(self) -> dict[str, Any] | None:
+            found = super()._known_group()
+            self.looks += 1
+            if self.looks in (1, 4):
+                other.admit(None, ["192.0.2.1"])
+            return found
+
+    group = Late(*place)
+    group.admit(None, ["192.0.2.1", "192.0.2.2"])
+    assert admitted(stage) == {(7443, "192.0.2.1/32"), (7443, "192.0.2.2/32")}
+    group.admit(None, ["192.0.2.3"])
+    assert admitted(stage) == {(7443, "192.0.2.3/32")}
 
 
 def test_orders_that_can_never_succeed_make_no_request(stage: AwsStage) -> None:

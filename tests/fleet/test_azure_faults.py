@@ -260,6 +260,15 @@ def test_a_spot_machine_that_is_evicted_is_gone_with_all_its_parts(stage: Stage)
     assert stage.api.resources() == {}, "the network of the fleet goes, too"
 
 
+def test_an_order_that_a_zone_has_no_hardware_for_is_launched_in_another(stage: Stage) -> None:
+    """Its address is in the zone, too, and the zone of an address cannot be changed."""
+    provider = stage.provider()
+    with stage.fault(**refused("ZonalAllocationFailed", "…", mode="poll")):
+        assert stage.refusal(provider, order(zone="1")).kind == "capacity"
+    (machine,) = stage.launched(provider, order(zone="2"))
+    assert machine.zone == "2"
+
+
 def test_a_security_group_that_is_still_used_is_tried_again_and_then_left(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 
@@ -59,6 +62,18 @@ def test_the_stand_in_refuses_what_google_refuses(stage: GcpStage) -> None:
     found = discovery.find("GET", "projects/test-project/aggregated/instances")
     assert found is not None
     assert list(discovery.query_problems(found[0], {"filtre": "x"}))
+
+
+@pytest.mark.parametrize(
+    "filter_text",
+    ["name:tradewind-", 'labels.a:* AND labels.b="c"', "(labels.a:*) AND labels.b=c", 'name="a" OR name="b"'],
+)
+def test_the_stand_in_refuses_filters_that_google_does_not_describe(stage: GcpStage, filter_text: str) -> None:
+    query = urlencode({"filter": filter_text})
+    with pytest.raises(HTTPError) as error:
+        urlopen(f"{stage.api.endpoint}/compute/v1/projects/test-project/aggregated/instances?{query}")
+    with error.value as answer:
+        assert answer.code == 400 and b"Invalid list filter expression" in answer.read()
 
 
 def test_machines_are_launched_at_once_with_labels_and_their_own_token(stage: GcpStage) -> None:

@@ -1,7 +1,9 @@
 """moto's server for EC2 with what it lacks: a program that moto's own interpreter runs, ``moto_ec2.py PORT``.
 
-It adds a vCPU quota, client tokens, instances that stay pending until the testbed has booted them, and faults. The
-testbed talks to it at ``/testbed``:
+It adds a vCPU quota, client tokens, instances that stay pending until the testbed has booted them, and faults. It
+refuses what Amazon refuses and moto does not: user data that is too long, an unknown image or type, the deletion of a
+security group in use, and a whole change of rules if one of them exists already. The testbed talks to it at
+``/testbed``:
 
 - ``GET /testbed/instances``: instances with region, state, user data and shutdown behaviour
 - ``PUT /testbed/instances/ID`` ``{"state", "address", "console"}``: what the testbed has done with one
@@ -20,6 +22,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 import signal
 import socket
 import sys
@@ -29,6 +32,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
+from moto import settings
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import InstanceState
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -37,10 +41,15 @@ from werkzeug.serving import run_simple
 ACCOUNT = "123456789012"
 VCPUS = {"m5.xlarge": 4, "c5n.2xlarge": 8, "m6in.2xlarge": 8, "m5.8xlarge": 32, "c5n.9xlarge": 36, "c5n.18xlarge": 72}
 STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
+#: Maximum length of user data, before its encoding.
+USER_DATA_BYTES_MAX = 16 * 1024
+#: Fields of a request that may differ between two with the same client token.
+NO_PARAMETERS = ("Action", "Version", "ClientToken")
 #: Longest time for which an answer is held back.
 HALT_S = 60.0
 QUOTA_TARGET = "ServiceQuotasV20190624.GetServiceQuota"
 Start = Callable[..., object]
+Headers = list[tuple[str, str]]
 
 
 class Emulator:
@@ -53,8 +62,8 @@ class Emulator:
         self.released = threading.Event()
         self.calls: list[str] = []
         self.consoles: dict[str, str] = {}
-        #: Client token → the answer to its first call.
-        self.tokens: dict[str, tuple[str, list[tuple[str, str]], bytes]] = {}
+        #: Region and client token → the parameters of its first call, the instance, and the answer.
+        self.tokens: dict[tuple[str, str], tuple[dict[str, str], Any, str, Headers, bytes]] = {}
         self.answering = threading.RLock()
 
     def __call__(self, environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
@@ -113,36 +122,62 @@ class Emulator:
             return [f"<GetConsoleOutputResponse>{words}</GetConsoleOutputResponse>".encode()]
         if operation == "RunInstances" and form.get("DryRun") != "true":
             return self._run(form, environ, start_response)
+        group = _group(form.get("GroupId", ""))
+        if operation == "DeleteSecurityGroup" and group is not None and (user := _user_of(group)) is not None:
+            words = f"resource {group.id} has a dependent object {user}"
+            return _error(start_response, "DependencyViolation", words, 400)
+        rules = None if group is None else list(group.ingress_rules)
         with self._without_hidden(operation):
-            return list(self.application(environ, start_response))
+            status, headers, body = self._asked(environ)
+        if group is not None and rules is not None and not status.startswith("200"):
+            group.ingress_rules = rules  # Amazon does all of a request or nothing.
+        start_response(status, headers)
+        return [body]
+
+    def _asked(self, environ: dict[str, Any]) -> tuple[str, Headers, bytes]:
+        """Return status, headers and body of moto's answer."""
+        said: list[tuple[str, Headers]] = []
+        body = b"".join(self.application(environ, lambda status, headers, *_: said.append((status, headers))))
+        return *said[0], body
 
     def _run(self, form: dict[str, str], environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
-        token = form.get("ClientToken", "")
+        token = _region(environ), form.get("ClientToken", "")
+        parameters = {name: value for name, value in form.items() if name not in NO_PARAMETERS}
         if token in self.tokens:
-            status, headers, body = self.tokens[token]
-            start_response(status, headers)
-            return [body]
-        vcpus = VCPUS.get(form.get("InstanceType", ""), 2)
-        running = sum(VCPUS.get(one.instance_type, 2) for one in _instances() if one.state in ("pending", "running"))
-        if running + vcpus > self.settings["vcpus"]:
-            words = (
-                f"You have requested more vCPU capacity than your current vCPU limit of {self.settings['vcpus']:.0f}"
-            )
-            return _error(start_response, "VcpuLimitExceeded", words, 400)
+            first, instance, status, headers, body = self.tokens[token]
+            if first != parameters:
+                words = (
+                    "Arguments on this idempotent request are inconsistent with arguments used in previous request(s)."
+                )
+                return _error(start_response, "IdempotentParameterMismatch", words, 400)
+            start_response(status, [each for each in headers if each[0].lower() != "content-length"])
+            return [_with_state(body, instance.state)]
+        if (refused := self._refusal(form)) is not None:
+            return _error(start_response, *refused, 400)
         before = {one.id for one in _instances()}
-        said: list[tuple[str, list[tuple[str, str]]]] = []
-        body = b"".join(self.application(environ, lambda status, headers, *_: said.append((status, headers))))
+        status, headers, body = self._asked(environ)
         for instance in _instances():
             if instance.id not in before:
                 instance._state = InstanceState("pending", STATES["pending"])
                 instance.launched_s = time.monotonic()
                 for nic in instance.nics.values():
                     nic.public_ip = None
-        status, headers = said[0]
-        if token and status.startswith("200"):
-            self.tokens[token] = (status, headers, body)
+                if token[1]:
+                    self.tokens[token] = (parameters, instance, status, headers, body)
         start_response(status, headers)
         return [body]
+
+    def _refusal(self, form: dict[str, str]) -> tuple[str, str] | None:
+        """Return code and message of the refusal of a new instance."""
+        if len(base64.b64decode(form.get("UserData", ""))) > USER_DATA_BYTES_MAX:
+            return "InvalidParameterValue", f"User data is limited to {USER_DATA_BYTES_MAX} bytes"
+        vcpus = VCPUS.get(form.get("InstanceType", ""), 2)
+        running = sum(VCPUS.get(one.instance_type, 2) for one in _instances() if one.state in ("pending", "running"))
+        limit = self.settings["vcpus"]
+        if running + vcpus > limit:
+            words = f"You have requested more vCPU capacity than your current vCPU limit of {limit:.0f}"
+            return "VcpuLimitExceeded", words
+        return None
 
     def _without_hidden(self, operation: str) -> _Hidden:
         return _Hidden(self.settings["hidden_s"] if operation == "DescribeInstances" else 0)
@@ -219,6 +254,33 @@ def _instances() -> list[Any]:
     return found
 
 
+def _group(group_id: str) -> Any | None:
+    """Return a security group."""
+    backends = ec2_backends[ACCOUNT].values()
+    return next((found for one in list(backends) if (found := one.get_security_group_from_id(group_id))), None)
+
+
+def _user_of(group: Any) -> str | None:
+    """Return the id of an instance that has not ended, and is in a security group."""
+    for instance in _instances():
+        groups = [each.id for nic in instance.nics.values() for each in nic.group_set]
+        if instance.state != "terminated" and group.id in groups:
+            return str(instance.id)
+    return None
+
+
+def _region(environ: dict[str, Any]) -> str:
+    """Return the region for which a request is signed: `AWS4-HMAC-SHA256 Credential=KEY/DAY/REGION/ec2/…`."""
+    parts = str(environ.get("HTTP_AUTHORIZATION", "")).split("/")
+    return parts[2] if len(parts) > 2 else ""
+
+
+def _with_state(body: bytes, state: str) -> bytes:
+    """Return the answer to the launch of an instance with its present state."""
+    code, name = (rb"(<instanceState>\s*<code>)\d+", rb"(</code>\s*<name>)[\w-]+")
+    return re.sub(code + name, rb"\g<1>%d\g<2>%s" % (STATES[state], state.encode()), body)
+
+
 def _described(instance: Any) -> dict[str, Any]:
     return {
         "id": instance.id,
@@ -242,6 +304,7 @@ def _error(start_response: Start, code: str, message: str, status: int, as_json:
 def main() -> None:
     """Serve until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    settings.ENABLE_AMI_VALIDATION = settings.EC2_ENABLE_INSTANCE_TYPE_VALIDATION = True
     application = Emulator(DomainDispatcherApplication(create_backend_app))
     # moto's first listing of images takes many seconds.
     ec2_backends[ACCOUNT]["us-east-1"].describe_images()

@@ -309,7 +309,8 @@ def _disks(cloud: Cloud, call: Call) -> dict[str, Any]:
 
 
 def _aggregated(kind: str, found: list[tuple[str, Mapping[str, str], dict[str, Any]]], call: Call) -> dict[str, Any]:
-    wanted = [(zone, one) for zone, labels, one in found if _matches(call.query.get("filter", ""), labels, one)]
+    matches = _filter(call)
+    wanted = [(zone, one) for zone, labels, one in found if matches(labels, one)]
     page, more = _page(wanted, call)
     items: dict[str, Any] = {}
     for zone, one in page:
@@ -320,7 +321,8 @@ def _aggregated(kind: str, found: list[tuple[str, Mapping[str, str], dict[str, A
 
 
 def _firewalls(cloud: Cloud, call: Call) -> dict[str, Any]:
-    found = [one for one in cloud.firewalls.values() if _matches(call.query.get("filter", ""), {}, one)]
+    matches = _filter(call)
+    found = [one for one in cloud.firewalls.values() if matches({}, one)]
     page, more = _page(found, call)
     return {"kind": "compute#firewallList", **({"items": page} if page else {}), **more}
 
@@ -331,21 +333,34 @@ def _page(found: list[Any], call: Call) -> tuple[list[Any], dict[str, str]]:
     return found[first:last], {"nextPageToken": str(last)} if last < len(found) else {}
 
 
-def _matches(text: str, labels: Mapping[str, str], document: Mapping[str, Any]) -> bool:
-    """Evaluate a filter of terms joined by AND. Raises Refused for one that the stand-in does not know."""
-    for term in text.split(" AND ") if text else ():
-        found = re.fullmatch(r'\(?(labels\.)?([\w-]+)\s*(=|:)\s*"?([^"]*?)"?\)?', term.strip())
-        if found is None:
-            raise Refused(
-                400, "invalid", f"Invalid value for field 'filter': '{text}'. Invalid list filter expression."
-            )
-        label, name, operator, wanted = found.groups()
-        value = labels.get(name) if label else document.get(name)
-        if operator == "=" and value != wanted:
-            return False
-        if operator == ":" and (value is None or (wanted != "*" and wanted not in str(value))):
-            return False
-    return True
+def _filter(call: Call) -> Callable[[Mapping[str, str], Mapping[str, Any]], bool]:
+    """Return the filter of a list, for labels and document. Raises Refused for one that Google does not describe.
+
+    It is one regular expression for one field, or terms joined by AND, each in parentheses if there are several.
+    """
+    text = call.query.get("filter", "")
+    if expression := re.fullmatch(r"(\w+) (eq|ne) ([\"']?)(.*)\3", text):
+        field_name, operator, _, pattern = expression.groups()
+        return lambda _, one: bool(re.fullmatch(pattern, str(one.get(field_name, "")))) == (operator == "eq")
+    terms = text.split(" AND ") if text else []
+    if len(terms) > 1 and not all(term.startswith("(") and term.endswith(")") for term in terms):
+        raise _wrong_filter(text)
+    wanted = [_term(term.removeprefix("(").removesuffix(")"), text) for term in terms]
+    return lambda labels, one: all(term(labels, one) for term in wanted)
+
+
+def _term(term: str, text: str) -> Callable[[Mapping[str, str], Mapping[str, Any]], bool]:
+    found = re.fullmatch(r'(labels\.)?([\w-]+)(?:(:\*)|\s*=\s*"?([^"()]*?)"?)', term)
+    if found is None:
+        raise _wrong_filter(text)
+    label, name, is_there, wanted = found.groups()
+    if is_there:
+        return lambda labels, one: name in (labels if label else one)
+    return lambda labels, one: bool((labels if label else one).get(name) == wanted)
+
+
+def _wrong_filter(text: str) -> Refused:
+    return Refused(400, "invalid", f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
 
 
 _HANDLERS: Mapping[str, Callable[[Cloud, Call], dict[str, Any] | Operation]] = {

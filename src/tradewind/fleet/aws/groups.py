@@ -20,6 +20,8 @@ ORDER = "group"
 DELETE_S, TRY_S = 45.0, 1.0
 #: A group that was made just now may not be known everywhere yet.
 KNOWN_S = 20.0
+#: Errors of a change of rules that exist already, or not any more.
+CHANGED = ("InvalidPermission.Duplicate", "InvalidPermission.NotFound")
 
 
 class FleetGroup:
@@ -66,11 +68,23 @@ class FleetGroup:
         home = set() if home_cidr is None else {home_cidr}
         wanted = {(CONTROL_PORT, cidr) for cidr in home}
         wanted |= {(DATA_PORT, cidr) for cidr in home | {_as_cidr(address) for address in addresses}}
+        deadline_s = time.monotonic() + KNOWN_S
+        while True:
+            try:
+                self._change_to(group_id, wanted)
+                return
+            except CallRefused as error:
+                # Another call has changed the group since it was read, and EC2 has done nothing of this one.
+                if not error.refusal.reason.startswith(CHANGED) or time.monotonic() >= deadline_s:
+                    raise
+            time.sleep(TRY_S)
+
+    def _change_to(self, group_id: str, wanted: Collection[tuple[int, str]]) -> None:
         found = self._known_group()
         present = set(_rules(found)) if found is not None else set()
         for ports, operation in (
-            (wanted - present, "authorize_security_group_ingress"),
-            (present - wanted, "revoke_security_group_ingress"),
+            (set(wanted) - present, "authorize_security_group_ingress"),
+            (present - set(wanted), "revoke_security_group_ingress"),
         ):
             if ports:
                 self._change(group_id, operation, ports)
@@ -86,12 +100,7 @@ class FleetGroup:
         for port, cidr in sorted(ports):
             rules.setdefault(port, []).append(cidr)
         permissions = [_permission(port, cidrs) for port, cidrs in rules.items()]
-        try:
-            self._api.ec2(self._region, operation, GroupId=group_id, IpPermissions=permissions)
-        except CallRefused as error:
-            # Two threads admit the same addresses at the same time.
-            if "Duplicate" not in error.refusal.reason and "InvalidPermission.NotFound" not in error.refusal.reason:
-                raise
+        self._api.ec2(self._region, operation, GroupId=group_id, IpPermissions=permissions)
 
 
 def delete_group(api: AwsApi, region: str, group_id: str, timeout_s: float = DELETE_S) -> None:

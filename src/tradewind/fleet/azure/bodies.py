@@ -91,7 +91,9 @@ def address_body(order: LaunchOrder, location: str, settings: AzureSettings) -> 
     properties: dict[str, Any] = {"publicIPAllocationMethod": "Static", "deleteOption": "Delete"}
     if settings.routing == "internet":
         properties["ipTags"] = [{"ipTagType": "RoutingPreference", "tag": "Internet"}]
-    return {"location": location, "tags": tags_of(order), "sku": {"name": "Standard"}, "properties": properties}
+    body = {"location": location, "tags": tags_of(order), "sku": {"name": "Standard"}, "properties": properties}
+    # A machine in a zone takes no address of the whole region.
+    return body if order.zone is None else {**body, "zones": [order.zone]}
 
 
 def interface_body(

@@ -127,7 +127,7 @@ def stale_rules(api: ComputeApi, living: Collection[str]) -> list[str]:
 
 def _ours(api: ComputeApi) -> Iterator[tuple[Leftover, float | None]]:
     """Yield all rules of ours, with the time at which each was made."""
-    for rule in api.listed("global/firewalls", f"name:{PREFIX}"):
+    for rule in api.listed("global/firewalls", f'name eq "{PREFIX}.*"'):
         name = rule["name"]
         try:
             tags = json.loads(rule.get("description", ""))

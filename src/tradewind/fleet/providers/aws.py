@@ -320,14 +320,10 @@ class AwsProvider:
         addresses = {address for machine in machines if not machine.ended for address in machine.addresses.values()}
         wanted = frozenset({*addresses, *self._settings.peer_cidrs, *self._elsewhere.get(fleet_id, ())})
         with self._admitting:
-            stale = [
-                (key, group)
-                for key, group in self._groups.items()
-                if key[0] == fleet_id and self._admitted.get(key) != wanted
-            ]
-        for key, group in stale:
-            group.admit(self._settings.home_cidr, wanted)
-            self._admitted[key] = wanted
+            for key, group in list(self._groups.items()):
+                if key[0] == fleet_id and self._admitted.get(key) != wanted:
+                    group.admit(self._settings.home_cidr, wanted)
+                    self._admitted[key] = wanted
 
     def admit(self, fleet_id: str, addresses: Collection[str]) -> None:
         """Let machines of a fleet at other providers reach its data ports here. Raises CallRefused."""

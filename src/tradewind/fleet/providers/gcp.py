@@ -378,7 +378,8 @@ class GcpProvider:
 
     def _listed(self, tags: Mapping[str, str]) -> list[Machine]:
         terms = [OURS, *(f'labels.{name}="{value}"' for name, value in tags.items())]
-        instances = self._api.aggregated("instances", " AND ".join(terms))
+        # Google accepts several terms only in parentheses.
+        instances = self._api.aggregated("instances", " AND ".join(f"({term})" for term in terms))
         return [self._machine(instance) for instance in instances if is_ours(instance)]
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:

@@ -169,6 +169,12 @@ func (c *cloud) wrongMachine(v *armcompute.VirtualMachine) *apiError {
 	if nic.Properties.VirtualMachine != nil {
 		return badRequest("NicInUse", "Network Interface "+*nic.ID+" is used by "+*nic.Properties.VirtualMachine.ID+".")
 	}
+	if public := nic.Properties.IPConfigurations[0].Properties.PublicIPAddress; public != nil && len(v.Zones) > 0 {
+		if ip := c.ips.byID(*public.ID); zoneOf(ip.Zones) != zoneOf(v.Zones) {
+			return badRequest("ComputeResourceZoneConstraintDoesNotMatchPublicIPAddressZoneConstraint", "Compute resource has a zone constraint "+zoneOf(v.Zones)+
+				" but the PublicIPAddress "+*ip.ID+" used by the compute resource via NetworkInterface or LoadBalancer has a different zone constraint "+zoneOf(ip.Zones)+".")
+		}
+	}
 	return c.overQuota(v)
 }
 

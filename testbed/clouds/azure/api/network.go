@@ -142,6 +142,10 @@ func (c *cloud) serveAddresses(s *fake.PublicIPAddressesServer) {
 			return
 		}
 		if was := c.ips.get(group, name); was != nil {
+			if zoneOf(was.Zones) != zoneOf(v.Zones) {
+				c.refuse(&e, http.StatusBadRequest, "ResourceAvailabilityZonesCannotBeModified", "The zones of %s cannot be changed.", *was.ID)
+				return
+			}
 			v.Properties.IPAddress, v.Properties.IPConfiguration = was.Properties.IPAddress, was.Properties.IPConfiguration
 		} else {
 			count := 0
@@ -177,6 +181,14 @@ func (c *cloud) serveAddresses(s *fake.PublicIPAddressesServer) {
 		p.AddPage(http.StatusOK, armnetwork.PublicIPAddressesClientListResponse{PublicIPAddressListResult: armnetwork.PublicIPAddressListResult{Value: c.ips.listed(group, c.lag())}}, nil)
 		return
 	}
+}
+
+// zoneOf returns the zone of a resource; "Regional" if it has none, as Azure says.
+func zoneOf(zones []*string) string {
+	if len(zones) == 0 {
+		return "Regional"
+	}
+	return *zones[0]
 }
 
 // nextAddress returns an address that no machine has. Numbers below 10 belong to the host.
