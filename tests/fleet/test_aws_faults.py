@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,7 +19,8 @@ from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.refusals import refusal_of as classified
-from tradewind.fleet.provider import FLEET_TAG, CallRefused
+from tradewind.fleet.calls import each_of
+from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
 from tradewind.model.aws import AwsSettings
 from tradewind.model.records import replace
 
@@ -247,6 +250,42 @@ def test_a_group_that_cannot_be_deleted_is_reported(stage: AwsStage) -> None:
     assert stage.provider().terminate([left.id])[0].refusal is None
 
 
+def test_the_group_of_machines_that_have_ended_by_themselves_is_deleted(stage: AwsStage) -> None:
+    """Their leases have expired, or Amazon has taken them back."""
+    provider = stage.provider()
+    (machine,) = launch(provider)
+    stage.cloud.end(machine.id.rpartition("/")[2])
+    (listed,) = (one for one in provider.machines({FLEET_TAG: FLEET}) if one.id == machine.id)
+    assert listed.ended and [left.kind for left in provider.leftovers()] == ["security group"]
+    assert provider.terminate([machine.id])[0].refusal is None
+    assert provider.leftovers() == ()
+
+
+def test_the_group_of_a_region_is_deleted_later_if_its_last_machine_has_just_ended_by_itself(stage: AwsStage) -> None:
+    """Its network interface remains for a while, and its replacement must not wait for that."""
+    stage.settings |= {"regions": ["us-east-1", "us-west-2"]}
+    provider = stage.provider()
+    here, there = launch(provider, order("one"), order("two", region="aws:us-west-2"))
+    stage.cloud.end(there.id.rpartition("/")[2])
+    stage.cloud.fault("DeleteSecurityGroup", "DependencyViolation", "resource has a dependent object", times=1)
+    provider.terminate([there.id])
+    assert [left.region for left in provider.leftovers() if left.kind == "security group"] == [
+        "aws:us-east-1",
+        "aws:us-west-2",
+    ]
+    provider.terminate([here.id])
+    assert provider.leftovers() == ()
+
+
+def test_a_launch_that_cannot_succeed_leaves_no_group(stage: AwsStage) -> None:
+    stage.cloud.fault("RunInstances", "InsufficientInstanceCapacity", "none left", times=10)
+    provider = stage.provider()
+    assert refusal_of(provider.launch([order()])[0]).kind == "capacity"
+    assert provider.leftovers() == ()
+    stage.cloud.mend()
+    launch(provider)
+
+
 def test_the_group_admits_home_and_the_machines_of_the_fleet_only(stage: AwsStage) -> None:
     provider = stage.provider()
     machines = launch(provider, order("one"), order("two"))
@@ -278,6 +317,25 @@ def test_all_addresses_are_admitted_when_another_call_changes_the_group_meanwhil
     assert admitted(stage) == {(7443, "192.0.2.1/32"), (7443, "192.0.2.2/32")}
     group.admit(None, ["192.0.2.3"])
     assert admitted(stage) == {(7443, "192.0.2.3/32")}
+
+
+def test_a_group_is_changed_by_one_thread_at_a_time(stage: AwsStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one of them might revoke what another has just admitted, and nobody would notice."""
+    provider = stage.provider()
+    launch(provider)
+    assert isinstance(provider, Admitting)
+    changing, overlaps = threading.Lock(), list[str]()
+
+    def admit(group: FleetGroup, home: str | None, addresses: Collection[str]) -> None:
+        if not changing.acquire(blocking=False):
+            overlaps.append("overlap")
+            return
+        time.sleep(0.2)
+        changing.release()
+
+    monkeypatch.setattr(FleetGroup, "admit", admit)
+    each_of(range(4), lambda number: provider.admit(FLEET, [f"192.0.2.{number}"]))
+    assert not overlaps
 
 
 def test_orders_that_can_never_succeed_make_no_request(stage: AwsStage) -> None:

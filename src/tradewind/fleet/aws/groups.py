@@ -11,7 +11,7 @@ from tradewind.fleet.aws.instances import own_tags, tag_list
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, OWNER_TAG, CallRefused, Leftover
 
-__all__ = ["FleetGroup", "delete_group", "group_leftovers"]
+__all__ = ["DELETE_S", "FleetGroup", "delete_group", "group_leftovers"]
 
 #: Value of the order tag of groups: they belong to no single order.
 ORDER = "group"

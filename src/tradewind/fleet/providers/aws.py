@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.catalog.packaged import read_packaged
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
-from tradewind.fleet.aws.groups import FleetGroup, delete_group, group_leftovers
+from tradewind.fleet.aws.groups import DELETE_S, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
@@ -203,7 +203,18 @@ class AwsProvider:
             results.append(made or started[order.key])
         for fleet_id in {order.fleet_id for order in fresh}:
             results = self._reachable(fleet_id, results)
+        self._drop_unused_groups(results)
         return results
+
+    def _drop_unused_groups(self, results: Sequence[LaunchResult]) -> None:
+        """Delete the groups of fleets in regions where no order succeeded, if the orders will not be repeated."""
+        outcomes: dict[tuple[str, str], set[str]] = {}
+        for of in results:
+            outcome = "launched" if of.refusal is None else of.refusal.kind
+            outcomes.setdefault((of.order.fleet_id, _name(of.order.region)), set()).add(outcome)
+        for key, found in outcomes.items():
+            if key in self._groups and not found & {"launched", "throttled", "transient"}:
+                self._drop_group(*key, timeout_s=0.0)
 
     def _impossible(self, order: LaunchOrder) -> str | None:
         """Return why an order can never succeed."""
@@ -319,6 +330,7 @@ class AwsProvider:
         """Let the machines of a fleet reach each other's data ports."""
         addresses = {address for machine in machines if not machine.ended for address in machine.addresses.values()}
         wanted = frozenset({*addresses, *self._settings.peer_cidrs, *self._elsewhere.get(fleet_id, ())})
+        # One call at a time: of two, the one with the older listing might revoke what the other admitted.
         with self._admitting:
             for key, group in list(self._groups.items()):
                 if key[0] == fleet_id and self._admitted.get(key) != wanted:
@@ -362,48 +374,58 @@ class AwsProvider:
             if slash:
                 by_region.setdefault(region, []).append(name)
         answers: dict[str, Ended] = {}
-        for of_region in each_of(sorted(by_region.items()), lambda each: self._end_in(*each)):
+        fleets: set[str] = set()
+        for of_region, its_fleets in each_of(sorted(by_region.items()), lambda each: self._end_in(*each)):
             answers |= of_region
+            fleets |= its_fleets
+        for fleet_id, region in list(self._groups):
+            if fleet_id in fleets and region not in by_region:
+                self._drop_group(fleet_id, region, 0.0)  # Perhaps an earlier call could not delete it yet.
         return [answers.get(machine_id, Ended(machine_id)) for machine_id in wanted]
 
-    def _end_in(self, region: str, names: Sequence[str]) -> dict[str, Ended]:
+    def _end_in(self, region: str, names: Sequence[str]) -> tuple[dict[str, Ended], set[str]]:
+        """End instances, disks and groups of a region. Return the answers, and the fleets of the instances."""
         answers: dict[str, Ended] = {}
         instances = [name for name in names if name.startswith("i-")]
-        fleets: set[str] = set()
+        known: list[Machine] = []
+        living: dict[str, Machine] = {}
         try:
             known = self._ours_among(region, instances)
-            if known:
-                self._api.ec2(region, "terminate_instances", InstanceIds=sorted(known))
+            living = {one.id.partition("/")[2]: one for one in known if not one.ended}
+            if living:
+                self._api.ec2(region, "terminate_instances", InstanceIds=sorted(living))
             ended_s = time.time()
-            fleets = {tags[FLEET_TAG] for tags in known.values()}
-            answers = {f"{region}/{name}": Ended(f"{region}/{name}", ended_s) for name in known}
+            answers = {one.id: Ended(one.id, one.ended_unix_s if one.ended else ended_s) for one in known}
         except CallRefused as error:
             answers = {f"{region}/{name}": Ended(f"{region}/{name}", refusal=error.refusal) for name in instances}
+            known = []
         for name in names:
             if name.startswith((VOLUME, GROUP)):
                 answers[f"{region}/{name}"] = self._remove(region, name)
+        fleets = {one.tags[FLEET_TAG] for one in known}
+        ended_now = {one.tags[FLEET_TAG] for one in living.values()}
         for fleet_id in fleets:
-            with suppress(CallRefused):  # Reported by `leftovers`, and deleted by the next call.
-                self._drop_group(fleet_id, region)
-        return answers
+            # What replaces a machine that ended by itself must not wait until its network interface is gone.
+            self._drop_group(fleet_id, region, DELETE_S if fleet_id in ended_now else 0.0)
+        return answers, fleets
 
-    def _ours_among(self, region: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the tags of those living instances that are ours, by id. Nothing else may be ended."""
-        if not names:
-            return {}
-        filters = [OURS, LIVING, {"Name": "instance-id", "Values": list(names)}]
-        found = {instance["InstanceId"]: own_tags(instance) for instance in self._instances(region, filters)}
-        return {name: tags for name, tags in found.items() if FLEET_TAG in tags}
+    def _ours_among(self, region: str, names: Sequence[str]) -> list[Machine]:
+        """Return those instances that are ours, also the ended ones. Nothing else may be ended."""
+        return self._listed_in(region, [OURS, {"Name": "instance-id", "Values": list(names)}]) if names else []
 
-    def _drop_group(self, fleet_id: str, region: str) -> None:
-        """Delete a fleet's group in a region without living machines."""
-        if any(not machine.ended for machine in self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING])):
-            return
-        self._groups.pop((fleet_id, region), None)
-        self._admitted.pop((fleet_id, region), None)
-        for leftover in group_leftovers(self._api, region):
-            if leftover.tags[FLEET_TAG] == fleet_id:
-                delete_group(self._api, region, leftover.id.partition("/")[2])
+    def _drop_group(self, fleet_id: str, region: str, timeout_s: float) -> None:
+        """Delete a fleet's group in a region without living machines.
+
+        If it cannot be deleted, `leftovers` reports it, and the next termination of a machine of the fleet tries again.
+        """
+        with suppress(CallRefused):
+            if self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING]):
+                return
+            for leftover in group_leftovers(self._api, region):
+                if leftover.tags[FLEET_TAG] == fleet_id:
+                    delete_group(self._api, region, leftover.id.partition("/")[2], timeout_s)
+            self._groups.pop((fleet_id, region), None)
+            self._admitted.pop((fleet_id, region), None)
 
     def _remove(self, region: str, name: str) -> Ended:
         try:
