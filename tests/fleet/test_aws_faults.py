@@ -189,7 +189,6 @@ def test_the_group_admits_home_and_the_machines_of_the_fleet_only(stage: AwsStag
     for number, machine in enumerate(machines):
         stage.cloud.ran(machine.id.rpartition("/")[2], f"192.0.2.{number + 1}")
     provider.machines({FLEET_TAG: FLEET})
-    assert not isinstance(provider, str)
     client = boto3.client("ec2", "us-east-1", endpoint_url=stage.cloud.endpoint)
     (group,) = client.describe_security_groups(Filters=[{"Name": f"tag:{FLEET_TAG}", "Values": [FLEET]}])[
         "SecurityGroups"
