@@ -13,7 +13,8 @@ import pytest
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.discovery import compute_discovery
 from testbed.clouds.gcp.server import Answer, ComputeEngine
-from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, order, refusal_of
+from tests.fleet.gcp_stage import HOME, REGION, GcpStage, launch, order
+from tests.fleet.orders import FLEET, OWNER, refusal_of
 from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
