@@ -101,6 +101,16 @@ class Command:
         """Tradewind's state folder."""
         return self.home / "state" / "tradewind"
 
+    @property
+    def configuration(self) -> Path:
+        """The path of the user's configuration."""
+        return self.home / "config" / "tradewind" / "config.toml"
+
+    def configure(self, *lines: str) -> None:
+        """Replace the user's configuration."""
+        self.configuration.parent.mkdir(parents=True, exist_ok=True)
+        self.configuration.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
     def run(self, *arguments: str | Path, stdin: bytes | None = None, timeout_s: float = RUN_TIMEOUT_S) -> Finished:
         """Run the command to its end. Output is text; for object bytes use :meth:`run_bytes`."""
         code, stdout, stderr = self._run(arguments, stdin, timeout_s)

@@ -17,14 +17,23 @@ MODULE = "github.com/versity/versitygw/cmd/versitygw"
 REGION = "us-east-1"
 
 
-def versitygw(tls: bool = False, data_parent: Path | None = None, workers: int | None = None) -> Server:
-    """Start versitygw. Its data is below ``data_parent``, by default the temporary folder."""
+def versitygw(
+    tls: bool = False,
+    data_parent: Path | None = None,
+    workers: int | None = None,
+    address: str = "127.0.0.1",
+    secret: str | None = None,
+) -> Server:
+    """Start versitygw. Its data is below ``data_parent``, by default the temporary folder.
+
+    It listens at an ``address`` of this host. Its secret key is random unless given.
+    """
     program = go_program("versitygw", MODULE, VERSION)
     folder = temporary_folder("versitygw", data_parent)
     for name in ("data", "versions"):
         (folder / name).mkdir()
-    access, secret, port = "testbed", secrets.token_hex(16), free_port()
-    command = [str(program), "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "--region", REGION]
+    access, secret, port = "testbed", secret or secrets.token_hex(16), free_port()
+    command = [str(program), "--port", f"{address}:{port}", "--keep-alive", "--quiet", "--region", REGION]
     ca_file = None
     if tls:
         made = make_certificates(folder / "tls")
@@ -35,7 +44,7 @@ def versitygw(tls: bool = False, data_parent: Path | None = None, workers: int |
     if workers is not None:
         environment["GOMAXPROCS"] = str(workers)
     process = spawn(command, folder, environment)
-    endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    endpoint = f"{'https' if tls else 'http'}://{address}:{port}"
     wait_until_answering(process, endpoint, folder, ca_file)
     client = {
         "AWS_ACCESS_KEY_ID": access,

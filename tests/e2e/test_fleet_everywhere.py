@@ -42,9 +42,7 @@ class Stage:
         lines = ["[ssh]", f'config = "{self.server.config}"']
         for host in hosts:
             lines += ["[[ssh.hosts]]", *(f"{key} = {json.dumps(value)}" for key, value in host.items())]
-        path = Path(self.command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self.command.configure(*lines)
 
     def listed(self) -> dict[str, str]:
         done = self.command.run("fleet", "list", "--everywhere", "--json").expect(0)
@@ -115,12 +113,10 @@ def test_a_transfer_over_hosts_needs_hosts(tmp_path: Path, words: tuple[str, ...
 
 def test_a_folder_of_this_machine_does_not_move_over_hosts(tmp_path: Path) -> None:
     command = Command(tmp_path / "home")
-    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-    path.parent.mkdir(parents=True)
-    path.write_text('[[ssh.hosts]]\nname = "lab"\nregion = "site:lab"\n')
+    command.configure("[[ssh.hosts]]", 'name = "lab"', 'region = "site:lab"')
     done = command.run("cp", "-r", tmp_path, "s3://b/x", "--via", "fleet", "--src-region", "site:lab")
     assert "--via fleet moves objects between stores" in done.expect(2).stderr
-    path.write_text('[[ssh.hosts]]\nname = "lab"\n')
+    command.configure("[[ssh.hosts]]", 'name = "lab"')
     assert "region must be text" in command.run("cp", "s3://a/x", "s3://b/x", "--via", "fleet").expect(2).stderr
 
 
@@ -142,9 +138,7 @@ print(code, [name for name in sys.modules if name.startswith(("tradewind.planner
 def test_a_copy_on_this_machine_needs_no_words_about_fleets_and_loads_none(tmp_path: Path) -> None:
     """`local` is how each job runs its lead. With `--via auto` the reason is said."""
     command = Command(tmp_path / "home")
-    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-    path.parent.mkdir(parents=True)
-    path.write_text('[[ssh.hosts]]\nname = "lab"\nregion = "site:lab"\n')
+    command.configure("[[ssh.hosts]]", 'name = "lab"', 'region = "site:lab"')
     (tmp_path / "a").write_text("content")
     words = ["cp", str(tmp_path / "a"), str(tmp_path / "b")]
     done = subprocess.run(

@@ -18,7 +18,7 @@ class Stage:
 
     def __init__(self, command: Command, ssh_config: Path) -> None:
         self.command = command
-        self.path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
+        self.path = command.configuration
         self.path.parent.mkdir(parents=True)
         more = "\nHost no-such-host.invalid\n  User me\nHost *.example !not.example\n  User me\n"
         ssh_config.write_text(ssh_config.read_text() + more)
@@ -61,7 +61,5 @@ def test_a_configured_host_that_cannot_be_used_fails_with_its_reason(stage: Stag
 
 def test_nothing_found_says_where_to_read(tmp_path: Path) -> None:
     command = Command(tmp_path / "home")
-    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-    path.parent.mkdir(parents=True)
-    path.write_text('[ssh]\nconfig = "/nothing"\n')
+    command.configure("[ssh]", 'config = "/nothing"')
     assert "docs/guides/fleet.md" in command.run("init").expect(1).stdout

@@ -105,9 +105,7 @@ def write_config(command: Command, ssh_config: Path, folder: Path) -> None:
     for site in SITES:
         lines += ["[[ssh.hosts]]", f'name = "{site}"', f'region = "site:{site}"', 'address = "127.0.0.1"']
         lines += [f'folder = "{folder}/on {site}"']
-    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-    path.parent.mkdir(parents=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command.configure(*lines)
 
 
 def places_with(secrets: list[str], folder: Path) -> list[str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from testbed.clouds.aws import AwsCloud
+from tests.fleet.orders import machine_of, order_in
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import LaunchOrder, LaunchResult, Lease, Machine, Provider, Refusal
+from tradewind.fleet.provider import LaunchOrder, Machine, Provider
 from tradewind.fleet.providers import make_provider
-from tradewind.gateway.owner import Join, JoinToken
 
-__all__ = ["FLEET", "OWNER", "REGION", "AwsStage", "launch", "machine_of", "order", "refusal_of"]
+__all__ = ["REGION", "AwsStage", "launch", "order"]
 
-FLEET, OWNER, REGION = "fleet-1", "owner-1", "aws:us-east-1"
+REGION = "aws:us-east-1"
+order = partial(order_in, REGION)
 
 
 class AwsStage:
@@ -28,27 +30,19 @@ class AwsStage:
     def provider(self, **changes: Any) -> Provider:
         return make_provider(self.document(**changes), "no-binary", FleetJournal(self.folder / "state"))
 
+    def clear(self) -> None:
+        """End all faults and machines, whoever made them: several tests share an account."""
+        self.cloud.mend()
+        self.cloud.set(vcpus=1_000_000, hidden_s=0)
+        for instance in self.living():
+            self.cloud.end(instance)
+        provider = self.provider()
+        provider.terminate([left.id for left in provider.leftovers()])
+
     def living(self) -> list[str]:
         return [one["id"] for one in self.cloud.instances() if one["state"] in ("pending", "running")]
-
-
-def order(name: str = "one", fleet: str = FLEET, **changes: Any) -> LaunchOrder:
-    join = Join(fleet, name, JoinToken("ab" * 32, 2_000_000_000), "-----BEGIN CERTIFICATE-----", "192.0.2.1:7444")
-    given: dict[str, Any] = {"region": REGION, "key": f"key-{fleet}-{name}", "generation": 1, **changes}
-    return LaunchOrder(fleet, name, lease=Lease(900, OWNER), peers=("lead",), join=join, **given)
 
 
 def launch(provider: Provider, *orders: LaunchOrder) -> list[Machine]:
     """Launch machines, all of which must start."""
     return [machine_of(result) for result in provider.launch(orders or [order()])]
-
-
-def machine_of(result: LaunchResult) -> Machine:
-    assert result.machine is not None, result.refusal
-    return result.machine
-
-
-def refusal_of(result: LaunchResult) -> Refusal:
-    assert result.machine is None and result.refusal is not None
-    assert "\n" not in result.refusal.reason
-    return result.refusal

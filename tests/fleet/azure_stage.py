@@ -9,22 +9,24 @@ from typing import Any
 import pytest
 
 from testbed.clouds.azure import AzureApi
+from tests.fleet.orders import FLEET, machine_of, order_in, refusal_of
 from tradewind.fleet.azure.names import MACHINES
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import LaunchOrder, Lease, Machine, Provider, Refusal
+from tradewind.fleet.provider import LaunchOrder, Machine, Provider, Refusal
 from tradewind.fleet.providers import make_provider
-from tradewind.gateway.owner import Join, JoinToken
+from tradewind.gateway.owner import JoinToken
+from tradewind.model.records import replace
 
 __all__ = ["REGION", "Stage", "order"]
 
 REGION, OTHER = "azure:westeurope", "azure:eastus"
 
 
-def order(name: str = "one", *, fleet: str = "fleet", key: str = "", lease_s: int = 600, **more: Any) -> LaunchOrder:
-    join = Join(fleet, name, JoinToken.new(), "-----BEGIN CERTIFICATE-----", "192.0.2.9:1")
-    region = more.pop("region", REGION)
-    lease = Lease(lease_s, "a-owner")
-    return LaunchOrder(fleet, name, region, key or f"{fleet}-{name}", 1, lease, peers=("lead",), join=join, **more)
+def order(name: str = "one", fleet: str = FLEET, **changes: Any) -> LaunchOrder:
+    """Return an order with a join token of its own: the custom data of a repeated one differs."""
+    made = order_in(REGION, name, fleet, **changes)
+    assert made.join is not None
+    return replace(made, join=replace(made.join, token=JoinToken.new()))
 
 
 class Stage:
@@ -43,15 +45,11 @@ class Stage:
         return make_provider(self.api.document(**changes), "unused", self._journal)
 
     def launched(self, provider: Provider, *orders: LaunchOrder) -> list[Machine]:
-        results = provider.launch(orders or [order()])
-        assert [result.refusal for result in results] == [None] * len(results)
-        return [result.machine for result in results if result.machine is not None]
+        return [machine_of(result) for result in provider.launch(orders or [order()])]
 
     def refusal(self, provider: Provider, wanted: LaunchOrder | None = None) -> Refusal:
         (result,) = provider.launch([wanted or order()])
-        assert result.machine is None and result.refusal is not None
-        assert "\n" not in result.refusal.reason
-        return result.refusal
+        return refusal_of(result)
 
     def power(self, what: str, machine: Machine) -> None:
         self.api.ask(f"{what}?name={machine.id.rpartition('/')[2]}", "")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation, Fault, Lose, Run
+from tests.fleet.orders import machine_of, order_in
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import LaunchOrder, LaunchResult, Lease, Machine, Provider, Refusal
+from tradewind.fleet.provider import LaunchOrder, Machine, Provider
 from tradewind.fleet.providers import make_provider
-from tradewind.gateway.owner import Join, JoinToken
 
-__all__ = ["FLEET", "HOME", "OWNER", "REGION", "GcpStage"]
+__all__ = ["HOME", "REGION", "GcpStage", "launch", "order"]
 
-FLEET, OWNER, REGION = "fleet-1", "owner-1", "gcp:us-central1"
+REGION = "gcp:us-central1"
+order = partial(order_in, REGION)
 HOME = "198.51.100.7"
 PROGRAMS = [{"processor": "x86_64", "url": "http://198.51.100.9/gateway", "sha256": "0" * 64}]
 
@@ -44,23 +46,6 @@ class GcpStage:
         return [call.method for call in self.api.calls]
 
 
-def order(name: str = "one", fleet: str = FLEET, **changes: Any) -> LaunchOrder:
-    join = Join(fleet, name, JoinToken("ab" * 32, 2_000_000_000), "-----BEGIN CERTIFICATE-----", "192.0.2.1:7444")
-    given: dict[str, Any] = {"region": REGION, "key": f"key-{fleet}-{name}", "generation": 1, **changes}
-    return LaunchOrder(fleet, name, lease=Lease(900, OWNER), peers=("lead",), join=join, **given)
-
-
 def launch(provider: Provider, *orders: LaunchOrder) -> list[Machine]:
     """Launch machines, all of which must start."""
     return [machine_of(result) for result in provider.launch(orders or [order()])]
-
-
-def machine_of(result: LaunchResult) -> Machine:
-    assert result.machine is not None, result.refusal
-    return result.machine
-
-
-def refusal_of(result: LaunchResult) -> Refusal:
-    assert result.machine is None and result.refusal is not None
-    assert "\n" not in result.refusal.reason
-    return result.refusal

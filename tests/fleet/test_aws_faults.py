@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
-from tests.fleet.aws_stage import FLEET, REGION, AwsStage, launch, machine_of, order, refusal_of
+from tests.fleet.aws_stage import REGION, AwsStage, launch, order
+from tests.fleet.orders import FLEET, machine_of, refusal_of
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
@@ -34,6 +35,7 @@ def cloud() -> Iterator[AwsCloud]:
 @pytest.fixture
 def stage(cloud: AwsCloud, tmp_path: Path) -> Iterator[AwsStage]:
     made = AwsStage(tmp_path, cloud)
+    made.clear()  # A test that failed has left something.
     yield made
     cloud.mend()
     cloud.set(vcpus=1_000_000, hidden_s=0)

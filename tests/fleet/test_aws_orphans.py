@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from testbed.clouds.aws import KEYS, aws_api
-from tests.fleet.aws_stage import FLEET, AwsStage
+from tests.fleet.aws_stage import AwsStage
+from tests.fleet.orders import FLEET
+from tests.fleet.orphan_client import orphan_client, wait_until_done
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.provider import FLEET_TAG
 
-CLIENT = """
-import json, sys
-from pathlib import Path
-from tests.fleet.aws_stage import FLEET, REGION, launch, order
-from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG
-from tradewind.fleet.providers import make_provider
-document, state = json.loads(sys.argv[1])
-provider = make_provider(document, "no-binary", FleetJournal(Path(state)))
-provider.quota(REGION)
-provider.offers([REGION])
-machines = launch(provider, order("one"), order("two"))
-provider.machines({FLEET_TAG: FLEET})
-provider.terminate([machine.id for machine in machines])
-print("ended", flush=True)
-"""
 
-
-@contextmanager
-def client_of(stage: AwsStage) -> Iterator[subprocess.Popen[str]]:
-    argument = json.dumps([stage.document(), str(stage.folder / "state")])
-    client = subprocess.Popen([sys.executable, "-c", CLIENT, argument], stdout=subprocess.PIPE, text=True)
-    assert client.stdout is not None
-    try:
-        yield client
-    finally:
-        client.kill()
-        client.wait()
-        client.stdout.close()
+def client_of(stage: AwsStage) -> AbstractContextManager[subprocess.Popen[str]]:
+    return orphan_client("tests.fleet.aws_stage", stage.document(), stage.folder / "state")
 
 
 @pytest.mark.slow
@@ -56,7 +29,7 @@ def test_a_client_that_is_killed_at_any_call_leaves_nothing_unseen(tmp_path: Pat
     with aws_api() as cloud, mock.patch.dict(os.environ, KEYS):
         stage = AwsStage(tmp_path, cloud)
         with client_of(stage) as client:
-            assert client.stdout is not None and client.stdout.readline() == "ended\n"
+            wait_until_done(client)
         calls = cloud.calls()
         assert {"RunInstances", "CreateSecurityGroup", "TerminateInstances", "DeleteSecurityGroup"} <= set(calls)
         assert stage.provider().leftovers() == ()

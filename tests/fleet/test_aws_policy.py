@@ -12,7 +12,8 @@ from unittest import mock
 import pytest
 
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
-from tests.fleet.aws_stage import FLEET, REGION, AwsStage, order
+from tests.fleet.aws_stage import REGION, AwsStage, order
+from tests.fleet.orders import FLEET, OWNER
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.policy import policy
@@ -127,7 +128,7 @@ def refusals_of_zone(provider: Provider) -> Iterator[Refusal]:
 def refusals_of_revocation(stage: AwsStage) -> Iterator[Refusal]:
     """A machine that has left is no longer admitted."""
     api = AwsApi(AwsSettings.from_document(stage.document()))
-    group = FleetGroup(api, "us-east-1", FLEET, "owner-1", None)
+    group = FleetGroup(api, "us-east-1", FLEET, OWNER, None)
     group.admit("198.51.100.7/32", ["192.0.2.1"])
     try:
         group.admit("198.51.100.7/32", [])

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.clouds.azure import IDENTITY, azure_api
 from tests.fleet.azure_stage import OTHER, REGION, Stage, order
+from tests.fleet.orders import FLEET
 from tests.fleet.worlds import wait_until
 from tradewind.errors import GatewayError
 from tradewind.fleet.azure import removal
@@ -148,7 +149,7 @@ def test_a_lost_answer_starts_no_second_machine(stage: Stage, match: str) -> Non
             (result,) = provider.launch([order()])
     assert result.machine is not None
     assert (stage.count(MACHINES), stage.count(INTERFACES), stage.count(ADDRESSES)) == (1, 1, 1)
-    assert [machine.id for machine in provider.machines({FLEET_TAG: "fleet"})] == [result.machine.id]
+    assert [machine.id for machine in provider.machines({FLEET_TAG: FLEET})] == [result.machine.id]
 
 
 def test_a_machine_that_no_list_shows_yet_is_not_started_again(stage: Stage) -> None:
@@ -157,7 +158,7 @@ def test_a_machine_that_no_list_shows_yet_is_not_started_again(stage: Stage) -> 
     stage.api.change(list_lag_ms=60_000)
     (first,) = stage.launched(provider)
     assert first.control is not None
-    assert provider.machines({FLEET_TAG: "fleet"}) == ()
+    assert provider.machines({FLEET_TAG: FLEET}) == ()
     (again,) = provider.launch([order()])
     assert again.machine is not None and again.machine.id == first.id
     assert again.machine.control == first.control
@@ -170,7 +171,7 @@ def test_machines_that_lists_still_show_are_ended(stage: Stage) -> None:
     (machine,) = stage.launched(provider)
     wait_until(lambda: len(provider.leftovers()) == 7)
     provider.terminate([machine.id])
-    assert provider.machines({FLEET_TAG: "fleet"}) == (), "a listed machine is looked at"
+    assert provider.machines({FLEET_TAG: FLEET}) == (), "a listed machine is looked at"
     assert stage.api.resources() == {}
 
 
@@ -188,11 +189,11 @@ def test_states_of_machines_are_not_read_more_often_than_lists_change(stage: Sta
     machines = stage.launched(provider, order("one"), order("two"))
     before = len(stage.api.calls())
     for _ in range(5):
-        assert len(provider.machines({FLEET_TAG: "fleet"})) == 2
+        assert len(provider.machines({FLEET_TAG: FLEET})) == 2
     reads = [path for _, path in stage.api.calls()[before:] if "/virtualMachines/" in path]
     assert reads == []
     provider.terminate([machines[0].id])
-    assert [machine.name for machine in provider.machines({FLEET_TAG: "fleet"})] == ["two"]
+    assert [machine.name for machine in provider.machines({FLEET_TAG: FLEET})] == ["two"]
 
 
 def test_an_order_is_recognized_where_azure_ignores_that_its_machine_must_be_new(stage: Stage) -> None:
@@ -209,7 +210,7 @@ def test_a_name_of_another_order_is_refused(stage: Stage) -> None:
     provider = stage.provider()
     stage.launched(provider)
     refusal = stage.refusal(provider, order(key="another"))
-    assert (refusal.kind, refusal.reason) == ("bad request", "fleet fleet has another machine one")
+    assert (refusal.kind, refusal.reason) == ("bad request", f"fleet {FLEET} has another machine one")
 
 
 def test_a_machine_that_stopped_itself_has_ended_but_is_left(stage: Stage) -> None:
@@ -218,12 +219,12 @@ def test_a_machine_that_stopped_itself_has_ended_but_is_left(stage: Stage) -> No
     (machine,) = stage.launched(provider)
     assert "billed" in str(getattr(provider, "warning", None))
     stage.power("stopped", machine)
-    (listed,) = provider.machines({FLEET_TAG: "fleet"})
+    (listed,) = provider.machines({FLEET_TAG: FLEET})
     assert listed.ended
     kinds = {left.id: left.kind for left in provider.leftovers()}
     assert kinds[machine.id] == "stopped machine, which is still billed"
     assert stage.launched(provider)[0].id == machine.id, "the order starts a new machine of the same name"
-    assert not provider.machines({KEY_TAG: "fleet-one"})[0].ended
+    assert not provider.machines({KEY_TAG: order().key})[0].ended
     provider.terminate([machine.id])
     assert stage.api.resources() == {}
 
@@ -232,7 +233,7 @@ def test_ending_a_fleet_ends_its_stopped_machines(stage: Stage, tmp_path: Path) 
     """As `tradewind fleet down` does, in place of a client that is gone."""
     provider, journal = stage.provider(), FleetJournal(tmp_path / "state")
     stage.power("stopped", stage.launched(provider)[0])
-    journal.open("fleet", "a test", provider.document(), {"one": REGION})
+    journal.open(FLEET, "a test", provider.document(), {"one": REGION})
     (record,) = journal.records()
     assert end_fleet(record, journal, "unused") == 0, "its gateway had ended"
     assert stage.api.resources() == {} and list(journal.records()) == []
@@ -254,7 +255,7 @@ def test_a_spot_machine_that_is_evicted_is_gone_with_all_its_parts(stage: Stage)
     assert (machine.spot, machine.zone) == (True, "2")
     stage.api.change(notice_s=0)
     stage.power("evict", machine)
-    wait_until(lambda: provider.machines({FLEET_TAG: "fleet"}) == ())
+    wait_until(lambda: provider.machines({FLEET_TAG: FLEET}) == ())
     assert [stage.count(kind) for kind in (MACHINES, INTERFACES, ADDRESSES, DISKS)] == [0, 0, 0, 0]
     provider.terminate([left.id for left in provider.leftovers()])
     assert stage.api.resources() == {}, "the network of the fleet goes, too"
@@ -284,7 +285,7 @@ def test_a_security_group_that_is_still_used_is_tried_again_and_then_left(
     with stage.fault(**used):
         assert provider.terminate([machine.id])[0].refusal is None
     (left,) = provider.leftovers()
-    assert (left.kind, left.tags[FLEET_TAG]) == ("security group", "fleet")
+    assert (left.kind, left.tags[FLEET_TAG]) == ("security group", FLEET)
     assert provider.terminate([left.id])[0].refusal is None
     assert stage.api.resources() == {}
 
@@ -389,7 +390,7 @@ def test_machines_at_other_providers_are_admitted_by_their_ipv4_addresses(stage:
     provider = stage.provider(home_cidr="198.51.100.0/24")
     assert isinstance(provider, Admitting)
     stage.launched(provider)
-    provider.admit("fleet", ["203.0.113.99", "fd00::1", "host.example"])
+    provider.admit(FLEET, ["203.0.113.99", "fd00::1", "host.example"])
     settings = azure_from_document(stage.api.document())
     (group,) = Clients(settings).network.network_security_groups.list(settings.resource_group)
     data = group.security_rules[1].source_address_prefixes

@@ -26,6 +26,7 @@ import json, os, sys
 from pathlib import Path
 import azure.identity, azure.mgmt.compute, azure.mgmt.network
 from tests.fleet.azure_stage import order
+from tests.fleet.orders import FLEET
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
@@ -33,7 +34,7 @@ document, folder, names = json.loads(sys.argv[1])
 def life():
     provider = make_provider(document, "unused", FleetJournal(Path(folder)))
     provider.launch([order(name) for name in names])
-    provider.terminate([machine.id for machine in provider.machines({FLEET_TAG: "fleet"})])
+    provider.terminate([machine.id for machine in provider.machines({FLEET_TAG: FLEET})])
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:

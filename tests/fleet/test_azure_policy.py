@@ -10,6 +10,7 @@ import pytest
 
 from testbed.clouds.azure import IDENTITY, azure_api
 from tests.fleet.azure_stage import OTHER, REGION, Stage, order
+from tests.fleet.orders import FLEET
 from tradewind.fleet.azure import removal
 from tradewind.fleet.azure.policy import MACHINE_ACTIONS, OWNER_ACTIONS, READER_ACTIONS, policy
 from tradewind.fleet.journal import FleetJournal
@@ -48,7 +49,7 @@ def whole_life(provider: Provider) -> Iterator[Refusal]:
     try:
         results = provider.launch([order("one"), order("two", region=OTHER)])
         yield from (result.refusal for result in results if result.refusal is not None)
-        machines = provider.machines({FLEET_TAG: "fleet"})
+        machines = provider.machines({FLEET_TAG: FLEET})
         for machine in machines:
             if host := provider.host(machine):
                 assert isinstance(host.log_tail(10), str)

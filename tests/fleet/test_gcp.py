@@ -16,7 +16,8 @@ import pytest
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.discovery import compute_discovery
 from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation
-from tests.fleet.gcp_stage import FLEET, HOME, OWNER, REGION, GcpStage, launch, order, refusal_of
+from tests.fleet.gcp_stage import HOME, REGION, GcpStage, launch, order
+from tests.fleet.orders import FLEET, OWNER, refusal_of
 from tests.fleet.worlds import wait_until
 from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
@@ -81,8 +82,7 @@ def test_machines_are_launched_at_once_with_labels_and_their_own_token(stage: Gc
     provider = stage.provider()
     machines = launch(provider, *(order(f"m-{number}") for number in range(8)))
     calls = [call for call in stage.api.calls if call.method == "regionInstances.bulkInsert"]
-    assert len(calls) == 8
-    assert {call.query["requestId"] for call in calls} == {call.query["requestId"] for call in calls}
+    assert len({call.query["requestId"] for call in calls}) == len(calls) == 8
     polls = stage.methods().index("regionOperations.get")
     begun = [number for number, method in enumerate(stage.methods()) if method == "regionInstances.bulkInsert"]
     assert sum(number < polls for number in begun) > 1, "they are created one after the other"
@@ -319,7 +319,7 @@ def test_a_sweep_removes_a_machine_that_shut_itself_down(tmp_path: Path) -> None
         inside.runs = False
         wait_until(lambda: stage.cloud.running() == [])
         places = sites.Sites(clouds=(sites.Cloud("gcp", (REGION,), stage.document()),))
-        everywhere = Everywhere(places, (), FleetJournal(tmp_path / "state"), "no-binary")
+        everywhere = Everywhere(places, FleetJournal(tmp_path / "state"), "no-binary")
         assert list(everywhere.found()) == [] and len(list(everywhere.remains())) == 3
         assert [swept.error for swept in everywhere.sweep([], everything=True)] == [None] * 3
         assert list(everywhere.remains()) == []

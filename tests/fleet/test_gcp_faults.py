@@ -10,7 +10,8 @@ import pytest
 
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation, Lose
-from tests.fleet.gcp_stage import FLEET, REGION, GcpStage, launch, machine_of, order, refusal_of
+from tests.fleet.gcp_stage import REGION, GcpStage, launch, order
+from tests.fleet.orders import FLEET, machine_of, refusal_of
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.api import ComputeApi
 from tradewind.fleet.gcp.refusals import of_operation, of_response

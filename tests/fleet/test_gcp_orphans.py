@@ -2,58 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import Call, ComputeEngine
-from tests.fleet.gcp_stage import FLEET, GcpStage
+from tests.fleet.gcp_stage import GcpStage
+from tests.fleet.orders import FLEET
+from tests.fleet.orphan_client import orphan_client, wait_until_done
 from tests.fleet.worlds import wait_until
 from tradewind.fleet.provider import FLEET_TAG
 
-CLIENT = """
-import json, sys
-from pathlib import Path
-from tests.fleet.gcp_stage import FLEET, REGION, launch, order
-from tradewind.fleet.journal import FleetJournal
-from tests.fleet.worlds import wait_until
-from tradewind.fleet.provider import FLEET_TAG
-from tradewind.fleet.providers import make_provider
-document, state = json.loads(sys.argv[1])
-provider = make_provider(document, "no-binary", FleetJournal(Path(state)))
-provider.quota(REGION)
-provider.offers([REGION])
-machines = launch(provider, order("one"), order("two"))
-provider.machines({FLEET_TAG: FLEET})
-provider.terminate([machine.id for machine in machines])
-print("ended", flush=True)
-"""
 
-
-@contextmanager
-def client_of(stage: GcpStage) -> Iterator[subprocess.Popen[str]]:
-    argument = json.dumps([stage.document(), str(stage.folder / "state")])
-    client = subprocess.Popen([sys.executable, "-c", CLIENT, argument], stdout=subprocess.PIPE, text=True)
-    assert client.stdout is not None
-    try:
-        yield client
-    finally:
-        client.kill()
-        client.wait()
-        client.stdout.close()
+def client_of(stage: GcpStage) -> AbstractContextManager[subprocess.Popen[str]]:
+    return orphan_client("tests.fleet.gcp_stage", stage.document(), stage.folder / "state")
 
 
 def calls_of_a_whole_run(folder: Path) -> list[str]:
     """Return the methods that a client calls, one after the other, if nobody kills it."""
     with ComputeEngine(Cloud()) as api, client_of(GcpStage(folder, api)) as client:
-        assert client.stdout is not None and client.stdout.readline() == "ended\n"
+        wait_until_done(client)
         assert api.cloud.billed() == []
         return [call.method for call in api.calls]
 

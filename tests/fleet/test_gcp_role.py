@@ -11,7 +11,8 @@ import pytest
 
 from testbed.clouds.gcp.cloud import Cloud
 from testbed.clouds.gcp.server import ComputeEngine
-from tests.fleet.gcp_stage import FLEET, REGION, GcpStage, order
+from tests.fleet.gcp_stage import REGION, GcpStage, order
+from tests.fleet.orders import FLEET
 from tradewind.fleet.gcp.role import FOR_ACCOUNT, FOR_ADDRESSES, FOR_FIREWALL, PERMISSIONS, policy
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, NAME_TAG, OWNER_TAG, CallRefused, Provider, Refusal
 from tradewind.model.gcp import GcpSettings

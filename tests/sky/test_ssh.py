@@ -121,9 +121,7 @@ def write_config(command: Command, sky: Sky, ssh_config: Path, folder: Path) -> 
             f'address = "{sky.machines[f"{site}-1"].address}"',
             f'folder = "{folder}/on {site}"',
         ]
-    path = Path(command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-    path.parent.mkdir(parents=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command.configure(*lines)
 
 
 def start_store(sky: Sky, machine: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -183,13 +181,12 @@ def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
 
 def test_a_plan_does_without_a_relay_that_cannot_be_reached(stage: Stage) -> None:
     """A destination that cannot be reached ends the transfer before it begins."""
-    path = Path(stage.command.full_environment()["XDG_CONFIG_HOME"], "tradewind", "config.toml")
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('"relay-1"', '"no-such-host.invalid"'), encoding="utf-8")
+    text = stage.command.configuration.read_text(encoding="utf-8")
+    stage.command.configure(text.replace('"relay-1"', '"no-such-host.invalid"'))
     done = stage.command.run(*stage.words)
     stage.check(done)
     assert "site:a → site:b 100%" in done.stderr, done.stderr
-    path.write_text(text.replace('"b-1"', '"no-such-host.invalid"'), encoding="utf-8")
+    stage.command.configure(text.replace('"b-1"', '"no-such-host.invalid"'))
     failed = stage.command.run(*stage.words)
     assert failed.code != 0 and "no-such-host.invalid: ssh: Could not resolve hostname" in failed.stderr
     assert "Traceback" not in failed.stderr

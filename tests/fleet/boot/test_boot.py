@@ -72,7 +72,9 @@ def test_a_machine_downloads_the_program_and_joins_its_fleet(stage: Stage) -> No
     wait_until(stage.answers)
     assert "tradewind: downloaded" in machine.console
     # The token is nowhere but in the user data, which works once.
-    assert not any("token_hex" in _arguments(pid) for pid in machine.pids())
+    arguments = [_arguments(pid) for pid in machine.pids()]
+    assert any("serve --join" in words for words in arguments)
+    assert not any("token_hex" in words for words in arguments)
 
 
 def test_a_machine_ends_with_its_gateway(stage: Stage) -> None:
@@ -181,6 +183,6 @@ def test_user_data_that_is_too_long_is_refused() -> None:
 
 def _arguments(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
     except OSError:
         return ""

@@ -29,5 +29,3 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         ours = [found.id for found in made.provider.leftovers() if found.tags.get(OWNER_TAG) == made.owner]
         made.provider.terminate(ours)
         made.provider.machines({})  # It notices machines that other processes have ended.
-        if made.enrolment is not None:
-            made.enrolment.close()

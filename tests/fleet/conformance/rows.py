@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -95,74 +96,83 @@ def mixed(folder: Path) -> Iterator[World]:
 
 
 @contextmanager
-def azure(folder: Path) -> Iterator[World]:
-    """Azure's API is a stand-in; its machines boot, and delete themselves with their own identity."""
-    reason = lan_unavailable()
-    if reason:
-        pytest.skip(reason)
-    journal, binary = FleetJournal(folder / "state"), find_gateway()
-    with (
-        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
-        TemporaryDirectory(prefix="tw-azure-") as beside,
-        azure_cloud(Path(beside, "cloud"), binary) as cloud,
-        mock.patch.dict(os.environ, cloud.api.environment()),
-    ):
-        document = cloud.document(identity=IDENTITY)
-        cloud.api.change(cores={"westeurope": 4 * 8})
+def cloud_world(
+    folder: Path,
+    document: dict[str, Any],
+    regions: tuple[str, str],
+    never_boot: Callable[[str], object],
+    start_s: int = 8,
+) -> Iterator[World]:
+    """Machines that boot, four at most in the first region. `never_boot` gets the name of one that must not."""
+    binary, journal = find_gateway(), FleetJournal(folder / "state")
 
-        def without_program() -> Provider:
-            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
-            return make_provider({**document, "programs": wrong}, binary, journal)
+    def provider(**changes: Any) -> Provider:
+        return make_provider({**document, **changes}, binary, journal)
 
-        def without_boot(name: str) -> Provider:
-            cloud.never_boot.add(f"tradewind-{name}-")
-            return make_provider(document, binary, journal)
+    def without_boot(name: str) -> Provider:
+        never_boot(name)
+        return provider()
 
-        provider = make_provider(document, binary, journal)
+    # Processes beside the fleet are no leftovers of it, which are looked for by the test's folder.
+    with TemporaryDirectory(prefix="tw-owner-") as beside, closing(Enrolment(binary, Path(beside, "o"))) as enrolment:
         yield World(
             journal,
-            provider,
-            ("azure:westeurope", "azure:eastus"),
+            provider(),
+            regions,
             binary,
             most=4,
-            start_s=8,
-            enrolment=Enrolment(binary, Path(beside, "enrolment")),
-            without_program=without_program,
+            start_s=start_s,
+            enrolment=enrolment,
+            without_program=lambda: provider(programs=[{**document["programs"][0], "sha256": "0" * 64}]),
             without_boot=without_boot,
         )
 
 
 @contextmanager
+def cloud_folder(name: str) -> Iterator[Path]:
+    """Yield a folder for a cloud whose machines boot, apart from the test's own; skip where none can."""
+    if reason := lan_unavailable():
+        pytest.skip(reason)
+    with TemporaryDirectory(prefix=f"tw-{name}-") as made:
+        yield Path(made, "cloud")
+
+
+@contextmanager
+def azure(folder: Path) -> Iterator[World]:
+    """Azure's API is a stand-in; its machines boot, and delete themselves with their own identity."""
+    with (
+        cloud_folder("azure") as beside,
+        azure_cloud(beside, find_gateway()) as cloud,
+        mock.patch.dict(os.environ, cloud.api.environment()),
+    ):
+        cloud.api.change(cores={"westeurope": 4 * 8})
+        document, regions = cloud.document(identity=IDENTITY), ("azure:westeurope", "azure:eastus")
+        with cloud_world(folder, document, regions, lambda name: cloud.never_boot.add(f"tradewind-{name}-")) as world:
+            yield world
+
+
+@contextmanager
 def gcp(folder: Path) -> Iterator[World]:
     """Instances of a stand-in for Compute Engine, which boot in a network of this host."""
-    reason = lan_unavailable()
-    if reason:
-        pytest.skip(reason)
-    journal, binary = FleetJournal(folder / "state"), find_gateway()
-    # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
-    with TemporaryDirectory(prefix="tw-gcp-") as beside, gcp_cloud(Path(beside, "cloud"), binary) as cloud:
-        document = cloud.document()
+    with cloud_folder("gcp") as beside, gcp_cloud(beside, find_gateway()) as cloud:
         cloud.engine.quotas["us-central1"]["INSTANCES"] = 4.0
+        regions = ("gcp:us-central1", "gcp:europe-west4")
+        with cloud_world(folder, cloud.document(), regions, cloud.boots.never.add, start_s=4) as world:
+            yield world
 
-        def without_program() -> Provider:
-            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
-            return make_provider({**document, "programs": wrong}, binary, journal)
 
-        def without_boot(name: str) -> Provider:
-            cloud.boots.never.add(name)
-            return make_provider(document, binary, journal)
-
-        yield World(
-            journal,
-            make_provider(document, binary, journal),
-            ("gcp:us-central1", "gcp:europe-west4"),
-            binary,
-            most=4,
-            start_s=4,
-            enrolment=Enrolment(binary, Path(beside, "enrolment")),
-            without_program=without_program,
-            without_boot=without_boot,
-        )
+@contextmanager
+def aws(folder: Path) -> Iterator[World]:
+    """EC2 of moto, whose instances boot in a network of this host, with a quota of four small ones."""
+    with (
+        cloud_folder("aws") as beside,
+        aws_cloud(beside, find_gateway()) as cloud,
+        mock.patch.dict(os.environ, KEYS),
+    ):
+        cloud.set(vcpus=16)
+        document, regions = cloud.document(regions=["us-east-1", "us-west-2"]), ("aws:us-east-1", "aws:us-west-2")
+        with cloud_world(folder, document, regions, cloud.never_boots.add) as world:
+            yield world
 
 
 @contextmanager
@@ -185,43 +195,6 @@ def kubernetes(folder: Path, lab: Lab) -> Iterator[World]:
             start_s=12,
             enrolment=stage.enrolment,
             without_program=lambda: stage.provider(image="local.test/none:1"),
-            without_boot=without_boot,
-        )
-
-
-@contextmanager
-def aws(folder: Path) -> Iterator[World]:
-    """EC2 of moto, whose instances boot in a network of this host, with a quota of four small ones."""
-    reason = lan_unavailable()
-    if reason:
-        pytest.skip(reason)
-    journal, binary = FleetJournal(folder / "state"), find_gateway()
-    with (
-        # The processes of the cloud are no leftovers of a fleet, which are looked for by the test's folder.
-        TemporaryDirectory(prefix="tw-aws-") as beside,
-        aws_cloud(Path(beside, "cloud"), binary) as cloud,
-        mock.patch.dict(os.environ, KEYS),
-    ):
-        document = cloud.document(regions=["us-east-1", "us-west-2"])
-        cloud.set(vcpus=16)
-
-        def without_program() -> Provider:
-            wrong = [{**document["programs"][0], "sha256": "0" * 64}]
-            return make_provider({**document, "programs": wrong}, binary, journal)
-
-        def without_boot(name: str) -> Provider:
-            cloud.never_boots.add(name)
-            return make_provider(document, binary, journal)
-
-        yield World(
-            journal,
-            make_provider(document, binary, journal),
-            ("aws:us-east-1", "aws:us-west-2"),
-            binary,
-            most=4,
-            start_s=8,
-            enrolment=Enrolment(binary, Path(beside, "enrolment")),
-            without_program=without_program,
             without_boot=without_boot,
         )
 
