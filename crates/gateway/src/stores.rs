@@ -69,6 +69,12 @@ struct Given {
     authority: Option<Arc<Delegated>>,
 }
 
+impl Given {
+    fn held(&self) -> Option<Arc<Delegated>> {
+        self.authority.clone()
+    }
+}
+
 impl DelegatedStores {
     /// Uses these credentials from the next request on, including in open stores. Other stores can no longer be opened.
     ///
@@ -81,15 +87,15 @@ impl DelegatedStores {
             return Err(Refusal { error, hint });
         }
         let mut given = self.given();
-        let mut earlier = std::mem::take(&mut *given);
+        let earlier = std::mem::take(&mut *given);
         for access in credentials.stores {
             let StoreAccess { store, endpoint, region, ca_pem, authority, expires_unix_s } = access;
             let held = match authority_of(authority) {
                 None => None,
-                Some(authority) => match earlier.iter().position(|given| given.store == store) {
-                    Some(place) => {
-                        let held = earlier.swap_remove(place).authority;
-                        held.inspect(|held| held.replace(authority, expires_unix_s))
+                Some(authority) => match earlier.iter().find(|given| given.store == store).and_then(Given::held) {
+                    Some(held) => {
+                        held.replace(authority, expires_unix_s);
+                        Some(held)
                     }
                     None => Some(Arc::new(Delegated::new(authority, expires_unix_s))),
                 },
@@ -235,6 +241,8 @@ mod tests {
         // The identity of this machine is used only if the owner allows it.
         stores.replace(StoreCredentials { stores: vec![access("s3://own", Authority::Machine)] }).unwrap();
         assert!(opened(&stores, "s3://own").is_ok() && opened(&stores, "s3://bbb").is_err());
+        stores.replace(stores_of(&["s3://own"])).unwrap();
+        assert!(stores.given()[0].authority.is_some(), "the owner sent credentials, so the machine's own are not used");
         let urls: Vec<String> = (0..=DELEGATED_STORES_MAX).map(|number| format!("s3://b{number}")).collect();
         assert!(stores.replace(stores_of(&urls.iter().map(String::as_str).collect::<Vec<_>>())).is_err());
     }

@@ -8,8 +8,10 @@ use crate::limits::{CREDENTIALS_INTERVAL, CREDENTIALS_INTERVAL_MIN, CREDENTIALS_
 use crate::stores::{Access, access_of, delegation_of};
 use axum::http::StatusCode;
 use hyper::Method;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::MutexGuard;
+use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Authority, GatewayStores, StoreAccess, StoreCredentials, StoreSpec};
 use tradewind_store::Delegation;
 
@@ -28,17 +30,21 @@ pub(super) async fn delegate(fleet: &Arc<Fleet>, member: &Arc<Member>, stores: G
         .map_err(|error| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string(), "correct its settings"))?;
     let given =
         resolve(&delegations).await.map_err(|error| Refused::new(StatusCode::FORBIDDEN, error, UNLIMITABLE_HINT))?;
-    let put = tokio::time::timeout(CREDENTIALS_TIMEOUT, put(fleet, member, &given)).await;
-    put.unwrap_or_else(|_elapsed| Err("no answer in time".into())).map_err(|error| {
+    let mut renewal = put(fleet, member, &given).await.map_err(|error| {
         let error = format!("{} did not take the credentials of its stores: {error}", member.name);
         Refused::new(StatusCode::BAD_GATEWAY, error, "check that its machine still runs")
     })?;
     let stop = member.stop.child_token();
-    let earlier =
-        std::mem::replace(&mut *member.delegating.lock().unwrap_or_else(PoisonError::into_inner), stop.clone());
-    earlier.cancel();
+    std::mem::replace(&mut *renewal, stop.clone()).cancel();
     let renewing = keep_fresh(fleet.clone(), member.clone(), delegations, given);
-    fleet.tasks.spawn(async move { stop.run_until_cancelled(renewing).await.unwrap_or_default() });
+    fleet.tasks.spawn(async move {
+        tokio::select! {
+            // First, because a renewal that waits for its turn must not be sent any more.
+            biased;
+            () = stop.cancelled() => {}
+            () = renewing => {}
+        }
+    });
     Ok(())
 }
 
@@ -76,13 +82,23 @@ fn missing(store: &StoreSpec) -> Access {
     }
 }
 
-async fn put(fleet: &Fleet, member: &Member, given: &[Access]) -> Result<(), Failure> {
+/// Sends credentials after those that are on their way. Others are sent once the returned guard is dropped.
+async fn put<'a>(
+    fleet: &Fleet,
+    member: &'a Member,
+    given: &[Access],
+) -> Result<MutexGuard<'a, CancellationToken>, Failure> {
     let stores = given.iter().map(|access| access.sent.clone()).collect();
     let body = serde_json::to_vec(&StoreCredentials { stores })?;
-    exchange(fleet, member, async |mut sender| {
-        ask(&mut sender, Method::PUT, "/v1/stores", body.into()).await.map(|_empty| ())
-    })
-    .await
+    let sending = async {
+        let turn = member.delegating.lock().await;
+        exchange(fleet, member, async |mut sender| {
+            ask(&mut sender, Method::PUT, "/v1/stores", body.into()).await.map(|_empty| ())
+        })
+        .await?;
+        Ok(turn)
+    };
+    tokio::time::timeout(CREDENTIALS_TIMEOUT, sending).await.unwrap_or_else(|_elapsed| Err("no answer in time".into()))
 }
 
 /// Gives the gateway renewed credentials. If a chain fails, the gateway keeps its earlier credentials. If the gateway
@@ -111,10 +127,9 @@ async fn keep_fresh(
         if renewed == given {
             continue;
         }
-        match tokio::time::timeout(CREDENTIALS_TIMEOUT, put(&fleet, &member, &renewed)).await {
-            Ok(Ok(())) => given = renewed,
-            Ok(Err(error)) => member.failed("credentials not renewed", &error),
-            Err(elapsed) => member.failed("credentials not renewed", &elapsed),
+        match put(&fleet, &member, &renewed).await {
+            Ok(_turn) => given = renewed,
+            Err(error) => member.failed("credentials not renewed", &error),
         }
     }
 }

@@ -50,8 +50,8 @@ pub(super) struct Member {
     pub(super) idle: Arc<Semaphore>,
     /// Ends all tasks for this gateway.
     pub(super) stop: CancellationToken,
-    /// Ends the renewal of its stores' credentials.
-    pub(super) delegating: Mutex<CancellationToken>,
+    /// Ends the renewal of its stores' credentials. Locked while credentials are sent, so that they arrive in order.
+    pub(super) delegating: tokio::sync::Mutex<CancellationToken>,
     news: Mutex<News>,
 }
 
@@ -203,7 +203,7 @@ impl Member {
             expires_unix_s: watch::Sender::new(None),
             calls: Calls::new(TUNNELS_PER_GATEWAY_MAX),
             idle: Arc::new(Semaphore::new(IDLE_CALLS_MAX)),
-            delegating: Mutex::new(stop.child_token()),
+            delegating: tokio::sync::Mutex::new(stop.child_token()),
             stop,
             news: Mutex::default(),
         }

@@ -221,6 +221,87 @@ async fn credentials_that_cannot_be_limited_do_not_leave_the_machine() {
     owner.end().await;
 }
 
+/// A gateway that accepts the credentials of its stores slowly: it applies the second ones when it is told to.
+#[derive(Clone, Default)]
+struct SlowGateway {
+    /// URLs of the stores of each request that arrived.
+    arrived: Arc<Mutex<Vec<String>>>,
+    /// The same of those that were applied.
+    applied: Arc<Mutex<Vec<String>>>,
+    go: Arc<tokio::sync::Notify>,
+}
+
+impl SlowGateway {
+    fn start(&self, socket: &std::path::Path) {
+        let listener = tokio::net::UnixListener::bind(socket).unwrap();
+        let router = Router::new().fallback(accept_stores).with_state(self.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+    }
+
+    /// Waits until requests for this many sets of stores have arrived.
+    async fn wait_arrived(&self, count: usize) {
+        let arrived = async {
+            while self.arrived.lock().unwrap().len() < count {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, arrived).await.expect("credentials for the gateway");
+    }
+}
+
+async fn accept_stores(State(gateway): State<SlowGateway>, uri: Uri, body: String) -> StatusCode {
+    if uri.path() != "/v1/stores" {
+        return StatusCode::NOT_FOUND;
+    }
+    let stores: Value = serde_json::from_str(&body).unwrap();
+    let url = stores["stores"][0]["store"]["url"].as_str().unwrap().to_owned();
+    let count = {
+        let mut arrived = gateway.arrived.lock().unwrap();
+        arrived.push(url.clone());
+        arrived.len()
+    };
+    // A request that has arrived is applied, even if its sender no longer waits for the answer.
+    let applying = tokio::spawn(async move {
+        if count == 2 {
+            gateway.go.notified().await;
+        }
+        gateway.applied.lock().unwrap().push(url);
+    });
+    applying.await.unwrap();
+    StatusCode::NO_CONTENT
+}
+
+#[tokio::test]
+async fn a_late_renewal_for_an_earlier_job_does_not_replace_the_stores_of_the_next() {
+    let (folder, cloud, gateway) = (Folder::new(), Cloud::default(), SlowGateway::default());
+    let origin = cloud.start().await;
+    let (token_url, home) = (format!("{origin}/token"), folder.path("home"));
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", token_url.as_str()),
+        ("AWS_REGION", "us-east-1"),
+        ("HOME", home.to_str().unwrap()),
+    ];
+    let owner = Owner::start_with(&folder, &["--identity-s", "10"], &variables).await;
+    let socket = folder.path("beside.sock");
+    gateway.start(&socket);
+    let entry = json!({ "dial": format!("unix:{}", socket.display()), "expires_unix_s": 0, "calls_home": true });
+    assert_eq!(owner.put("beside", &entry).await.0, StatusCode::NO_CONTENT);
+    let first = json!([{ "url": "s3://first" }]);
+    assert_eq!(delegate(&owner, "beside", &first).await.0, StatusCode::NO_CONTENT);
+    gateway.wait_arrived(2).await;
+    let second = json!([{ "url": "s3://second" }]);
+    let go = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        gateway.go.notify_one();
+    };
+    let (given, ()) = tokio::join!(delegate(&owner, "beside", &second), go);
+    assert_eq!(given.0, StatusCode::NO_CONTENT, "{}", given.1);
+    gateway.wait_arrived(4).await;
+    let applied = gateway.applied.lock().unwrap().clone();
+    assert_eq!(applied[..3], ["s3://first", "s3://first", "s3://second"]);
+    owner.end().await;
+}
+
 #[tokio::test]
 async fn a_chain_without_credentials_is_reported_by_the_job() {
     let folder = Folder::new();

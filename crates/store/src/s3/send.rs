@@ -126,7 +126,10 @@ impl Bucket {
         let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);
         refusal.error.message = Secrets::hide_in(&head, &refusal.error.message);
         let now_unix_s = unix_now_ms() / 1000 - self.http.clock_ahead_s().unwrap_or_default();
-        if refusal.error.kind == ErrorKind::Unauthenticated
+        // The answer to HEAD has no body, so nothing in it says that its 400 or 403 is about expired credentials.
+        let unexplained =
+            asked.method == Method::HEAD && matches!(refusal.error.kind, ErrorKind::BadRequest | ErrorKind::Forbidden);
+        if (refusal.error.kind == ErrorKind::Unauthenticated || unexplained)
             && self.credentials.may_be_renewed(&refusal.code, now_unix_s)
         {
             refusal.error.kind = ErrorKind::Expired;
@@ -185,5 +188,49 @@ impl Bucket {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Delegated, ErrorKind, StoreAuthority, StoreConfig};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    /// Starts a server that refuses every request with this status and without a body, as for `HEAD`.
+    fn refusing(status: u16) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+                write!(stream, "HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+            }
+        });
+        origin
+    }
+
+    #[tokio::test]
+    async fn a_refused_head_with_expired_credentials_is_expiry_though_its_answer_has_no_code() {
+        let session = |name: &str| {
+            let token = Some("t".to_owned());
+            Ok(StoreAuthority::Aws { key_id: name.to_owned(), secret_key: "s".to_owned(), token })
+        };
+        for (status, otherwise) in [(400, ErrorKind::BadRequest), (403, ErrorKind::Forbidden)] {
+            let delegated = Arc::new(Delegated::new(session("first"), Some(1000)));
+            let config = StoreConfig {
+                url: "s3://bucket".to_owned(),
+                endpoint: Some(refusing(status)),
+                delegated: Some(Arc::clone(&delegated)),
+                ..StoreConfig::default()
+            };
+            let store = crate::open(&config).unwrap();
+            assert_eq!(store.head("key").await.unwrap_err().kind, ErrorKind::Expired, "{status}");
+            delegated.replace(session("first"), None);
+            assert_eq!(store.head("key").await.unwrap_err().kind, otherwise, "these last");
+        }
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 /// Tokens are renewed this long before they expire, so that a request sent now is not late when it arrives.
-const RENEW_BEFORE: Duration = Duration::from_secs(300);
+pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
 /// A variable of the environment; an empty one counts as unset.
 pub(crate) fn environment(name: &str) -> Option<String> {
