@@ -20,7 +20,7 @@ from pathlib import Path
 from testbed.clouds.lan import MachineNetwork, Place, in_namespace
 from testbed.servers.process import guarded
 
-__all__ = ["BootedMachine", "Booter"]
+__all__ = ["END_S", "BootedMachine", "Booter"]
 
 _INIT = str(Path(__file__).with_name("boot_machine.sh"))
 #: Time within which a killed machine has ended, on a busy host.

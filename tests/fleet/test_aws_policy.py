@@ -14,6 +14,7 @@ import pytest
 from testbed.clouds.aws import KEYS, AwsCloud, aws_api
 from tests.fleet.aws_stage import REGION, AwsStage, order
 from tests.fleet.orders import FLEET, OWNER
+from tests.fleet.worlds import wait_until
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import FleetGroup
 from tradewind.fleet.aws.policy import policy
@@ -52,11 +53,25 @@ class Account:
 
 
 @pytest.fixture(scope="module")
-def account() -> Iterator[Account]:
+def shared_account() -> Iterator[Account]:
     with aws_api() as cloud, mock.patch.dict(os.environ, KEYS):
         made = Account(cloud)
         with mock.patch.dict(os.environ, made.keys):
             yield made
+
+
+@pytest.fixture
+def account(shared_account: Account, tmp_path: Path) -> Account:
+    """The account, without what an earlier test left because it might not delete it."""
+    shared_account.allow(allowing(["*"]))
+    stage = AwsStage(tmp_path, shared_account.cloud)
+
+    def is_empty() -> bool:
+        stage.clear()
+        return stage.provider().leftovers() == ()
+
+    wait_until(is_empty)
+    return shared_account
 
 
 def refusals(provider: Provider) -> Iterator[Refusal]:
@@ -113,9 +128,6 @@ def test_a_missing_action_is_named(account: Account, tmp_path: Path, action: str
         found = list(refusals_of_revocation(stage))
     else:
         found = list(refusals(stage.provider(**settings)))
-    account.allow(allowing(["*"]))
-    provider = stage.provider()
-    provider.terminate([left.id for left in provider.leftovers()])
     assert action in [refusal.action for refusal in found if refusal.kind == "permission"]
 
 

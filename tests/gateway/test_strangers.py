@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
@@ -25,6 +26,8 @@ STRANGERS = 300
 STRANGERS_AT_ONCE = 100
 """Strangers that arrive between two messages of an enrolment. At 300 a second, a round trip of a third of a second."""
 SILENCE_S = 20.0
+LOOK_S = 0.1
+"""Interval at which threads look whether they should end."""
 ENROLLED_S = 60.0
 
 
@@ -92,35 +95,55 @@ class Crowd:
 
     def __init__(self, owner: tuple[str, int]) -> None:
         self._owner = owner
-        self._open = ExitStack()
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._connections = ExitStack()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.settimeout(LOOK_S)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.strangers = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._run(self._accept)
 
     def close(self) -> None:
+        """Close all connections, and wait for the threads that use them."""
+        self._closing.set()
+        while self._threads:
+            self._threads.pop().join()
         self._listener.close()
-        self._open.close()
+        self._connections.close()
+
+    def _run(self, work: Callable[..., None], *words: object) -> None:
+        thread = threading.Thread(target=work, args=words, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
                 client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+                self._run(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError), client, socket.create_connection(self._owner) as owner:
-            threading.Thread(target=pipe, args=(owner, client), daemon=True).start()
-            while message := client.recv(1 << 16):
+            self._run(pipe, owner, client)
+            while message := self._received(client):
                 self._let_strangers_in()
                 owner.sendall(message)
+            owner.shutdown(socket.SHUT_RDWR)
+
+    def _received(self, client: socket.socket) -> bytes:
+        """Return the next message; none when the client or the crowd is closed."""
+        while not self._closing.is_set():
+            if select.select([client], [], [], LOOK_S)[0]:
+                return client.recv(1 << 16)
+        return b""
 
     def _let_strangers_in(self) -> None:
         for _ in range(STRANGERS_AT_ONCE):
             number = self.strangers = self.strangers + 1
             source = (f"127.1.{number // 250 % 250}.{1 + number % 250}", 0)
             stranger = socket.create_connection(self._owner, SILENCE_S, source)
-            self._open.enter_context(closing(stranger))
+            self._connections.enter_context(closing(stranger))
 
 
 def pipe(start: socket.socket, end: socket.socket) -> None:

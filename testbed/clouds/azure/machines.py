@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from testbed.clouds.azure.server import METADATA, AzureApi, azure_api
-from testbed.clouds.booter import BootedMachine, Booter
+from testbed.clouds.booter import END_S, BootedMachine, Booter
 from testbed.clouds.lan import Lan, Place
 from testbed.clouds.programs import program_server, program_source
 
@@ -59,9 +60,16 @@ class AzureCloud:
         return self.api.document(**{"programs": [self._program], **changes})
 
     def machine(self, name: str) -> BootedMachine:
-        """Return the machine of a gateway's name."""
-        (found,) = [each for key, each in self.booter.machines.items() if key.startswith(f"tradewind-{name}-")]
-        return found
+        """Return the machine of a gateway's name, once it boots: the API says that it runs shortly before."""
+        deadline_s = time.monotonic() + END_S
+        while True:
+            booted = list(self.booter.machines.items())
+            for key, machine in booted:
+                if key.startswith(f"tradewind-{name}-"):
+                    return machine
+            if time.monotonic() > deadline_s:
+                raise LookupError(f"no machine of {name} has booted")
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """Follow the API no longer."""

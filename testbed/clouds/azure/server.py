@@ -81,6 +81,11 @@ class AzureApi:
         """Return the method and path of each call so far, without those that poll operations."""
         return [(call["method"], call["path"]) for call in self.ask("calls", method="GET")["calls"] or ()]
 
+    def reads_of_states(self) -> int:
+        """Return how often the state of a machine was read so far. An operation reads its machine without it."""
+        calls = self.ask("calls", method="GET")["calls"] or ()
+        return sum("/virtualMachines/" in call["path"] and "instanceView" in call["query"] for call in calls)
+
     def held(self) -> int:
         """Return how many calls were held so far: they get no answer."""
         return int(self.ask("calls", method="GET")["held"])

@@ -48,11 +48,12 @@ type call struct {
 	Number int    `json:"number"`
 	Method string `json:"method"`
 	Path   string `json:"path"`
+	Query  string `json:"query"`
 }
 
 // record logs a call, and returns the fault that happens to it.
 func (f *face) record(r *http.Request) *fault {
-	f.calls = append(f.calls, call{len(f.calls) + 1, r.Method, r.URL.Path})
+	f.calls = append(f.calls, call{len(f.calls) + 1, r.Method, r.URL.Path, r.URL.RawQuery})
 	for _, each := range f.faults {
 		if matched, _ := regexp.MatchString(each.Match, r.Method+" "+r.URL.Path); !matched {
 			continue
