@@ -7,6 +7,7 @@
 
 use super::Tree;
 use super::identity::{directory_relation, is_same_inode};
+use super::own_links::between_removals;
 use super::read::is_kind;
 use crate::identity::Relation;
 use nix::errno::Errno;
@@ -138,11 +139,11 @@ impl Tree {
 
     /// Stats the entry `name`, which has the key `key`. If links are followed, stats the target of a link.
     pub(super) fn stat_entry(&self, directory: &OwnedFd, name: &str, key: &str) -> Result<FileStat, Blocked> {
-        let found = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        let found = between_removals(|| fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW))?;
         if !self.follow_symlinks || !is_kind(&found, libc::S_IFLNK) {
             return Ok(found);
         }
-        let end = fstatat(directory, name, AtFlags::empty())?;
+        let end = between_removals(|| fstatat(directory, name, AtFlags::empty()))?;
         if is_kind(&end, libc::S_IFREG) {
             self.refuse_link(&end, key, Entry::File)?;
         }

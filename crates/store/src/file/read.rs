@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::links::Blocked;
+use super::own_links::between_removals;
 use crate::model::another_state;
 use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Result};
 use bytes::Bytes;
@@ -118,7 +119,8 @@ impl Reader {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        let metadata = self.file.metadata().map_err(|error| self.tree.io_error("get", &self.key, &error))?;
+        let metadata =
+            between_removals(|| self.file.metadata()).map_err(|error| self.tree.io_error("get", &self.key, &error))?;
         let (length, identity) = &self.state;
         if metadata.len() != *length || identity.difference(&identity_of(&metadata)).is_some() {
             return Err(self.fail(ErrorKind::PreconditionFailed, "the file changed while it was read"));
@@ -201,7 +203,7 @@ pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
 fn settled(file: &File) -> io::Result<Metadata> {
     let began = Instant::now();
     loop {
-        let metadata = file.metadata()?;
+        let metadata = between_removals(|| file.metadata())?;
         let now = clock_gettime(STAMPING_CLOCK).map_or(i64::MAX, |now| unix_ns(now.tv_sec(), now.tv_nsec()));
         let ahead_ns = identity_of(&metadata).changed_unix_ns.saturating_sub(now);
         let may_recur = (0..=TICK_MAX.as_nanos() as i64).contains(&ahead_ns);

@@ -6,7 +6,7 @@
 use super::Tree;
 use super::disk::Disk;
 use super::links::Blocked;
-use super::own_links::Witness;
+use super::own_links::{Witness, between_removals};
 use super::path::{Split, is_temporary_of, temporary_name};
 use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
@@ -217,7 +217,7 @@ impl Tree {
         directory: &OwnedFd,
         name: &str,
     ) -> Result<Option<FileStat>> {
-        let stat = match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        let stat = match between_removals(|| fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)) {
             Ok(stat) => stat,
             Err(Errno::ENOENT) => return Ok(None),
             Err(errno) => return Err(self.system_error(operation, key, errno)),

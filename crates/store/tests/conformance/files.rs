@@ -556,3 +556,24 @@ async fn a_link_to_a_directory_above_the_listed_one_is_refused_before_it_is_ente
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_names_of_a_file_are_deleted_at_once() {
+    on_files(async |s| {
+        s.put("0", bytes(3, 0)).await;
+        let base = root(s).join(&s.prefix);
+        for number in 1..20_000 {
+            std::fs::hard_link(base.join("0"), base.join(number.to_string())).unwrap();
+        }
+        let listed = s.store.head(&s.key("0")).await.unwrap();
+        let deletions: Vec<ObjectDeletion> = (0..20_000)
+            .map(|number| ObjectDeletion { key: s.key(&number.to_string()), condition: Precondition::listed(&listed) })
+            .collect();
+        let requests = deletions.chunks(100).map(|some| s.store.delete(some));
+        for deleted in futures::future::join_all(requests).await {
+            deleted.unwrap().into_iter().collect::<Result<Vec<()>, _>>().unwrap();
+        }
+        assert_eq!(std::fs::read_dir(base).unwrap().count(), 0);
+    })
+    .await;
+}
