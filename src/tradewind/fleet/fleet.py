@@ -11,21 +11,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
 from tradewind.fleet.ending import list_machines, terminate
-from tradewind.fleet.home import HomeGateway, start_owner
+from tradewind.fleet.enrolment import Enrolment
+from tradewind.fleet.home import HomeGateway
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.launching import Launcher, offer_for
 from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
+from tradewind.fleet.orders import dialled_gateways, machine_types, order_key, peers_of, role_of
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
-    KEY_TAG,
     CallRefused,
     LaunchOrder,
     Lease,
@@ -33,12 +33,10 @@ from tradewind.fleet.provider import (
     NetworkChoice,
     Offer,
     Provider,
-    Role,
 )
 from tradewind.fleet.readiness import Readiness
-from tradewind.fleet.sockets import HOME, ControlFolder
 from tradewind.gateway.client import GatewayClient
-from tradewind.gateway.owner import OWNER_NAME, FleetOwner, Join, JoinToken
+from tradewind.gateway.owner import OWNER_NAME
 from tradewind.gateway.process import READY_S, STOP_S
 from tradewind.model.document import to_document
 from tradewind.model.latch import Latch
@@ -154,13 +152,8 @@ class Fleet:
         self._launched_s: dict[str, float] = {}
         self._renewer: threading.Thread | None = None
         self._home: HomeGateway | None = None
-        #: The process that enrols the gateways and carries control calls to them; None if they have no identities.
-        self._gateway_owner: FleetOwner | None = None
-        self._sockets: ControlFolder | None = None
-        #: Join tokens by the key of the order: a repeated order uses the same token.
-        self._tokens: dict[str, JoinToken] = {}
-        #: Id and control address of the machines that were added to the owner, by name.
-        self._admitted: dict[str, tuple[str, str | None]] = {}
+        #: None if the gateways have no identities.
+        self._enrolment: Enrolment | None = None
         self._owner = here().label
         self._generation = 1
         self._check_names()
@@ -386,10 +379,8 @@ class Fleet:
         finally:
             if self._home is not None:
                 self._home.close(max(0.0, deadline_s - time.monotonic()))
-            if self._gateway_owner is not None:
-                self._gateway_owner.close(grace_s)
-            if self._sockets is not None:
-                self._sockets.close()
+            if self._enrolment is not None:
+                self._enrolment.close(grace_s)
 
     def _end_all(self, grace_s: float) -> None:
         """End the known machines, those that the provider lists, and those that are being launched."""
@@ -503,8 +494,7 @@ class Fleet:
     def _start(self) -> None:
         if self._secured:
             region = next(gateway.region for gateway in self.plan.gateways if gateway.name == self.plan.lead)
-            self._sockets = ControlFolder(self.folder, make=True)
-            self._gateway_owner = start_owner(self._binary, self.folder, self._provider.home(region), self._logs)
+            self._enrolment = Enrolment(self._binary, self.folder, self._provider.home(region), self._logs)
         if self._settings.led:
             self._start_lead()
         self.reconcile()
@@ -518,48 +508,20 @@ class Fleet:
     def _start_lead(self) -> None:
         """Start the lead at home: beside this process, or where the sky assumes the client to be."""
         lead = next(gateway for gateway in self.plan.gateways if gateway.name == self.plan.lead)
-        join = None
-        if self._gateway_owner is not None:
-            token = JoinToken.new()
-            join = self._gateway_owner.join(lead.name, token)
-            self._gateway_owner.add(lead.name, token, calls_home=True, dial=f"unix:{HOME}/{lead.name}")
         self._home = HomeGateway(
             self._binary,
             self.folder,
             lead.name,
             self._provider.home(lead.region),
-            listen=self._settings.listen.get(lead.name, "") if lead.name in self._dialled else None,
-            join=join,
+            listen=self._settings.listen.get(lead.name, "") if lead.name in dialled_gateways(self.plan) else None,
+            join=None if self._enrolment is None else self._enrolment.lead_join(lead.name),
             logs=self._logs,
         )
 
-    def _join(self, name: str) -> Join | None:
-        """Return the join data for the next machine of a name; None without identities."""
-        if self._gateway_owner is None:
-            return None
-        return self._gateway_owner.join(name, self._tokens.setdefault(self._key(name), JoinToken.new()))
-
-    def _reach(self, machine: Machine) -> str | None:
-        """Let a machine enrol, if it has not yet, and return its control address; None while that is unknown.
-
-        The owner dials the machine, or the machine calls the owner. A socket on this host is used directly.
-        """
-        owner, sockets = self._gateway_owner, self._sockets
-        if owner is None or sockets is None or (machine.control or "").startswith("unix:"):
-            return machine.control
-        if machine.inbound and machine.control is None:
-            return None
-        if self._admitted.get(machine.name) != (machine.id, machine.control):
-            token = self._tokens[machine.tags[KEY_TAG]]
-            calls_home = not machine.inbound and machine.control is None
-            owner.add(machine.name, token, dial=machine.control, calls_home=calls_home)
-            self._admitted[machine.name] = (machine.id, machine.control)
-        return sockets.address(machine.name)
-
     def _dismiss(self, name: str) -> None:
         """Let a gateway neither enrol nor be reached any more."""
-        if self._gateway_owner is not None and self._admitted.pop(name, None) is not None:
-            self._gateway_owner.remove(name)
+        if self._enrolment is not None:
+            self._enrolment.dismiss(name)
 
     def give_program(self, deployment: Deployment, program: Program) -> None:
         """Send a gateway its program, after the owner has sent it the credentials of the program's stores.
@@ -568,17 +530,20 @@ class Fleet:
         without identities. Raises CredentialsNotSent, GatewayError.
         """
         stores = store_uses(program)
-        if self._gateway_owner is not None and program.node != self.plan.lead and stores:
-            self._gateway_owner.delegate(program.node, stores, on_this_host=self._provider.kind in ON_THIS_HOST)
+        if self._enrolment is not None and program.node != self.plan.lead and stores:
+            self._enrolment.owner.delegate(program.node, stores, on_this_host=self._provider.kind in ON_THIS_HOST)
         GatewayClient.of(deployment, program.node).put_program(to_document(program))
 
     def gateway_states(self) -> dict[str, dict[str, Any]]:
         """Return the state of each gateway from the owner, by name; empty without identities. Raises GatewayError."""
-        return {} if self._gateway_owner is None else self._gateway_owner.states()
+        return {} if self._enrolment is None else self._enrolment.owner.states()
+
+    def _reach(self, machine: Machine) -> str | None:
+        return machine.control if self._enrolment is None else self._enrolment.reach(machine)
 
     def _trouble(self, machine: Machine) -> str | None:
         """Return why the owner does not reach a machine; None if that is unknown."""
-        return None if self._gateway_owner is None else self._gateway_owner.failure(machine.name)
+        return None if self._enrolment is None else self._enrolment.owner.failure(machine.name)
 
     def _wait_ready(self, names: Collection[str], ready_s: float) -> None:
         """Wait concurrently for the gateways that do not answer yet."""
@@ -611,70 +576,32 @@ class Fleet:
 
     def _orders(self, lease_s: int) -> list[LaunchOrder]:
         """Return the orders of all machines that the plan wants."""
-        types = self._types()
-        return [
-            LaunchOrder(
-                self.id,
-                gateway.name,
-                gateway.region,
-                key=self._key(gateway.name),
-                generation=self._generation,
-                lease=Lease(lease_s, self._owner),
-                role=self._role(gateway.name),
-                type=types.get(gateway.name, (None, False))[0],
-                spot=types.get(gateway.name, (None, False))[1],
-                peers=self._peers(gateway.name),
-                network=NetworkChoice(listen=self._settings.listen.get(gateway.name)),
-                join=self._join(gateway.name),
-            )
-            for gateway in self._rented(self.plan)
-        ]
+        rented = self._rented(self.plan)
+        types = machine_types(self.plan, rented)
+        return [self._order(gateway, lease_s, *types.get(gateway.name, (None, False))) for gateway in rented]
 
-    def _key(self, name: str) -> str:
-        """Return the key of a machine's order. A machine that replaces an ended one of its name has another key."""
-        return f"{sha256(f'{self.id}/{name}'.encode()).hexdigest()[:24]}-{self._endings[name]}"
-
-    def _types(self) -> dict[str, tuple[str | None, bool]]:
-        """Return the planned machine type of each gateway, and whether it is a spot machine.
-
-        The overlay names machine types by region: a region's machines are assigned to its gateways in order.
-        """
-        if self.plan.overlay is None:
-            return {}
-        left = {str(machines.region): list[tuple[str | None, bool]]() for machines in self.plan.overlay.machines}
-        for machines in self.plan.overlay.machines:
-            offer = machines.offer
-            left[str(machines.region)] += [(offer.machine.name, offer.spot)] * machines.count
-        found = {}
-        for gateway in self._rented(self.plan):
-            if left.get(gateway.region):
-                found[gateway.name] = left[gateway.region].pop(0)
-        return found
-
-    def _role(self, name: str) -> Role:
-        if not self._settings.led:
-            return "probe"
-        if any(route.nodes[0] == name for route in self.plan.routes):
-            return "source"
-        return "sink" if any(route.nodes[-1] == name for route in self.plan.routes) else "relay"
-
-    def _peers(self, name: str) -> tuple[str, ...]:
-        """Return the gateways that connect to another one."""
-        found = {start: None for start, end in self.plan.stations() if end == name}
-        if name != self.plan.lead and any(route.nodes[0] == name for route in self.plan.routes):
-            found[self.plan.lead] = None
-        return tuple(found)
-
-    @property
-    def _dialled(self) -> set[str]:
-        """Gateways that others connect to."""
-        ends = {end for _, end in self.plan.stations()}
-        return ends | {route.nodes[0] for route in self.plan.routes if route.nodes[0] != self.plan.lead}
+    def _order(self, gateway: PlannedGateway, lease_s: int, machine_type: str | None, spot: bool) -> LaunchOrder:
+        name = gateway.name
+        key = order_key(self.id, name, self._endings[name])
+        return LaunchOrder(
+            self.id,
+            name,
+            gateway.region,
+            key=key,
+            generation=self._generation,
+            lease=Lease(lease_s, self._owner),
+            role=role_of(self.plan, name) if self._settings.led else "probe",
+            type=machine_type,
+            spot=spot,
+            peers=peers_of(self.plan, name),
+            network=NetworkChoice(listen=self._settings.listen.get(name)),
+            join=None if self._enrolment is None else self._enrolment.join(name, key),
+        )
 
     @property
     def _secured(self) -> bool:
         """True if the gateways have certificates. Those of a plan without hops, or with plain TCP hops, have none."""
-        return bool(self._dialled) and not self._settings.plain
+        return bool(dialled_gateways(self.plan)) and not self._settings.plain
 
     def _lease_s(self, least_s: float = 0.0) -> int:
         """Return the lease for the next renewal: short enough that unrenewed machines stay below the cost ceiling.

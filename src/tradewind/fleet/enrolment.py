@@ -1,0 +1,70 @@
+"""Enrolment of a fleet's gateways: who may join with which token, and where each is reached.
+
+The owner, a process at home, issues the certificates. It dials machines, or machines call it, and it carries control
+calls to them through sockets in the fleet's folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tradewind.fleet.home import start_owner
+from tradewind.fleet.provider import KEY_TAG, Home, Machine
+from tradewind.fleet.sockets import HOME, ControlFolder
+from tradewind.gateway.owner import Join, JoinToken
+
+__all__ = ["Enrolment"]
+
+
+class Enrolment:
+    """Runs the owner of a fleet's gateways. Close it after the machines have ended."""
+
+    def __init__(self, binary: str, folder: Path, home: Home, logs: Path | None) -> None:
+        """Start the owner. Its sockets are in `folder`. Raises GatewayError."""
+        self._sockets = ControlFolder(folder, make=True)
+        #: Join tokens by the key of the order: a repeated order uses the same token.
+        self._tokens: dict[str, JoinToken] = {}
+        #: Id and control address of the machines that were added to the owner, by name.
+        self._admitted: dict[str, tuple[str, str | None]] = {}
+        try:
+            self.owner = start_owner(binary, folder, home, logs)
+        except BaseException:
+            self._sockets.close()
+            raise
+
+    def lead_join(self, name: str) -> Join:
+        """Return the join data of the lead, which calls the owner. Raises GatewayError."""
+        token = JoinToken.new()
+        join = self.owner.join(name, token)
+        self.owner.add(name, token, calls_home=True, dial=f"unix:{HOME}/{name}")
+        return join
+
+    def join(self, name: str, key: str) -> Join:
+        """Return the join data for the machine of an order with this key."""
+        return self.owner.join(name, self._tokens.setdefault(key, JoinToken.new()))
+
+    def reach(self, machine: Machine) -> str | None:
+        """Let a machine enrol, if it has not yet, and return its control address; None while that is unknown.
+
+        A socket on this host is used directly. Raises GatewayError.
+        """
+        if (machine.control or "").startswith("unix:"):
+            return machine.control
+        if machine.inbound and machine.control is None:
+            return None
+        if self._admitted.get(machine.name) != (machine.id, machine.control):
+            token = self._tokens[machine.tags[KEY_TAG]]
+            calls_home = not machine.inbound and machine.control is None
+            self.owner.add(machine.name, token, dial=machine.control, calls_home=calls_home)
+            self._admitted[machine.name] = (machine.id, machine.control)
+        return self._sockets.address(machine.name)
+
+    def dismiss(self, name: str) -> None:
+        """Let a gateway neither enrol nor be reached any more. No effect on one that was never reached."""
+        if self._admitted.pop(name, None) is not None:
+            self.owner.remove(name)
+
+    def close(self, grace_s: float) -> None:
+        """End the owner within `grace_s`, and remove the sockets."""
+        self.owner.close(grace_s)
+        self._sockets.close()
