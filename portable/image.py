@@ -1,9 +1,9 @@
 """An OCI image of the gateway, made without a daemon.
 
 `python -m portable.image` packs the static programs of `dist/` into `dist/tradewind-gateway.oci.tar`, an image layout
-of the OCI image specification 1.0 with one manifest for each processor. The image is FROM scratch: it holds the program
-and an empty `/tmp`. The program brings its own CA certificates. Equal programs give equal bytes: no time or user is
-recorded.
+of the OCI image specification 1.0 with one manifest for each processor that has a program. The image is FROM scratch:
+it holds the program and an empty `/tmp`. The program brings its own CA certificates. Equal programs give equal bytes:
+no time or user is recorded.
 """
 
 from __future__ import annotations
@@ -124,16 +124,16 @@ def main() -> int:
     from tradewind._version import __version__
 
     dist = ROOT / "dist"
-    programs = {processor: dist / f"{PROGRAM}-{processor}" for processor in PROCESSORS}
+    wanted = {processor: dist / f"{PROGRAM}-{processor}" for processor in PROCESSORS}
+    programs = {processor: path for processor, path in wanted.items() if path.exists()}
     try:
-        missing = [path.name for path in programs.values() if not path.exists()]
-        if missing:
-            raise BuildError(f"dist/{missing[0]} is missing", "run python -m portable.static")
+        if not programs:
+            raise BuildError("dist/ has no program", "run make static")
         digest = write_image(programs, __version__, dist / IMAGE)
     except BuildError as error:
         print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
         return 1
-    print(f"dist/{IMAGE}  {(dist / IMAGE).stat().st_size / 1e6:.1f} MB  {digest}")
+    print(f"dist/{IMAGE}  {' and '.join(programs)}  {(dist / IMAGE).stat().st_size / 1e6:.1f} MB  {digest}")
     return 0
 
 

@@ -8,12 +8,14 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from portable.image import write_image
 from portable.static import PROGRAM, ROOT
 from tradewind.model.program import CONTRACT_VERSION
 
@@ -28,6 +30,10 @@ pytestmark = [
 ]
 
 
+#: The program that changes the root folder and the user.
+CHROOT = shutil.which("chroot") or "chroot"
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return a root folder that holds nothing but the program."""
@@ -39,9 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, *words: str, text: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the program in the root folder, with these environment variables alone."""
-    chroot = shutil.which("chroot")
-    assert chroot is not None
-    command = [chroot, str(root), f"/{PROGRAM}", *words]
+    command = [CHROOT, str(root), f"/{PROGRAM}", *words]
     return subprocess.run(command, input=text, env=variables, capture_output=True, text=True, timeout=WAIT_S)
 
 
@@ -129,6 +133,28 @@ KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
 
 def test_it_starts_without_any_other_file(root: Path) -> None:
     done = run(root, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(PROGRAM)
+
+
+def test_it_starts_in_the_unpacked_image_as_its_user(tmp_path: Path) -> None:
+    image, unpacked = tmp_path / "image.tar", tmp_path / "unpacked"
+    write_image({os.uname().machine: BUILT}, "1.2.3", image)
+    with tarfile.open(image) as archive:
+        archive.extractall(tmp_path, filter="tar")
+    blobs = tmp_path / "blobs" / "sha256"
+
+    def blob(descriptor: dict[str, str]) -> Path:
+        return blobs / descriptor["digest"].removeprefix("sha256:")
+
+    (index,) = json.loads((tmp_path / "index.json").read_text())["manifests"]
+    (entry,) = json.loads(blob(index).read_text())["manifests"]
+    manifest = json.loads(blob(entry).read_text())
+    with tarfile.open(blob(manifest["layers"][0])) as layer:
+        layer.extractall(unpacked, filter="tar")
+    config = json.loads(blob(manifest["config"]).read_text())["config"]
+    command = [CHROOT, f"--userspec={config['User']}", str(unpacked), *config["Entrypoint"], "--version"]
+    done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=WAIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(PROGRAM)
 
