@@ -1,9 +1,11 @@
 //! The keys and actions to which credentials are limited, and the answer of a process that lends its credentials.
 
 use crate::StoreAuthority;
-use crate::token::RENEW_BEFORE;
 use std::time::{Duration, SystemTime};
 
+/// Credentials and tokens are renewed this long before they expire, so that a request sent now is not late when it
+/// arrives.
+pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(300);
 /// Credentials count as expired after this time, whatever their server says. No cloud issues any that live longer.
 const LIFE_MAX: Duration = Duration::from_secs(36 * 3600);
 

@@ -5,6 +5,7 @@
 
 use super::source::{container_variable, profile_source};
 use crate::error::innermost;
+use crate::scope::RENEW_BEFORE;
 use crate::token::LibraryClient;
 use crate::token::environment;
 use aws_config::Region;
@@ -16,11 +17,8 @@ use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvid
 use object_store::aws::AwsCredential;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tokio::sync::{Mutex, OnceCell};
-
-/// Credentials are renewed this long before they expire, so that a request signed now is not late when it arrives.
-const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
 /// A credential, its expiry time if it has one, and how it was obtained.
 type Held = (Arc<AwsCredential>, Option<SystemTime>, Vec<AwsCredentialFeature>);

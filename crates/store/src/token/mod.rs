@@ -10,15 +10,13 @@ pub(crate) mod request;
 pub(crate) use library::LibraryClient;
 pub(crate) use request::TokenClient;
 
+use crate::scope::RENEW_BEFORE;
 use async_trait::async_trait;
 use object_store::CredentialProvider;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
-
-/// Tokens are renewed this long before they expire, so that a request sent now is not late when it arrives.
-pub(crate) const RENEW_BEFORE: Duration = Duration::from_secs(300);
 
 /// A variable of the environment; an empty one counts as unset.
 pub(crate) fn environment(name: &str) -> Option<String> {
