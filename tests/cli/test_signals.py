@@ -40,6 +40,25 @@ def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
+INTERRUPTED_IMPORT = """
+import signal, sys, time
+from tradewind.cli import main
+def run(words, interrupts):
+    interrupts.started()
+    exec("signal.raise_signal(signal.SIGINT); time.sleep(10)", {"signal": signal, "time": time})
+main._run = run
+if __name__ == "__main__":
+    sys.exit(main.main())
+"""
+
+
+def test_the_exit_code_of_an_interrupt_does_not_depend_on_where_it_came(tmp_path: Path) -> None:
+    """Records make their methods from strings when they are imported."""
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IMPORT)
+    done = subprocess.run([sys.executable, "-m", "interrupted", "ls"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("number", "place"),
     [(signal.SIGINT, "Routes"), (signal.SIGTERM, "Routes"), (signal.SIGHUP, "Routes"), (signal.SIGINT, "Sky")],
