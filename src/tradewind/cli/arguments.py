@@ -201,7 +201,10 @@ def add_setting(
     default = f" (default {setting.default})" if setting.default and setting.parse is not parse_switch else ""
     help_text = ((words or setting.help) + default).replace("%", "%%")
     if setting.parse is parse_switch:
-        parser.add_argument(*names, dest=name, action=Switch, default=None, help=help_text)
+        switch = parser.add_argument(*names, dest=name, action=Switch, default=None, help=help_text)
+        if "no" in name.split("_"):
+            # Help and completion do not show `--no-no-sign`, which the parser knows by now.
+            switch.option_strings = list(names)
     else:
         action = "append" if repeated else "store"
         kind = typed(setting.parse)

@@ -24,6 +24,10 @@ def run(args: Namespace) -> int:
     return 0
 
 
+#: Shell command that prints the ids of all jobs.
+JOB_IDS = "tradewind jobs list 2>/dev/null | tail -n +2 | cut -d' ' -f1"
+
+
 def _verbs() -> dict[str, tuple[str, list[Action]]]:
     """Return the description and the arguments of each verb."""
     from importlib import import_module
@@ -61,20 +65,33 @@ _tradewind() {{
   case ${{COMP_WORDS[1]}} in
 {cases}
   esac
+  if [ "${{COMP_WORDS[1]}}" = jobs ] && [ "$COMP_CWORD" -gt 2 ] && [[ $word != -* ]]; then
+    words=$({JOB_IDS})
+  fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
 }}
 complete -o default -F _tradewind tradewind
 """
 
 
+#: What zsh completes after the options and choices: files, unless a verb takes something else.
+FILES = "*:file:_files"
+ZSH_REST = {"jobs": "2:job:_tradewind_jobs"}
+
+
 def _zsh() -> str:
     verbs = _verbs()
     lines = "\n".join(f"    '{verb}:{_quoted(what)}'" for verb, (what, _) in verbs.items())
     cases = "\n".join(
-        f"    {verb}) _arguments {_zsh_arguments(actions)} '*:file:_files';;" for verb, (_, actions) in verbs.items()
+        f"    {verb}) _arguments {_zsh_arguments(actions)} '{ZSH_REST.get(verb, FILES)}';;"
+        for verb, (_, actions) in verbs.items()
     )
     return f"""\
 #compdef tradewind
+_tradewind_jobs() {{
+  local -a ids=("${{(@f)$({JOB_IDS})}}")
+  _describe job ids
+}}
 _tradewind() {{
   local -a verbs=(
 {lines}
@@ -121,6 +138,7 @@ def _fish() -> str:
         lines += [
             f"complete -c tradewind -n '__fish_seen_subcommand_from {verb}' -a {choice}" for choice in _choices(actions)
         ]
+    lines.append(f"complete -c tradewind -n '__fish_seen_subcommand_from jobs' -a \"({JOB_IDS})\"")
     return "\n".join(lines) + "\n"
 
 

@@ -6,14 +6,17 @@ import json
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.cli.arguments import add_setting
+from tradewind.cli.arguments import add_setting, typed
+from tradewind.cli.config import parse_count
+from tradewind.cli.options import parse_time_ms
 from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
-from tradewind.engine.jobs import RESUMABLE, JobRecord
-from tradewind.engine.report import cost_lines, job_cost, ledger_table, limits_lines, summary_lines
+from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
+from tradewind.engine.report import cost_lines, in_columns, job_cost, ledger_table, limits_lines, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
@@ -38,6 +41,7 @@ States: running, done, failed, interrupted, paused, cancelled. An interrupted jo
 a stall, or its process was killed; in a failed job some objects failed. These and paused jobs can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
+  tradewind jobs list --state failed --state interrupted --newer 7d
   tradewind jobs attach 20250131-120000-k3f9t
   tradewind jobs show 20250131-120000-k3f9t --cost
   tradewind jobs resume 20250131-120000-k3f9t
@@ -48,6 +52,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the action and the job."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
     parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list")
+    parser.add_argument(
+        "--state",
+        dest="states",
+        metavar="STATE",
+        action="append",
+        choices=RECORDED_STATES,
+        help="list: only jobs in this state; can be repeated",
+    )
+    parser.add_argument(
+        "--newer",
+        metavar="TIME",
+        type=typed(parse_time_ms),
+        help="list: created since, such as 2025-01-31 or 7d (in the last 7 days)",
+    )
+    parser.add_argument(
+        "--older",
+        metavar="TIME",
+        type=typed(parse_time_ms),
+        help="list: created before, such as 2025-01-31 or 7d (over 7 days ago)",
+    )
+    parser.add_argument("--last", metavar="N", type=typed(parse_count), help="list: only the last N of these jobs")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
     parser.add_argument("--cost", action="store_true", help="show: each line of the ledger, for all runs of the job")
     add_setting(parser, "max_delete", metavar="N")
@@ -87,16 +112,49 @@ def _act(args: Namespace, job: Job) -> int:
     return 0
 
 
+#: Headings of the list. The columns between the first LIST_TEXT_COLUMNS and the last are numbers.
+LIST_HEADINGS = ("job", "state", "created", "verb", "objects", "bytes", "from → to")
+LIST_TEXT_COLUMNS = 4
+
+
 def _list(args: Namespace, engine: Engine) -> int:
-    for record in engine.records(_report_unreadable):
-        if args.json:
+    wanted: Iterable[JobRecord] = (record for record in engine.records(_report_unreadable) if _is_wanted(args, record))
+    if args.last is not None:
+        wanted = deque(wanted, args.last)
+    if args.json:
+        for record in wanted:
             print(json.dumps(_document(record), ensure_ascii=False))
-            continue
-        progress = record.progress
-        counts = f"{progress.objects_done:,}/{progress.objects_total:,} objects, {format_bytes(progress.bytes_done)}"
-        ends = ", ".join(record.destinations)
-        print(printable(f"{record.id}  {record.state:<11}  {record.verb:<4}  {record.source} → {ends}  ({counts})"))
+        return 0
+    rows = [_row(record) for record in wanted]
+    if rows:
+        *columns, ends = zip(LIST_HEADINGS, *rows, strict=True)
+        for line, end in zip(in_columns(list(zip(*columns, strict=True)), LIST_TEXT_COLUMNS), ends, strict=True):
+            print(printable(f"{line}  {end}"))
     return 0
+
+
+def _is_wanted(args: Namespace, record: JobRecord) -> bool:
+    in_state = not args.states or record.state in args.states
+    since = args.newer is None or record.created_unix_ms >= args.newer
+    return in_state and since and (args.older is None or record.created_unix_ms < args.older)
+
+
+def _row(record: JobRecord) -> tuple[str, ...]:
+    progress = record.progress
+    return (
+        record.id,
+        record.state,
+        _local_time(record.created_unix_ms),
+        record.verb,
+        f"{progress.objects_done:,}/{progress.objects_total:,}",
+        format_bytes(progress.bytes_done),
+        f"{record.source} → {', '.join(record.destinations)}",
+    )
+
+
+def _local_time(unix_ms: int) -> str:
+    """Return a time in the zone of this machine, which it names."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(unix_ms / 1000))
 
 
 def _report_unreadable(error: JobUnreadable) -> None:
@@ -113,8 +171,8 @@ def _show(args: Namespace, job: Job) -> int:
         more = {"limits": limits, "cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
         print(json.dumps({**_document(record), **more}, ensure_ascii=False))
         return 0
-    created = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created_unix_ms / 1000))
-    rows = [("job", record.id), ("state", record.state), ("created", created), ("source", record.source)]
+    rows = [("job", record.id), ("state", record.state), ("created", _local_time(record.created_unix_ms))]
+    rows.append(("source", record.source))
     rows += [("to", end) for end in record.destinations]
     progress = record.progress
     rows.append(

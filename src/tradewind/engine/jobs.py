@@ -56,6 +56,8 @@ FINISHED_JOBS_SLACK = 100
 
 #: State as the lead reports it, or `paused`: interrupted by a user who wanted a pause.
 RecordedState = JobState | Literal["paused"]
+#: All values of RecordedState.
+RECORDED_STATES = ("running", "done", "failed", "interrupted", "paused", "cancelled")
 #: States in the database; any other job is `open` there, and its locks and `status.json` give its state.
 ENDED = ("done", "failed", "cancelled")
 OPEN = "open"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tradewind.model.document import to_document
@@ -168,9 +169,14 @@ def ledger_table(cost: JobCost) -> list[str]:
         quantity = format_usd(line.quantity) if line.unit == "USD" else f"{count} {line.unit}"
         price = "" if line.unit == "USD" else f"{format_usd(line.unit_usd)}/{line.unit}"
         rows.append((str(line.run), line.kind, line.what, quantity, price, format_usd(line.usd)))
+    return in_columns(rows, TEXT_COLUMNS)
+
+
+def in_columns(rows: Sequence[Sequence[str]], text_columns: int) -> list[str]:
+    """Return rows as lines with columns of equal width. Those after `text_columns` are aligned to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(cell.ljust(width) if at < TEXT_COLUMNS else cell.rjust(width) for at, (cell, width) in enumerate(row))
+        "  ".join(cell.ljust(width) if at < text_columns else cell.rjust(width) for at, (cell, width) in enumerate(row))
         for row in (list(zip(row, widths, strict=True)) for row in rows)
     ]
 
