@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BuildError", "Tools", "cache_folder", "cargo_environment", "static_tools"]
+__all__ = ["BuildError", "Tools", "cache_folder", "cargo_environment", "emulator", "static_tools"]
 
 ZIG = "ziglang==0.17.1"
 CARGO_ZIGBUILD = "cargo-zigbuild==0.24.0"
@@ -60,7 +60,7 @@ def static_tools() -> Tools:
     _once(zig, _install_zig)
     packages = _debian_packages()
     folder = cache_folder() / _name_of(f"rust {packages['rustc-web']}")
-    _once(folder, lambda where: _unpack_rust(where, packages))
+    _once(folder, lambda where: _unpack(where, [f"{name}={version}" for name, version in packages.items()]))
     libraries = next(folder.glob("usr/lib/*/librustc_driver-*.so")).parent
     return Tools(cargo, zig / "bin" / "cargo-zigbuild", folder / "usr" / "bin" / "rustc", libraries)
 
@@ -78,6 +78,20 @@ def cargo_environment(tools: Tools) -> dict[str, str]:
     # zig brings the start files, libc and libunwind. Otherwise rustc looks for its own, which Debian does not have.
     environment["RUSTFLAGS"] = "-C link-self-contained=no"
     return environment
+
+
+def emulator(processor: str) -> Path:
+    """Return QEMU's program that runs static programs of another processor; unpack Debian's if there is none on PATH.
+
+    Raises BuildError.
+    """
+    name = f"qemu-{processor}-static"
+    if found := shutil.which(name):
+        return Path(found)
+    _require("dpkg", "install QEMU's user emulation")
+    folder = cache_folder() / "qemu"
+    _once(folder, lambda where: _unpack(where, ["qemu-user-static"]))
+    return folder / "usr" / "bin" / name
 
 
 def _run(words: list[str | Path], environment: dict[str, str] | None = None, folder: Path | None = None) -> str:
@@ -133,12 +147,12 @@ def _dependency(package: str, pattern: str) -> str:
     return str(found[-1])
 
 
-def _unpack_rust(folder: Path, packages: dict[str, str]) -> None:
+def _unpack(folder: Path, packages: list[str]) -> None:
+    """Download packages, `name` or `name=version`, and unpack them below a folder."""
     archives = folder / "archives"
     archives.mkdir()
-    named = [f"{name}={version}" for name, version in packages.items()]
     # As the calling user: apt's own user may not write here.
-    _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *named], folder=archives)
+    _run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages], folder=archives)
     for archive in sorted(archives.glob("*.deb")):
         _run(["dpkg", "-x", archive, folder])
     shutil.rmtree(archives)
