@@ -288,6 +288,22 @@ def test_a_launch_that_cannot_succeed_leaves_no_group(stage: AwsStage) -> None:
     launch(provider)
 
 
+def test_a_group_that_lists_show_after_its_deletion_is_tried_once_only(
+    stage: AwsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """moto does not look whether the groups of a request exist."""
+    provider = stage.provider()
+    gone = "sg-0123456789abcdef0"
+    shown = [{"GroupId": gone}]
+    found = FleetGroup._found
+    monkeypatch.setattr(FleetGroup, "_found", lambda group: shown.pop() if shown else found(group))
+    stage.cloud.fault("RunInstances", "InvalidGroup.NotFound", f"The security group '{gone}' does not exist", times=1)
+    assert refusal_of(provider.launch([order()])[0]).kind == "transient"
+    launch(provider)
+    (group,) = (left.id for left in provider.leftovers() if left.kind == "security group")
+    assert not shown and group.rpartition("/")[2] != gone
+
+
 def test_the_group_admits_home_and_the_machines_of_the_fleet_only(stage: AwsStage) -> None:
     provider = stage.provider()
     machines = launch(provider, order("one"), order("two"))

@@ -175,3 +175,16 @@ def test_a_firewall_gets_the_addresses_of_hosts_that_are_known_by_name(
         mixed.machines({FLEET_TAG: "f"})
     assert members[1].admitted == [("f", {"198.51.100.1", "198.51.100.2"})]
     assert sorted(asked) == ["lab-1", "nowhere"]
+
+
+def test_a_host_whose_name_is_not_found_for_a_while_stays_admitted(
+    mixed: MixedProvider, members: tuple[Recorded, Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [[(socket.AF_INET, 1, 6, "", ("198.51.100.1", 0))], [], [(socket.AF_INET, 1, 6, "", ("198.51.100.2", 0))]]
+    monkeypatch.setattr("tradewind.fleet.providers.mixed.NAMES_S", 0.0)
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: answers.pop(0))
+    mixed.launch([order("x", "site:b"), order("y", "site:a")])
+    members[0].there[:] = [replace(one, addresses={"net": "lab-1"}) for one in members[0].there]
+    for _ in range(3):
+        mixed.machines({FLEET_TAG: "f"})
+    assert members[1].admitted == [("f", {"198.51.100.1"}), ("f", {"198.51.100.2"})] and not answers

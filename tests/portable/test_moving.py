@@ -13,9 +13,9 @@ from portable.static import PROCESSORS, PROGRAM, ROOT
 from portable.toolchain import BuildError, emulator
 
 WAIT_S = 200
-OBJECT_BYTES = 3_000_000
-#: Numbers of objects, enough for a relay to be killed during the transfer.
-OBJECTS, OBJECTS_EMULATED = 150, 20
+OBJECTS = 20
+#: Sizes with which a transfer lasts long enough for a relay to be killed during it.
+OBJECT_BYTES, OBJECT_BYTES_EMULATED = 25_000_000, 3_000_000
 
 
 @pytest.mark.slow
@@ -33,10 +33,10 @@ def test_a_relay_is_killed_and_every_byte_arrives(processor: str, tmp_path: Path
     gateway.write_text(f'#!/bin/sh\necho $$ >> {started}\nexec {" ".join([*emulated, str(program)])} "$@"\n')
     gateway.chmod(0o755)
     tree.mkdir()
-    objects = OBJECTS_EMULATED if emulated else OBJECTS
-    for number in range(objects):
-        (tree / str(number)).write_bytes(os.urandom(OBJECT_BYTES))
-    words = ["demo", "--local", "--tree", str(tree), "--size", f"{objects * OBJECT_BYTES // 10**6}MB"]
+    object_bytes = OBJECT_BYTES_EMULATED if emulated else OBJECT_BYTES
+    for number in range(OBJECTS):
+        (tree / str(number)).write_bytes(os.urandom(object_bytes))
+    words = ["demo", "--local", "--tree", str(tree), "--size", f"{OBJECTS * object_bytes // 10**6}MB"]
     done = subprocess.run(
         [sys.executable, "-m", "tradewind.cli.main", *words],
         env={**os.environ, "TRADEWIND_GATEWAY": str(gateway), "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},

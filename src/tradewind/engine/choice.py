@@ -103,10 +103,13 @@ def why_not_fleet(request: Request) -> str | None:
 def _copies_by_itself(source: StoreSpec, target: StoreSpec) -> bool:
     """Return whether a store copies from another one, so that no byte passes through this machine.
 
-    That is so within a service, in Azure within an account, with the same credentials.
+    That is so within a service, in Azure and R2 within an account, with the same credentials. A server whose buckets
+    have addresses of their own is not known to be one.
     """
     urls = urlsplit(source.url), urlsplit(target.url)
-    if urls[0].scheme != urls[1].scheme or (urls[0].scheme == "az" and urls[0].netloc != urls[1].netloc):
+    apart = urls[0].netloc != urls[1].netloc
+    own_addresses = source.endpoint is not None and False in (source.path_style, target.path_style)
+    if urls[0].scheme != urls[1].scheme or (apart and (urls[0].scheme in ("az", "r2") or own_addresses)):
         return False
     access = (source.endpoint, source.profile, source.anonymous), (target.endpoint, target.profile, target.anonymous)
     return access[0] == access[1]

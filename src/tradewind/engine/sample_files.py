@@ -63,7 +63,11 @@ def choose_sample(trees: list[Path], budget_bytes: int) -> SampleFiles:
             break
     chosen = sorted(large + small)
     if not chosen:
-        raise UsageError("no readable files found for the demo", hint="name a folder: tradewind demo --tree DIR")
+        sizes = f"of at least {format_bytes(large_bytes)} or at most {format_bytes(small_bytes)}"
+        raise UsageError(
+            f"no readable files {sizes} found for the demo",
+            hint="name a folder with such files: tradewind demo --tree DIR, or change the volume: --size",
+        )
     return SampleFiles([name for name, _ in chosen], [size for _, size in chosen], len(large))
 
 

@@ -57,7 +57,7 @@ DRAIN_AGAIN_S = 5.0
 DRAIN_END_S = 120.0
 #: A restart that takes longer has failed. Machines have 60 s to answer, in clouds where they start slowly up to 600 s,
 #: and their predecessors 10 s to end.
-RESTART_END_S = 300.0
+RESTART_END_S = 660.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tradewind.fleet.aws.instances import own_tags, tag_list
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, OWNER_TAG, CallRefused, Leftover
 
-__all__ = ["DELETE_S", "FleetGroup", "delete_group", "group_leftovers"]
+__all__ = ["DELETE_S", "NO_GROUP", "FleetGroup", "delete_group", "group_leftovers"]
 
 #: Value of the order tag of groups: they belong to no single order.
 ORDER = "group"
@@ -20,6 +20,8 @@ ORDER = "group"
 DELETE_S, TRY_S = 45.0, 1.0
 #: A group that was made just now may not be known everywhere yet.
 KNOWN_S = 20.0
+#: Errors of calls for a group that does not exist.
+NO_GROUP = ("InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidSecurityGroupID.NotFound")
 #: Errors of a change of rules that exist already, or not any more.
 CHANGED = ("InvalidPermission.Duplicate", "InvalidPermission.NotFound")
 
@@ -112,7 +114,7 @@ def delete_group(api: AwsApi, region: str, group_id: str, timeout_s: float = DEL
             return
         except CallRefused as error:
             reason = error.refusal.reason
-            if reason.startswith(("InvalidGroup.NotFound", "InvalidGroupId.NotFound")):
+            if reason.startswith(NO_GROUP):
                 return
             if error.refusal.kind not in ("transient", "throttled") or time.monotonic() >= deadline_s:
                 raise

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.catalog.packaged import read_packaged
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
-from tradewind.fleet.aws.groups import DELETE_S, FleetGroup, delete_group, group_leftovers
+from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
@@ -82,6 +82,8 @@ class AwsProvider:
         #: Groups of the fleets that this object launched, by fleet and region, and what they admit.
         self._groups: dict[tuple[str, str], FleetGroup] = {}
         self._admitted: dict[tuple[str, str], frozenset[str]] = {}
+        #: Groups that could not be deleted yet, by fleet and region.
+        self._undeleted: set[tuple[str, str]] = set()
         #: Addresses of machines of a fleet at other providers.
         self._elsewhere: dict[str, frozenset[str]] = {}
         #: Held while groups are made and changed.
@@ -207,7 +209,7 @@ class AwsProvider:
         return results
 
     def _drop_unused_groups(self, results: Sequence[LaunchResult]) -> None:
-        """Delete the groups of fleets in regions where no order succeeded, if the orders will not be repeated."""
+        """Delete the groups of fleets in regions where all orders were refused for good, or for want of capacity."""
         outcomes: dict[tuple[str, str], set[str]] = {}
         for of in results:
             outcome = "launched" if of.refusal is None else of.refusal.kind
@@ -234,6 +236,9 @@ class AwsProvider:
             return LaunchResult(order, self._start(order))
         except CallRefused as error:
             refusal = error.refusal
+            if refusal.reason.startswith(NO_GROUP):
+                # Lists showed it after its deletion. The next attempt looks again.
+                self._groups.pop((order.fleet_id, _name(order.region)), None)
             if refusal.kind not in ("transient", "throttled"):
                 self._failures[order.key] = self._failures.get(order.key, 0) + 1
             return LaunchResult(order, refusal=replace(refusal, reason=f"{order.region}: {refusal.reason}"))
@@ -378,9 +383,9 @@ class AwsProvider:
         for of_region, its_fleets in each_of(sorted(by_region.items()), lambda each: self._end_in(*each)):
             answers |= of_region
             fleets |= its_fleets
-        for fleet_id, region in list(self._groups):
+        for fleet_id, region in list(self._undeleted):
             if fleet_id in fleets and region not in by_region:
-                self._drop_group(fleet_id, region, 0.0)  # Perhaps an earlier call could not delete it yet.
+                self._drop_group(fleet_id, region, 0.0)
         return [answers.get(machine_id, Ended(machine_id)) for machine_id in wanted]
 
     def _end_in(self, region: str, names: Sequence[str]) -> tuple[dict[str, Ended], set[str]]:
@@ -418,14 +423,19 @@ class AwsProvider:
 
         If it cannot be deleted, `leftovers` reports it, and the next termination of a machine of the fleet tries again.
         """
-        with suppress(CallRefused):
+        key = fleet_id, region
+        try:
             if self._listed_in(region, [OURS, _of_fleet(fleet_id), LIVING]):
                 return
             for leftover in group_leftovers(self._api, region):
                 if leftover.tags[FLEET_TAG] == fleet_id:
                     delete_group(self._api, region, leftover.id.partition("/")[2], timeout_s)
-            self._groups.pop((fleet_id, region), None)
-            self._admitted.pop((fleet_id, region), None)
+        except CallRefused:
+            self._undeleted.add(key)
+            return
+        self._undeleted.discard(key)
+        self._groups.pop(key, None)
+        self._admitted.pop(key, None)
 
     def _remove(self, region: str, name: str) -> Ended:
         try:

@@ -165,7 +165,8 @@ class MixedProvider:
             return frozenset({stated} - {""})
         looked_s, found = self._named.get(stated, (-NAMES_S, frozenset()))
         if time.monotonic() - looked_s >= NAMES_S:
-            found = addresses_of_name(stated)
+            # A lookup that fails must not close the firewalls to a host that was found before.
+            found = addresses_of_name(stated) or found
             self._named[stated] = time.monotonic(), found
         return found
 
