@@ -26,7 +26,7 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "gcs": gcs,
 }
 DEFAULT = ["versitygw"]
-#: What the stand-ins of clouds need. moto stands for AWS.
+#: Files that the stand-ins of clouds need. moto stands for AWS.
 CLOUDS: dict[str, Callable[[], object]] = {"Azure's API": azure_program, "Google's API": compute_discovery}
 
 

@@ -18,9 +18,11 @@ def proposal(**changes: Any) -> Any:
 
 def test_without_a_terminal_an_expensive_fleet_needs_an_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transferring, "can_ask", lambda: False)
-    with pytest.raises(UsageError, match=r"this spends \$12.50, and nobody can be asked here") as caught:
+    with pytest.raises(
+        UsageError, match=r"this spends \$12.50, and there is no terminal on which to confirm it"
+    ) as caught:
         transferring.agree(Namespace(yes=False), proposal())
-    assert caught.value.hint == "agree with -y, or set a ceiling with --max-cost"
+    assert caught.value.hint == "confirm with -y, or set a ceiling with --max-cost"
     transferring.agree(Namespace(yes=True), proposal())
     transferring.agree(Namespace(yes=False), proposal(needs_confirmation=False))
     transferring.agree(Namespace(yes=False), proposal(rents_machines=False))

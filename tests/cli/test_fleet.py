@@ -40,8 +40,8 @@ def test_a_place_that_cannot_say_what_is_left_is_reported_once(
     assert fleet._sweep(args, None) == GatewayError.exit_code  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert err.splitlines() == [
-        "error: gcp cannot be asked: no answer",
+        "error: gcp cannot be queried: no answer",
         "hint: wait",
-        "error: aws cannot be asked what is left: ec2:DescribeVolumes is missing",
+        "error: aws does not report what is left: ec2:DescribeVolumes is missing",
     ]
     assert out.splitlines() == (["left: aws: disk d-1"] if remains else [])

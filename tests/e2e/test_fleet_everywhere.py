@@ -71,7 +71,7 @@ def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage)
         "mine of fleet-mine, in use" in swept.stdout
         and "foreign of fleet-foreign, started on another host" in swept.stdout
     )
-    assert swept.stdout.endswith("kept 2 machines of commands that run, or are elsewhere; --all ends them, too\n")
+    assert swept.stdout.endswith("kept 2 machines whose command runs or is elsewhere; --all ends them, too\n")
     assert stage.listed() == {"mine": "in use", "foreign": "elsewhere"}
     rest = stage.command.run("fleet", "sweep", "--all").expect(0)
     assert "removed a copied program" in rest.stdout and rest.stdout.endswith("nothing is left\n")
@@ -83,7 +83,7 @@ def test_a_host_that_cannot_be_asked_hides_no_other(stage: Stage) -> None:
     stage.configure({"name": "no-such-host.invalid", "region": "site:far"}, stage.host)
     done = stage.command.run("fleet", "sweep")
     assert done.code != 0
-    assert "error: no-such-host.invalid cannot be asked: ssh: " in done.stderr and "Traceback" not in done.stderr
+    assert "error: no-such-host.invalid cannot be queried: ssh: " in done.stderr and "Traceback" not in done.stderr
     assert "ended orphan" in done.stdout and "nothing is left" not in done.stdout
 
 
@@ -122,7 +122,7 @@ def test_a_folder_of_this_machine_does_not_move_over_hosts(tmp_path: Path) -> No
 
 def test_without_hosts_there_is_nothing_to_look_at(tmp_path: Path) -> None:
     assert (
-        "the configuration has no hosts and no cloud"
+        "the configuration has no hosts, clusters or clouds"
         in Command(tmp_path / "home").run("fleet", "sweep").expect(2).stderr
     )
 

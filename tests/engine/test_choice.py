@@ -208,7 +208,7 @@ def test_nothing_is_spent_without_a_question_or_a_ceiling(tmp_path: Path) -> Non
     with Engine(state_dir=str(tmp_path)) as engine:
         made = proposal(request(), 1000.0, usd_per_hour=100.0)
         reason, _ = why_not_worth(engine.control, request(unasked_usd=1.0), made)
-        assert reason is not None and "above $1.00 without a question (-y, or --max-cost)" in reason
+        assert reason is not None and "and more than $1.00 needs a confirmation (-y, or --max-cost)" in reason
         for allowed in (request(), request(unasked_usd=1.0, ceiling_usd=100.0), request(unasked_usd=1000.0)):
             assert why_not_worth(engine.control, allowed, made)[0] is None
 

@@ -45,7 +45,7 @@ def test_without_a_folder_it_is_the_program_of_this_machine(tmp_path: Path, monk
 
 
 def test_missing_programs_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not say from where") as refused:
+    with pytest.raises(UsageError, match="cannot download the gateway program") as refused:
         program_documents(FleetTable(), "none")
     assert "program_url" in (refused.value.hint or "")
     with pytest.raises(UsageError, match="has no gateway program"):

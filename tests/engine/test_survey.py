@@ -59,7 +59,7 @@ def test_a_plan_between_hosts_does_without_a_cloud_whose_machines_could_not_star
     ground = ground_of_sites(control, sites, [Region("site", "a"), Region("site", "b")])
     assert [note.partition(":")[0] for note in ground.notes] == ["the plan does without aws"]
     assert ground.provider["kind"] == "ssh" and len(ground.catalog.places) == 2
-    with pytest.raises(UsageError, match="does not say from where"):
+    with pytest.raises(UsageError, match="cannot download the gateway program"):
         ground_of_sites(control, sites, [Region("site", "a"), Region("aws", "us-east-1")])
 
 

@@ -361,11 +361,11 @@ def test_orders_that_can_never_succeed_make_no_request(stage: AwsStage) -> None:
     before = len(stage.cloud.calls())
     elsewhere, without_program = provider.launch([order(region="aws:eu-west-1"), order("two")])
     assert "aws:eu-west-1 is not among the regions of [aws]" in refusal_of(elsewhere).reason
-    assert "fleet.program_url" in refusal_of(without_program).reason
+    assert "program_url of [fleet] is not set" in refusal_of(without_program).reason
     provider = stage.provider(home_cidr=None, public_address=True)
     plain, without_home = provider.launch([replace(order(), join=None), order("two")])
     assert "plain hops are not possible there" in refusal_of(plain).reason
-    assert "fleet.home_cidr" in refusal_of(without_home).reason
+    assert "set home_cidr in [fleet]" in refusal_of(without_home).reason
     assert "RunInstances" not in stage.cloud.calls()[before:]
 
 

@@ -218,10 +218,10 @@ def test_user_data_that_is_too_long(stage: GcpStage) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"home_cidr": None}, "fleet.home_cidr"),
-        ({"public_address": False, "home_cidr": None}, "gcp.home_cidr must be one address"),
-        ({"public_address": False, "home_cidr": "198.51.100.0/24"}, "gcp.home_cidr must be one address"),
-        ({"programs": []}, "fleet.program_url"),
+        ({"home_cidr": None}, "set home_cidr in [fleet]"),
+        ({"public_address": False, "home_cidr": None}, "home_cidr of [gcp] must be one address"),
+        ({"public_address": False, "home_cidr": "198.51.100.0/24"}, "home_cidr of [gcp] must be one address"),
+        ({"programs": []}, "program_url of [fleet] is not set"),
         ({"regions": ["europe-west4"]}, "gcp:us-central1 is not among the regions of [gcp]"),
     ],
 )

@@ -44,7 +44,7 @@ def test_the_fleet_table_is_read() -> None:
     [
         ({"colour": "red"}, "has no setting 'colour'"),
         ({"program_url": "ftp://example.com"}, "program_url must be an http or https URL"),
-        ({"program_url": "https://example.com/{arch}"}, "unknown word {arch}"),
+        ({"program_url": "https://example.com/{arch}"}, "unknown placeholder {arch}"),
         ({"program_url": ""}, "program_url must be text"),
         ({"home_cidr": "home"}, "home_cidr must be an address or a network"),
         ({"home_rate": "fast"}, "home_rate"),

@@ -16,7 +16,7 @@ VERBS = {
     "jobs": "list, follow, pause, resume and cancel jobs",
     "measure": "measure the rate of links with probes between gateways",
     "fleet": "list and end machines that transfers started",
-    "init": "find hosts and clouds where gateways may run, and add them to the configuration",
+    "init": "find hosts that can run gateways, and check the hosts and clouds of the configuration",
     "doctor": "check this installation, credentials and stores, and say how to fix problems",
     "sky": "run machines of many regions on this host, joined by an emulated WAN (root)",
     "config": "show each setting with its value and origin",

@@ -9,8 +9,9 @@ from tradewind.cli.arguments import typed
 from tradewind.model.units import parse_duration_s
 
 HELP = """\
-Decide which TCP flows go through split proxies in the cloud, and through which, so that all flows together end as early
-as possible within a budget. The problem file has regions, prices, flows and the budget. Nothing is started."""
+Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
+times is as small as possible within a budget. The problem file has regions, prices, flows and the budget. Nothing is
+started."""
 USAGE = "[OPTION]… plan --problem FILE"
 EXAMPLES = """\
   tradewind accelerate plan --problem flows.json

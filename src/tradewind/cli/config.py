@@ -156,8 +156,8 @@ def _side_settings(side: str, words: str) -> list[Setting]:
         Setting(
             f"{side}_role",
             str,
-            f"AWS role from which gateways on other machines get limited sessions, {words}",
-            unset="limited sessions of the user, who needs long-lived keys",
+            f"AWS role to assume for the limited sessions of gateways on other machines, {words}",
+            unset="limited sessions of the user, which need long-lived keys",
         ),
         Setting(
             f"{side}_identity",

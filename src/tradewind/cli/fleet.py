@@ -28,8 +28,8 @@ was killed, the fleet ends automatically, at once or when its lease expires; `do
 `explain` shows each attempt to launch a machine, why it was refused or how long it took to start, even for a fleet that
 could not start.
 `list --everywhere` shows the machines on all hosts and in all clouds of the configuration, by their tags, with their
-cost so far; the state folder may be empty. `sweep` ends those among them whose command is gone (with --all, all of
-them), removes what else their fleets have left (programs, disks, addresses, firewall rules), and ends with a receipt:
+cost so far; the state folder may be empty. `sweep` ends those machines whose command is gone (with --all, all of them),
+removes everything else that their fleets have left (programs, disks, addresses, firewall rules), and prints a receipt:
 what ran, for how long, what it cost, and what is left.
 
 A fleet is in use while its command holds the fleet's lock, even in another container. A fleet of another host that
@@ -62,7 +62,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="list: the machines on all hosts and in all clouds of the configuration",
     )
-    parser.add_argument("--all", action="store_true", help="sweep: also machines whose command runs, or is elsewhere")
+    parser.add_argument(
+        "--all", action="store_true", help="sweep: also end machines whose command runs or is elsewhere"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -136,7 +138,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
         print("nothing is left")
     kept = [one for one in left if one.owner != "gone"]
     if kept and not (args.all or args.json):
-        print(f"kept {format_count(len(kept), 'machine')} of commands that run, or are elsewhere; --all ends them, too")
+        print(f"kept {format_count(len(kept), 'machine')} whose command runs or is elsewhere; --all ends them, too")
     return max(code, 1 if remains and not left else 0)
 
 
@@ -166,7 +168,7 @@ def _show_remains(args: Namespace, everywhere: Everywhere, failed: Mapping[str, 
         place, error = one
         errors[place] = error
         if place not in failed:
-            _print_failure(place, " cannot be asked what is left", error)
+            _print_failure(place, " does not report what is left", error)
     return remains, _code(errors)
 
 
@@ -193,7 +195,7 @@ def _everywhere(args: Namespace, fleets: Fleets) -> Everywhere:
     sites = args.configuration.sites()
     if not sites:
         raise UsageError(
-            "the configuration has no hosts and no cloud", hint="docs/guides/fleet.md shows how to add them"
+            "the configuration has no hosts, clusters or clouds", hint="docs/guides/fleet.md shows how to add them"
         )
     return fleets.everywhere(sites)
 
@@ -209,7 +211,7 @@ def _look_everywhere(
             place, error = found
             failed[place] = error
             if show:
-                _print_failure(place, " cannot be asked", error)
+                _print_failure(place, " cannot be queried", error)
             continue
         machines.append(found)
         if show and args.json:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 USAGE = "[OPTION]…"
 HELP = """\
-Find where gateways may run, and add it to the configuration. Hosts are those of ~/.ssh/config, or of `config` in the
-table [ssh]: Tradewind logs in to each without asking for a password, and starts nothing. For each cloud of the
-configuration it prints the smallest policy or role that suffices; it never applies one. It ends with the regions where
-machines are available, and how many.
+Find hosts that can run gateways, and add them to the configuration. Tradewind takes the hosts from ~/.ssh/config, or
+from the file that `config` in the table [ssh] names, logs in to each without asking for a password, and starts nothing.
+For each cloud and cluster of the configuration, print the smallest policy or role that suffices; it is never applied.
+At the end, list the regions where machines are available, and how many.
 
-It shows what it would add and asks first; with -y it does not ask, and without a terminal or -y it writes nothing.
-What is in the file stays as it is."""
+It shows the tables that it would add, and asks first. With -y it adds them without asking; without a terminal and -y it
+writes nothing. The present content of the file stays as it is."""
 EXAMPLES = """\
   tradewind init
   tradewind init -y"""

@@ -153,7 +153,8 @@ def _add_gateway_arguments(parser: ArgumentParser) -> None:
     gateways.add_argument(
         "--sky",
         metavar="FILE",
-        help="sky file for --via sky (default with it) and auto; the sky is started for this job if it is not running",
+        help="sky file for --via sky (the default with this option) and auto; the sky is started for this job if it is "
+        "not running",
     )
     gateways.add_argument(
         "--replan",
@@ -334,8 +335,8 @@ def agree(args: Namespace, proposal: Proposal) -> None:
     if not can_ask():
         if proposal.rents_machines:
             raise UsageError(
-                f"this spends {format_usd(proposal.cost_usd)}, and nobody can be asked here",
-                hint="agree with -y, or set a ceiling with --max-cost",
+                f"this spends {format_usd(proposal.cost_usd)}, and there is no terminal on which to confirm it",
+                hint="confirm with -y, or set a ceiling with --max-cost",
             )
         return
     if proposal.plan.overlay is not None:

@@ -149,8 +149,8 @@ def why_not_worth(control: JobControl, request: Request, made: Proposal) -> tupl
         return f"machines take {there}, to move {format_volume(volume_gb)}; {here}", ""
     bounded = request.ceiling_usd is not None or request.ceiling_usd_per_gb is not None
     if not bounded and request.unasked_usd is not None and made.cost_usd > request.unasked_usd:
-        limit = format_usd(request.unasked_usd)
-        return f"machines cost {format_usd(made.cost_usd)}, above {limit} without a question (-y, or --max-cost)", ""
+        cost, limit = format_usd(made.cost_usd), format_usd(request.unasked_usd)
+        return f"machines cost {cost}, and more than {limit} needs a confirmation (-y, or --max-cost)", ""
     return None, f"{there}; {here}"
 
 

@@ -34,15 +34,15 @@ def program_documents(fleet: FleetTable, gateway: str) -> list[dict[str, Any]]:
     """
     if fleet.program_url is None:
         raise UsageError(
-            "machines in a cloud download the gateway program, and the configuration does not say from where",
-            hint="upload it, and set program_url in [fleet] (docs/guides/fleet.md)",
+            "machines in a cloud cannot download the gateway program: program_url of [fleet] is not set",
+            hint="upload the program, and set program_url to its URL (docs/guides/fleet.md)",
         )
     found = _programs(fleet, gateway)
     if len(found) > 1 and "{processor}" not in fleet.program_url and "{sha256}" not in fleet.program_url:
         processors = " and ".join(one.processor for one in found)
         raise UsageError(
             f"{fleet.programs} has programs for {processors}, and program_url is the same for all",
-            hint="write {processor} where the URL differs",
+            hint="put {processor} or {sha256} into program_url",
         )
     return [{"processor": one.processor, "url": _url(fleet.program_url, one), "sha256": one.sha256} for one in found]
 

@@ -1,4 +1,4 @@
-"""What a plan says about the order of each machine: its key, type, role and peers."""
+"""The order of each machine of a plan: its key, type, role and peers."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class Leftover:
     id: str
     """The id that `terminate` accepts."""
     kind: str
-    """What it is, in words. `machine` is one that has not ended: other leftovers of its fleet may be in use."""
+    """Its kind, in words. `machine` is one that has not ended: other leftovers of its fleet may be in use."""
     region: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
 

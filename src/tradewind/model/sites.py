@@ -207,7 +207,8 @@ def _check_url(url: str, place: str) -> None:
         raise ConfigError(f"{place}: program_url must be an http or https URL, not {url!r}")
     if unknown := next((name for name in _PLACEHOLDER.findall(url) if name not in PLACEHOLDERS), None):
         raise ConfigError(
-            f"{place}: program_url has the unknown word {{{unknown}}}", hint="it may have {processor} and {sha256}"
+            f"{place}: program_url has the unknown placeholder {{{unknown}}}",
+            hint="it may have {processor} and {sha256}",
         )
 
 

@@ -16,8 +16,8 @@ Lending = Literal["scoped", "whole", "machine"]
 class Access:
     """Access to one side: endpoint, region, name of a credential profile. Never a credential.
 
-    `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file. `lending` are
-    the credentials of gateways on rented machines; with a `role` of AWS (an ARN) they are sessions of it.
+    `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file. `lending` says
+    which credentials gateways on other machines get; with an AWS `role` (an ARN) they get sessions of that role.
     """
 
     endpoint: str | None = None

@@ -221,7 +221,7 @@ async fn credentials_that_cannot_be_limited_do_not_leave_the_machine() {
     owner.end().await;
 }
 
-/// A gateway that accepts the credentials of its stores slowly: it applies the second ones when it is told to.
+/// A gateway that accepts the credentials of its stores slowly: it applies the second ones on request.
 #[derive(Clone, Default)]
 struct SlowGateway {
     /// URLs of the stores of each request that arrived.

@@ -106,7 +106,7 @@ def _without_answer(error: Exception) -> Refusal:
     reason = " ".join(str(error).split())
     name = type(error).__name__
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError"):
-        return Refusal("permission", f"no credentials of AWS: {reason}", LOGIN)
+        return Refusal("permission", f"no AWS credentials: {reason}", LOGIN)
     if name in ("ProfileNotFound", "ParamValidationError", "InvalidRegionError", "UnknownServiceError"):
         return Refusal("bad request", reason)
     return Refusal("transient", reason)

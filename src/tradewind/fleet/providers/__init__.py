@@ -46,6 +46,6 @@ def connect_provider(document: Mapping[str, Any], settings: Settings) -> Provide
     """Return the provider of a document. Raises GatewayError for a kind that this version does not know."""
     kind = document["kind"]
     if kind not in KINDS:
-        raise GatewayError(f"unknown provider {kind}", hint="another version of tradewind started this fleet")
+        raise GatewayError(f"unknown provider {kind}", hint="use the version of tradewind that started this fleet")
     provider: Provider = import_module(f"tradewind.fleet.providers.{kind}").connect(document, settings)
     return provider

@@ -223,12 +223,12 @@ class AwsProvider:
         if not self._serves(order.region):
             return f"{order.region} is not among the regions of [aws]"
         if not self._programs:
-            return "it is not known where machines download the gateway program: fleet.program_url"
+            return "machines cannot download the gateway program: program_url of [fleet] is not set"
         if order.join is None:
             return "a machine of a cloud needs an identity: plain hops are not possible there"
         own_group = self._settings.network(_name(order.region)).security_group is None
         if is_public(order, self._settings) and own_group and self._settings.home_cidr is None:
-            return "the public address of this machine is not known: fleet.home_cidr"
+            return "the public address of this machine is unknown: set home_cidr in [fleet]"
         return None
 
     def _started(self, order: LaunchOrder) -> LaunchResult:
@@ -410,7 +410,7 @@ class AwsProvider:
         fleets = {one.tags[FLEET_TAG] for one in known}
         ended_now = {one.tags[FLEET_TAG] for one in living.values()}
         for fleet_id in fleets:
-            # What replaces a machine that ended by itself must not wait until its network interface is gone.
+            # A replacement of a machine that ended by itself must not wait until its network interface is gone.
             self._drop_group(fleet_id, region, DELETE_S if fleet_id in ended_now else 0.0)
         return answers, fleets
 

@@ -246,13 +246,13 @@ class GcpProvider:
         if not self._serves(order.region):
             words = f"{order.region} is not among the regions of [gcp]"
         elif not self._programs:
-            words = "it is not known where machines download the gateway program: fleet.program_url"
+            words = "machines cannot download the gateway program: program_url of [fleet] is not set"
         elif order.join is None:
             words = "a machine of a cloud needs an identity: plain hops are not possible there"
         elif self._settings.control == "none":
-            words = "machines without public addresses call home, so gcp.home_cidr must be one address"
+            words = "machines without public addresses call home, so home_cidr of [gcp] must be one address"
         elif self._settings.control == "public" and self._settings.firewall and self._settings.home_cidr is None:
-            words = "the public address of this machine is not known: fleet.home_cidr"
+            words = "the public address of this machine is unknown: set home_cidr in [fleet]"
         elif order.zone is not None and order.zone not in self._zones(order.region)[0]:
             words = f"{order.region} has no zone {order.zone} that may be used"
         return None if words is None else LaunchResult(order, refusal=Refusal("bad request", words))
