@@ -9,7 +9,7 @@ import pytest
 from testbed.clouds.gcp.cloud import Cloud as EngineState
 from testbed.clouds.gcp.server import ComputeEngine
 from tests.fleet.gcp_stage import REGION, GcpStage
-from tradewind.engine.ground import HOME_FOUND, ground_of_sites, with_present_home
+from tradewind.engine.ground import HOME_FOUND, ground_of_sites, launch_document, with_present_home
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.survey import SiteMember, Survey, members_of, survey
 from tradewind.errors import TradewindError, UsageError
@@ -17,7 +17,7 @@ from tradewind.fleet.provider import Offer
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.region import Region
-from tradewind.model.sites import Cloud, Sites
+from tradewind.model.sites import Cloud, FleetTable, Sites
 
 
 def test_a_region_with_hosts_belongs_to_them_and_a_cloud_without_regions_has_all() -> None:
@@ -75,6 +75,19 @@ def test_a_resumed_job_admits_the_present_address_of_home(monkeypatch: pytest.Mo
     assert with_present_home(configured) == configured
     with pytest.raises(UsageError):
         with_present_home(found)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_private_machines_know_the_configured_address_of_home(monkeypatch: pytest.MonkeyPatch, cloud: str) -> None:
+    """The one that the internet sees is not looked up for them."""
+    monkeypatch.setattr("tradewind.engine.programs.home_network", refuse)
+    monkeypatch.setattr("tradewind.engine.programs.program_documents", lambda *_: [])
+    private = SiteMember(cloud, (), {"kind": cloud, "public_address": False})
+    for home in (None, "10.1.2.3/32"):
+        document = launch_document(private, Sites(fleet=FleetTable(home_cidr=home)), "")
+        assert document.get("home_cidr") == home
+    own = SiteMember(cloud, (), {**private.document, "home_cidr": "10.9.9.9/32"})
+    assert launch_document(own, Sites(fleet=FleetTable(home_cidr=home)), "")["home_cidr"] == "10.9.9.9/32"
 
 
 def refuse(_: object) -> str:

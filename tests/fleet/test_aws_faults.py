@@ -291,7 +291,7 @@ def test_a_launch_that_cannot_succeed_leaves_no_group(stage: AwsStage) -> None:
 def test_a_group_that_lists_show_after_its_deletion_is_tried_once_only(
     stage: AwsStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """moto does not look whether the groups of a request exist."""
+    """Moto does not look whether the groups of a request exist."""
     provider = stage.provider()
     gone = "sg-0123456789abcdef0"
     shown = [{"GroupId": gone}]
@@ -366,7 +366,19 @@ def test_orders_that_can_never_succeed_make_no_request(stage: AwsStage) -> None:
     plain, without_home = provider.launch([replace(order(), join=None), order("two")])
     assert "plain hops are not possible there" in refusal_of(plain).reason
     assert "set home_cidr in [fleet]" in refusal_of(without_home).reason
+    for home in (None, "10.0.0.0/16"):
+        (unreachable,) = stage.provider(home_cidr=home, public_address=False).launch([order()])
+        assert "home_cidr of [fleet] must be one address" in refusal_of(unreachable).reason
     assert "RunInstances" not in stage.cloud.calls()[before:]
+
+
+def test_machines_without_public_addresses_call_home(stage: AwsStage) -> None:
+    provider = stage.provider(home_cidr="10.1.2.3/32", public_address=False)
+    (machine,) = launch(provider)
+    assert provider.home(REGION).address == "10.1.2.3"
+    stage.cloud.ran(machine.id.rpartition("/")[2], "")
+    (listed,) = provider.machines({FLEET_TAG: FLEET})
+    assert (listed.control, listed.inbound) == (None, False)
 
 
 def test_spot_machines_are_ordered_and_watch_for_their_notice(stage: AwsStage) -> None:

@@ -110,9 +110,14 @@ def launch_document(member: SiteMember, sites: Sites, gateway: str) -> dict[str,
     if how is not None and how.downloads:
         document["programs"] = program_documents(sites.fleet, gateway)
     is_own = document.get("home_cidr") not in (None, EVERYBODY)
-    if how is not None and how.dialled_from_home and document.get("public_address", True) and not is_own:
+    if how is None or not how.dialled_from_home or is_own:
+        return document
+    if document.get("public_address", True):
         document["home_cidr"] = home_network(sites.fleet)
         document[HOME_FOUND] = sites.fleet.home_cidr is None
+    elif sites.fleet.home_cidr is not None:
+        # Private machines know home by another address than the one that the internet sees: it is not looked up.
+        document["home_cidr"] = sites.fleet.home_cidr
     return document
 
 

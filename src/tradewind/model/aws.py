@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -61,6 +62,12 @@ class AwsSettings:
     home_cidr: str | None = None
     peer_cidrs: tuple[str, ...] = ()
     endpoint: str | None = None
+
+    @property
+    def called_home(self) -> str | None:
+        """The address of home that instances without a public address call; None if `home_cidr` is not one address."""
+        home = None if self.home_cidr is None else ipaddress.ip_network(self.home_cidr)
+        return str(home.network_address) if home is not None and home.num_addresses == 1 else None
 
     def network(self, region: str) -> AwsNetwork:
         """Return the settings of a region, by its name without `aws:`."""

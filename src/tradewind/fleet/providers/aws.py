@@ -97,8 +97,9 @@ class AwsProvider:
         return {"kind": self.kind, "programs": programs, "proxy": self._proxy, **self._settings.document()}
 
     def home(self, region: str) -> Home:
-        """Return this host."""
-        return Home()
+        """Return this host. Gateways without public addresses call it at its `home_cidr`."""
+        called = None if self._settings.public_address else self._settings.called_home
+        return Home() if called is None else Home(address=called)
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the packaged machine types in these regions, with the zones that the account may use there."""
@@ -229,6 +230,8 @@ class AwsProvider:
         own_group = self._settings.network(_name(order.region)).security_group is None
         if is_public(order, self._settings) and own_group and self._settings.home_cidr is None:
             return "the public address of this machine is unknown: set home_cidr in [fleet]"
+        if not is_public(order, self._settings) and self._settings.called_home is None:
+            return "machines without public addresses call home, so home_cidr of [fleet] must be one address"
         return None
 
     def _started(self, order: LaunchOrder) -> LaunchResult:
