@@ -613,7 +613,7 @@ def test_without_an_emulated_wan_the_demo_runs_locally_and_reports_that(command:
         "No emulated WAN here (TRADEWIND_WAN=/nowhere/tradewind-wan: no such program): the demo runs on this machine"
     )
     assert done.stderr.startswith(first)
-    assert done.code == 2 and "no readable files of at least 50 MB or at most" in done.stderr
+    assert done.code == 2 and "no readable files of at least 41.7 kB or at most 1.00 kB" in done.stderr
 
 
 def test_the_endpoint_of_an_aws_profile_is_used(command: Command, s3: S3Place, tree: Path) -> None:
