@@ -68,6 +68,7 @@ def test_console_blocks_print_what_they_show(path: Path, tmp_path: Path, request
         "HOME": str(tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "COLUMNS": "80",
+        "TZ": "UTC",
     }
     if path.name == "sky.md":
         # A page that fails must not leave its sky running.
