@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,40 +227,6 @@ def test_bash_completes_verbs_and_options(command: Command) -> None:
             ["bash", "-c", f"{script}\n{ask.format(words, position)}"], capture_output=True, text=True, check=True
         )
         assert done.stdout.split() == [answer]
-
-
-def test_bash_completes_the_ids_of_jobs(command: Command, tree: Path, tmp_path: Path) -> None:
-    command.run("cp", "-r", tree, tmp_path / "copy").expect(0)
-    (job,) = command.jobs()
-    script = command.run("completion", "bash").expect(0).stdout
-    ask = f'{script}\nCOMP_WORDS=(tradewind jobs show 2); COMP_CWORD=3; _tradewind; echo "${{COMPREPLY[@]}}"'
-    environment = command.full_environment()
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    done = subprocess.run(["bash", "-c", ask], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [job["id"]]
-
-
-def test_jobs_are_listed_by_state_time_and_number(command: Command, tree: Path, tmp_path: Path) -> None:
-    command.environment["TZ"] = "Asia/Kolkata"
-    command.run("cp", "-r", tree, tmp_path / "one").expect(0)
-    command.run("cp", "-r", "--max-bytes", "1KB", tree, tmp_path / "two").expect(8)
-    done, stopped = (job["id"] for job in command.jobs())
-
-    def listed(*words: str) -> list[str]:
-        lines = command.run("jobs", "list", *words).expect(0).stdout.splitlines()
-        return [line.split()[0] for line in lines[1:]]
-
-    assert listed() == [done, stopped]
-    assert listed("--state", "done") == [done]
-    assert listed("--state", "interrupted", "--state", "failed") == [stopped]
-    assert listed("--last", "1") == [stopped]
-    assert listed("--last", "1", "--state", "done") == [done]
-    assert listed("--newer", "1h") == [done, stopped] and listed("--older", "1h") == []
-    assert command.run("jobs", "list", "--older", "1h").stdout == "", "a heading alone says nothing"
-    assert command.run("jobs", "list", "--last", "1", "--json").stdout.count("\n") == 1
-    assert " IST " in command.run("jobs", "list").stdout
-    refused = command.run("jobs", "list", "--state", "lost").expect(2).stderr
-    assert "'running', 'done', 'failed', 'interrupted', 'paused', 'cancelled'" in refused
 
 
 def test_doubled_negations_are_taken_but_not_shown(command: Command, tree: Path) -> None:

@@ -376,9 +376,9 @@ def test_machines_without_public_addresses_call_home(stage: AwsStage) -> None:
     provider = stage.provider(home_cidr="10.1.2.3/32", public_address=False)
     (machine,) = launch(provider)
     assert provider.home(REGION).address == "10.1.2.3"
-    stage.cloud.ran(machine.id.rpartition("/")[2], "")
+    stage.cloud.ran(machine.id.rpartition("/")[2])
     (listed,) = (one for one in provider.machines({FLEET_TAG: FLEET}) if one.id == machine.id)
-    assert (listed.control, listed.inbound) == (None, False)
+    assert (listed.control, listed.inbound, list(listed.addresses)) == (None, False, ["private"])
 
 
 def test_spot_machines_are_ordered_and_watch_for_their_notice(stage: AwsStage) -> None:

@@ -69,12 +69,6 @@ struct Given {
     authority: Option<Arc<Delegated>>,
 }
 
-impl Given {
-    fn held(&self) -> Option<Arc<Delegated>> {
-        self.authority.clone()
-    }
-}
-
 impl DelegatedStores {
     /// Uses these credentials from the next request on, including in open stores. Other stores can no longer be opened.
     ///
@@ -92,13 +86,16 @@ impl DelegatedStores {
             let StoreAccess { store, endpoint, region, ca_pem, authority, expires_unix_s } = access;
             let held = match authority_of(authority) {
                 None => None,
-                Some(authority) => match earlier.iter().find(|given| given.store == store).and_then(Given::held) {
-                    Some(held) => {
-                        held.replace(authority, expires_unix_s);
-                        Some(held)
+                Some(authority) => {
+                    let before = earlier.iter().find(|given| given.store == store);
+                    match before.and_then(|given| given.authority.clone()) {
+                        Some(held) => {
+                            held.replace(authority, expires_unix_s);
+                            Some(held)
+                        }
+                        None => Some(Arc::new(Delegated::new(authority, expires_unix_s))),
                     }
-                    None => Some(Arc::new(Delegated::new(authority, expires_unix_s))),
-                },
+                }
             };
             let config = StoreConfig {
                 endpoint,

@@ -12,6 +12,12 @@ EXAMPLES = """\
   tradewind completion zsh > "${fpath[1]}/_tradewind"
   tradewind completion fish > ~/.config/fish/completions/tradewind.fish"""
 
+#: Shell command that prints the ids of all jobs.
+JOB_IDS = "tradewind jobs list 2>/dev/null | tail -n +2 | cut -d' ' -f1"
+#: Positional arguments that zsh completes: files, unless a verb takes others.
+FILES = "*:file:_files"
+ZSH_REST = {"jobs": "2:job:_tradewind_jobs"}
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the shell."""
@@ -22,10 +28,6 @@ def run(args: Namespace) -> int:
     """Print the script."""
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](), end="")
     return 0
-
-
-#: Shell command that prints the ids of all jobs.
-JOB_IDS = "tradewind jobs list 2>/dev/null | tail -n +2 | cut -d' ' -f1"
 
 
 def _verbs() -> dict[str, tuple[str, list[Action]]]:
@@ -72,11 +74,6 @@ _tradewind() {{
 }}
 complete -o default -F _tradewind tradewind
 """
-
-
-#: What zsh completes after the options and choices: files, unless a verb takes something else.
-FILES = "*:file:_files"
-ZSH_REST = {"jobs": "2:job:_tradewind_jobs"}
 
 
 def _zsh() -> str:

@@ -85,6 +85,8 @@ def run(args: Namespace) -> int:
             if args.id is not None:
                 raise UsageError("jobs list takes no ID", hint=f"`tradewind jobs show {args.id}` shows one job")
             return _list(args, engine)
+        if unused := [option for option, value in _list_options(args).items() if value is not None]:
+            raise UsageError(f"jobs {args.action} takes no {unused[0]}", hint=f"{unused[0]} belongs to `jobs list`")
         if args.id is None:
             raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
         return _act(args, engine.job(args.id))
@@ -115,6 +117,11 @@ def _act(args: Namespace, job: Job) -> int:
 #: Headings of the list. The columns between the first LIST_TEXT_COLUMNS and the last are numbers.
 LIST_HEADINGS = ("job", "state", "created", "verb", "objects", "bytes", "from → to")
 LIST_TEXT_COLUMNS = 4
+
+
+def _list_options(args: Namespace) -> dict[str, object]:
+    """Return the options of the list with their values; None for one that is not given."""
+    return {"--state": args.states, "--newer": args.newer, "--older": args.older, "--last": args.last}
 
 
 def _list(args: Namespace, engine: Engine) -> int:

@@ -47,6 +47,7 @@ USER_DATA_BYTES_MAX = 16 * 1024
 NO_PARAMETERS = ("Action", "Version", "ClientToken")
 #: Longest time for which an answer is held back.
 HALT_S = 60.0
+PUBLIC_ADDRESS = "NetworkInterface.1.AssociatePublicIpAddress"
 QUOTA_TARGET = "ServiceQuotasV20190624.GetServiceQuota"
 Start = Callable[..., object]
 Headers = list[tuple[str, str]]
@@ -160,6 +161,8 @@ class Emulator:
             if instance.id not in before:
                 instance._state = InstanceState("pending", STATES["pending"])
                 instance.launched_s = time.monotonic()
+                # moto follows the subnet, whatever the request says.
+                instance.associate_public_ip = form.get(PUBLIC_ADDRESS) == "true"
                 for nic in instance.nics.values():
                     nic.public_ip = None
                 if token[1]:

@@ -1,0 +1,57 @@
+"""The list of jobs: its filters and times, and shells that complete ids from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from testbed.drive import Command
+from testbed.trees import write_tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    write_tree(tmp_path / "tree", {"a": 10_000, "d/b": 10_000})
+    return tmp_path / "tree"
+
+
+def test_jobs_are_listed_by_state_time_and_number(command: Command, tree: Path, tmp_path: Path) -> None:
+    command.environment["TZ"] = "Asia/Kolkata"
+    command.run("cp", "-r", tree, tmp_path / "one").expect(0)
+    command.run("cp", "-r", "--max-bytes", "1KB", tree, tmp_path / "two").expect(8)
+    done, stopped = (job["id"] for job in command.jobs())
+
+    def listed(*words: str) -> list[str]:
+        lines = command.run("jobs", "list", *words).expect(0).stdout.splitlines()
+        return [line.split()[0] for line in lines[1:]]
+
+    assert listed() == [done, stopped]
+    assert listed("--state", "done") == [done]
+    assert listed("--state", "interrupted", "--state", "failed") == [stopped]
+    assert listed("--last", "1") == [stopped]
+    assert listed("--last", "1", "--state", "done") == [done]
+    assert listed("--newer", "1h") == [done, stopped] and listed("--older", "1h") == []
+    assert command.run("jobs", "list", "--older", "1h").stdout == "", "a heading alone says nothing"
+    assert command.run("jobs", "list", "--last", "1", "--json").stdout.count("\n") == 1
+    assert " IST " in command.run("jobs", "list").stdout
+    refused = command.run("jobs", "list", "--state", "lost").expect(2).stderr
+    assert "'running', 'done', 'failed', 'interrupted', 'paused', 'cancelled'" in refused
+
+
+def test_options_of_the_list_are_refused_elsewhere(command: Command) -> None:
+    refused = command.run("jobs", "show", "20250131-120000-k3f9t", "--last", "1").expect(2).stderr
+    assert "jobs show takes no --last" in refused and "hint: --last belongs to `jobs list`" in refused
+
+
+def test_bash_completes_the_ids_of_jobs(command: Command, tree: Path, tmp_path: Path) -> None:
+    command.run("cp", "-r", tree, tmp_path / "copy").expect(0)
+    (job,) = command.jobs()
+    script = command.run("completion", "bash").expect(0).stdout
+    ask = f'{script}\nCOMP_WORDS=(tradewind jobs show 2); COMP_CWORD=3; _tradewind; echo "${{COMPREPLY[@]}}"'
+    environment = command.full_environment()
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(["bash", "-c", ask], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [job["id"]]
