@@ -114,8 +114,9 @@ class Crowd:
 
     def _run(self, work: Callable[..., None], *words: object) -> None:
         thread = threading.Thread(target=work, args=words, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        # Whoever joins the thread that runs this finds the new one afterwards.
+        self._threads.append(thread)
 
     def _accept(self) -> None:
         while not self._closing.is_set():
