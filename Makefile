@@ -10,7 +10,7 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 4
 
-.PHONY: help setup programs demo test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image clean
+.PHONY: help setup programs demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -41,6 +41,9 @@ $(VENV)/tools.stamp: requirements-dev.lock
 
 demo: setup ## Race a planned overlay against the direct path (root; else five local gateways), kill a relay, prove every byte
 	$(BIN)/tradewind demo
+
+demo-cloud: setup ## Rent machines of emulated clouds (root), kill one during a transfer from AWS to Google Cloud, leave nothing
+	$(BIN)/tradewind demo --cloud
 
 test: setup ## Run all tests that are not slow; tests that measure run last
 	$(MAKE) --no-print-directory --jobs 3 servers python-tests rust-tests

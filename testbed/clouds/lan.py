@@ -1,4 +1,4 @@
-"""Networks for booted machines: a private one of this host, or a running sky.
+"""Networks for booted machines: a private one of this host, a bridge that it has already, or a running sky.
 
 The private network is a bridge in a network namespace of its own. This host and each machine are joined to it by a pair
 of virtual devices. The namespace lives in a child process: when that ends for any reason, all devices vanish.
@@ -17,7 +17,7 @@ from testbed.servers.process import guarded
 from tradewind.model.records import dataclass
 from tradewind.sky.running import Sky
 
-__all__ = ["Lan", "MachineNetwork", "Place", "SkyNetwork", "lan_unavailable"]
+__all__ = ["HostBridge", "Lan", "MachineNetwork", "Place", "SkyNetwork", "lan_unavailable"]
 
 #: Networks 10.LEAST.0.0/24 to 10.MOST.255.0/24 are tried, from one that depends on the process.
 LEAST, MOST = 201, 250
@@ -121,13 +121,7 @@ class Lan:
         """Join a machine to the network."""
         self._inside("link", "add", place.name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         self._inside("link", "set", place.name, "master", "lan", "up")
-        for words in (
-            ("address", "add", f"{place.address}/24", "dev", "eth0"),
-            ("link", "set", "eth0", "up"),
-            ("link", "set", "lo", "up"),
-            ("route", "add", "default", "via", self.address),
-        ):
-            _run("nsenter", f"--net=/proc/{pid}/ns/net", "ip", *words)
+        _set_up_machine(pid, f"{place.address}/24", self.address)
 
     def release(self, place: Place) -> None:
         """Free a place. The machine's devices have vanished with it."""
@@ -150,6 +144,34 @@ class Lan:
 
     def _inside(self, *words: str) -> None:
         _run("nsenter", f"--net=/proc/{self._pid}/ns/net", "ip", *words)
+
+
+class HostBridge:
+    """Machines on a bridge of this host that exists already, such as that of a Kubernetes lab.
+
+    `address` is this host's own there, in a network of /16; machines get addresses that begin with `prefix`.
+    """
+
+    def __init__(self, bridge: str, address: str, prefix: str) -> None:
+        self._bridge, self.address, self._prefix = bridge, address, prefix
+        self._free = list(range(MACHINES_MAX, 0, -1))
+
+    def place(self, region: str) -> Place:
+        """Return a free place."""
+        if not self._free:
+            raise RuntimeError("the network has no free address")
+        number = self._free.pop()
+        return Place(f"twb{os.getpid()}m{number}", f"{self._prefix}{number}")
+
+    def attach(self, place: Place, pid: int) -> None:
+        """Join a machine to the bridge."""
+        _ip("link", "add", place.name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        _ip("link", "set", place.name, "master", self._bridge, "up")
+        _set_up_machine(pid, f"{place.address}/16", self.address)
+
+    def release(self, place: Place) -> None:
+        """Free a place. The machine's devices have vanished with it."""
+        self._free.insert(0, int(place.address.removeprefix(self._prefix)))
 
 
 class SkyNetwork:
@@ -175,6 +197,17 @@ class SkyNetwork:
     def release(self, place: Place) -> None:
         """Free the machine."""
         self._places[self._regions[place.name]].append(place)
+
+
+def _set_up_machine(pid: int, address: str, router: str) -> None:
+    """Give the device of a machine its address, with a default route."""
+    for words in (
+        ("address", "add", address, "dev", "eth0"),
+        ("link", "set", "eth0", "up"),
+        ("link", "set", "lo", "up"),
+        ("route", "add", "default", "via", router),
+    ):
+        _run("nsenter", f"--net=/proc/{pid}/ns/net", "ip", *words)
 
 
 def _ip(*words: str) -> str:

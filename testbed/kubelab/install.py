@@ -9,14 +9,15 @@ from pathlib import Path
 
 from testbed.kubelab.image import write_image
 from testbed.servers import InstallError
-from testbed.servers.install import INSTALL_TIMEOUT_S, built, require
+from testbed.servers.install import INSTALL_TIMEOUT_S, built, is_built, require
 
-__all__ = ["PAUSE_IMAGE", "installed", "lab_unavailable"]
+__all__ = ["PAUSE_IMAGE", "installed", "lab_not_built", "lab_unavailable"]
 
 VERSION = "1.33.13"
 """Version of Kubernetes, as in `components/go.mod`."""
 RECIPE = 2
 """Number of the list of packages, so that a changed one is not taken from the cache."""
+_NAME = f"kubelab-{VERSION}-{RECIPE}"
 COMPONENTS = Path(__file__).with_name("components")
 PAUSE_IMAGE = "local.test/pause:1"
 PACKAGES = (
@@ -59,7 +60,16 @@ def installed() -> Path:
     """
     if reason := lab_unavailable():
         raise InstallError(reason)
-    return built(f"kubelab-{VERSION}-{RECIPE}", _build)
+    return built(_NAME, _build)
+
+
+def lab_not_built() -> str | None:
+    """Return why no lab can be started here at once, with what to do, or None."""
+    if reason := lab_unavailable():
+        return reason
+    return (
+        None if is_built(_NAME) else "its programs are not built; `make clusters` builds them once, in 5 to 15 minutes"
+    )
 
 
 def _build(folder: Path) -> None:

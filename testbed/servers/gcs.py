@@ -12,14 +12,16 @@ from testbed.servers.process import Server, free_port, spawn, temporary_folder, 
 _DIALECT = str(Path(__file__).with_name("gcs_dialect.py"))
 
 
-def gcs() -> Server:
-    """Start moto behind Google's dialect. Clients get a service account that needs no token request."""
+def gcs(address: str = "127.0.0.1") -> Server:
+    """Start moto behind Google's dialect, at an address of this host. Clients get a service account that needs no
+    token request.
+    """
     environment = python_environment(f"moto-{VERSION}", [f"moto[server]=={VERSION}"])
     folder, port = temporary_folder("gcs"), free_port()
     python = str(environment / "bin" / "python")
     # -I: otherwise the script's folder, which has its own moto.py, would come first on the path.
-    process = spawn([python, "-I", _DIALECT, str(port)], folder, {"S3_UPLOAD_PART_MIN_SIZE": PART_BYTES_MIN})
-    endpoint = f"http://127.0.0.1:{port}"
+    process = spawn([python, "-I", _DIALECT, address, str(port)], folder, {"S3_UPLOAD_PART_MIN_SIZE": PART_BYTES_MIN})
+    endpoint = f"http://{address}:{port}"
     wait_until_answering(process, f"{endpoint}/moto-api/", folder)
     account = folder / "service-account.json"
     no_key = {"client_email": "", "private_key": "", "private_key_id": ""}

@@ -1,4 +1,4 @@
-"""moto behind the dialect of Google's XML API: a program that moto's own interpreter runs, ``gcs_dialect.py PORT``.
+"""moto behind the dialect of Google's XML API: a program for moto's own interpreter, ``gcs_dialect.py ADDRESS PORT``.
 
 Google's XML API is S3's with other names: a bearer token instead of a signature, ``x-goog-*`` headers instead of
 ``x-amz-*``. This file renames them on the way in and out; the storing, listing and multipart logic is moto's. There are
@@ -74,7 +74,7 @@ def main() -> None:
     """Serve until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     application = GoogleDialect(DomainDispatcherApplication(create_backend_app))
-    run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=MotoRequestHandler)
+    run_simple(sys.argv[1], int(sys.argv[2]), application, threaded=True, request_handler=MotoRequestHandler)
 
 
 if __name__ == "__main__":

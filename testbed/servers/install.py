@@ -88,6 +88,11 @@ def built(name: str, build: Callable[[Path], None]) -> Path:
     return _once(name, build)
 
 
+def is_built(name: str) -> bool:
+    """Return whether the cache has the complete folder ``name``."""
+    return (cache_folder() / f"{name}.complete").exists()
+
+
 def require(program: str) -> str:
     """Return the path of a program, which must be on ``PATH``."""
     found = shutil.which(program)

@@ -1,6 +1,7 @@
 """`tradewind demo`: a transfer of real files during which a relay is killed, with a commentary.
 
-It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways on this machine.
+It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways on this machine; or emulated clouds
+(`demo_cloud`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.demo_cloud import run_cloud
 from tradewind.cli.demo_sky import require_same, run_in_sky
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.demonstration import LOCAL_RATE_BYTES_PER_S, LOCAL_VICTIM, start_local
@@ -31,10 +33,15 @@ and scaled rates. The same files go over the direct path and over a planned over
 relay is killed during the transfer. The demo compares rate and cost with the prediction, and every byte of both copies
 with the original. Without root and /dev/net/tun, or with --local, a larger tree goes through five gateways on this
 machine over two routes with mutual TLS, and one relay is killed. The demo needs no account and no server, and removes
-its temporary folder at the end."""
+its temporary folder at the end.
+
+With --cloud, as root and from a checkout of the source code, stand-ins of AWS and Google Cloud run on this host, whose
+machines really boot. Objects go from an S3 bucket to a GCS bucket through rented machines; one is killed and replaced,
+and `fleet sweep` finds nothing afterwards. Where `make clusters` has built Kubernetes, the relay runs in a cluster."""
 EXAMPLES = """\
   sudo tradewind demo
   tradewind demo --local --size 300MB
+  sudo .venv/bin/tradewind demo --cloud
   tradewind demo --tree ~/src --keep"""
 
 #: Default volume of the demo without a sky. It is reduced if the disk is too small.
@@ -46,8 +53,12 @@ KILL_AT = 0.35
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the volume, the trees and the place."""
     parser.add_argument(
-        "--size", metavar="SIZE", type=typed(parse_bytes), help="approximate volume (default 240MB; with --local 1.2GB)"
+        "--size",
+        metavar="SIZE",
+        type=typed(parse_bytes),
+        help="approximate volume (default 240MB; with --local 1.2GB, with --cloud 40MB)",
     )
+    parser.add_argument("--cloud", action="store_true", help="rent machines of emulated clouds on this host")
     parser.add_argument("--tree", metavar="DIR", action="append", help="copy files from this folder; can be repeated")
     parser.add_argument("--local", action="store_true", help="run on this machine alone, without an emulated WAN")
     parser.add_argument("--keep", action="store_true", help="keep the copy")
@@ -55,6 +66,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run the demo. Return 0 only if every file arrived and both trees are identical."""
+    if args.cloud:
+        return run_cloud(args)
     place = Path(tempfile.mkdtemp(prefix="tradewind-demo-"))
     try:
         return _in_sky_or_here(args, place)
