@@ -88,6 +88,8 @@ class Booter:
     def __init__(self, network: MachineNetwork, folder: Path) -> None:
         self.network, self.folder = network, folder
         self.machines: dict[str, BootedMachine] = {}
+        #: Environment variables of the machines of a region, by the region.
+        self.environment: dict[str, dict[str, str]] = {}
         # A machine is killed when the thread ends that started it, so one thread starts all.
         self._starter = ThreadPoolExecutor(1, "starts machines")
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,6 +112,7 @@ class Booter:
         words = [
             *in_namespace(place),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+            *("env", *(f"{name}={value}" for name, value in self.environment.get(region, {}).items())),
             *("sh", _INIT, str(user_file), str(console)),
         ]
         process = self._starter.submit(_start, words, console).result()
