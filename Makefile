@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
+# Empty: Python keeps what it compiled. Otherwise each process that a test starts compiles the sources again.
+export PYTHONDONTWRITEBYTECODE :=
 RELEASE := $(CARGO_TARGET_DIR)/release
 # The profile of the programs: libraries are compiled once for both.
 RUST_TESTS := cargo test --release --workspace --locked --quiet
@@ -68,7 +70,7 @@ test-all: setup ## Run all tests, also slow ones, 10,000 simulations, and each f
 	SIMULATION_SEEDS=10000 $(RUST_TESTS) -- --include-ignored
 	@# Building takes longer than a test may. Without the clusters their tests are skipped with the reason.
 	-@$(BIN)/python -m testbed.kubelab install
-	$(BIN)/python -m pytest
+	TRADEWIND_SEEDS=300 $(BIN)/python -m pytest
 	fuzz/run
 
 fuzz: ## Run each fuzz target for a minute (fuzz/run SECONDS: for longer); skipped if cargo-fuzz cannot be installed

@@ -38,7 +38,7 @@ from tradewind.model.plan import Deployment, Plan
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
 
-SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "40"))
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "20"))
 SPEC = JobSpec(StoreSpec("s3://s"), ObjectSelection("k"), (Target(StoreSpec("s3://d"), "k"),))
 MBIT_BYTES = 125_000
 DIRECT_MBPS = 15

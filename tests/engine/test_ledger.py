@@ -37,7 +37,7 @@ from tradewind.model.price import PriceTier
 from tradewind.model.requests import RequestPrices
 from tradewind.state.database import open_database
 
-SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "60"))
 USD_PER_S = 0.01
 PRICES = JobPrices({"site:a": MachinePrice(USD_PER_S, "a test")})
 

@@ -34,7 +34,7 @@ from tradewind.engine.supervisor import (
 )
 from tradewind.errors import GatewayError
 
-SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "200"))
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "80"))
 """Number of seeds. Set TRADEWIND_SEEDS for a longer run."""
 TICK_S = 0.5
 PROGRESS_S = 0.5

@@ -24,7 +24,7 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import CallRefused, Ended, LaunchOrder, LaunchResult, Lease, Machine, Refusal
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
-SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "150"))
+SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "60"))
 RELAYS = [f"relay-{number}" for number in range(6)]
 
 

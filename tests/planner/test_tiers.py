@@ -99,11 +99,11 @@ def tiered_world(seed: int, *, rising: bool) -> Catalog:
 @pytest.mark.parametrize(
     ("seed", "boot_s", "rising"),
     [
-        *((seed, 0.0, False) for seed in (0, 1, 3, 4, 5)),
-        *((seed, 0.0, True) for seed in (0, 1, 3)),
+        *((seed, 0.0, False) for seed in (1, 3)),
+        *((seed, 0.0, True) for seed in (1, 3)),
         (1, 45.0, False),
-        *(pytest.param(seed, 0.0, False, marks=pytest.mark.slow) for seed in range(6, 23)),
-        *(pytest.param(seed, 0.0, True, marks=pytest.mark.slow) for seed in range(4, 20)),
+        *(pytest.param(seed, 0.0, False, marks=pytest.mark.slow) for seed in (0, *range(4, 23))),
+        *(pytest.param(seed, 0.0, True, marks=pytest.mark.slow) for seed in (0, *range(4, 20))),
         *(pytest.param(seed, 45.0, False, marks=pytest.mark.slow) for seed in range(3, 8)),
     ],
 )
@@ -161,7 +161,7 @@ def test_the_frontier_has_tiers_too(seed: int) -> None:
 SINKS = (Region("q", "r1"), Region("p", "r2"))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 16))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, *range(4, 16)))])
 def test_several_destinations_fill_tiers_together(seed: int) -> None:
     catalog, limits = tiered_world(seed, rising=False), PlanningLimits(machines_per_region=1)
     world = TreeWorld(catalog, SOURCE, SINKS, 40.0, 1)
