@@ -86,7 +86,15 @@ def _catalog(
     prices: PriceBook,
     region_offers: Mapping[Region, tuple[MachineOffer, ...]],
 ) -> Catalog:
-    return Catalog(packaged.places, prices, Grid(links), packaged.offers, region_offers, stores=packaged.stores)
+    return Catalog(
+        packaged.places,
+        prices,
+        Grid(links),
+        packaged.offers,
+        region_offers,
+        stores=packaged.stores,
+        standard_tiers=packaged.standard_tiers,
+    )
 
 
 def _user_links(folder: Path, modelled: Mapping[Pair, Link], today: datetime.date) -> Iterator[tuple[Pair, Link]]:

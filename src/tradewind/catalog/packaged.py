@@ -9,6 +9,7 @@ from pathlib import Path
 from tradewind.catalog.modelled import LinkModel
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, StoreFigures, read_rows, store_figures, with_overrides
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
+from tradewind.model.network_tier import StandardTier
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressRule
 from tradewind.model.records import dataclass, replace
@@ -32,6 +33,8 @@ class Packaged:
     offers: dict[str, tuple[MachineOffer, ...]]
     """Machine offers by provider."""
     stores: dict[str, StoreLimits]
+    standard_tiers: dict[str, StandardTier]
+    """Standard network tiers by provider."""
 
 
 def read_packaged() -> Packaged:
@@ -43,6 +46,7 @@ def read_packaged() -> Packaged:
             dict(_models(data / "grid_model.csv")),
             _by_provider(_offers(data / "machines.csv")),
             with_overrides({}, dict(_stores(data / "stores.csv"))),
+            dict(_standard_tiers(data / "network_tiers.csv", tuple(_rules(data / "standard_egress.csv")))),
         )
 
 
@@ -62,6 +66,21 @@ def _rules(path: Path) -> Iterator[EgressRule]:
     for row in read_rows(path, [["src"], ["dst"], ["usd_per_gb_from_gb"]]):
         price = row.egress_price("usd_per_gb_from_gb", row.origin(path.name, "published"))
         yield EgressRule(row.fields["src"], row.fields["dst"], price)
+
+
+def _standard_tiers(path: Path, rules: tuple[EgressRule, ...]) -> Iterator[tuple[str, StandardTier]]:
+    for row in read_rows(path, [["provider"], ["name"], ["rate_source"]]):
+        provider = row.fields["provider"]
+        yield (
+            provider,
+            StandardTier(
+                row.fields["name"],
+                tuple(rule for rule in rules if rule.src.partition(":")[0] == provider),
+                tuple(map(Region.parse, row.fields["not_offered_in"].split())),
+                row.origin(path.name, "published"),
+                Origin("assumed", row.fields["rate_source"], ""),
+            ),
+        )
 
 
 def _models(path: Path) -> Iterator[tuple[tuple[str, str], LinkModel]]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tradewind.errors import UsageError
 from tradewind.model.machine import MachineOffer, StoreLimits
+from tradewind.model.network_tier import NetworkTier, StandardTier
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier
-from tradewind.model.records import dataclass, field
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region, RegionInfo, parse_region
 
 __all__ = ["Catalog", "Grid", "Link", "LinkPart"]
@@ -82,6 +83,12 @@ class Catalog:
     quota_origins: Mapping[Region, Origin] = field(default_factory=dict)
     stores: Mapping[str, StoreLimits] = field(default_factory=dict)
     """Object-store limits by provider, if known."""
+    standard_tiers: Mapping[str, StandardTier] = field(default_factory=dict)
+    """Standard network tiers by provider. A provider without one has the premium tier alone."""
+    standard_links: Mapping[tuple[Region, Region], Link] = field(default_factory=dict)
+    """Links from machines in the standard network tier whose own rate is known."""
+    standard_at: tuple[Region, ...] = ()
+    """Regions whose machines send in the standard network tier; see `with_standard_tier`."""
 
     def machine_offers(self, region: Region) -> tuple[MachineOffer, ...]:
         """Return the machine types for a gateway in ``region``."""
@@ -92,7 +99,37 @@ class Catalog:
         src_place, dst_place = self.places.get(src), self.places.get(dst)
         if src_place is None or dst_place is None:
             return self.prices.pairs.get((src, dst))
+        if src in self.standard_at:
+            price = self.standard_tiers[src.provider].price(src_place, dst_place)
+            if price is not None:
+                return price
         return self.prices.egress(src_place, dst_place)
+
+    def network_tiers(self, region: Region) -> tuple[NetworkTier, ...]:
+        """Return the network tiers that machines in a region can have; `()` if its provider has no such choice."""
+        tier, place = self.standard_tiers.get(region.provider), self.places.get(region)
+        if tier is None:
+            return ()
+        known = place is not None and any(
+            tier.price(place, other) is not None for other in self.places.values() if other.region != region
+        )
+        return ("premium", "standard") if known else ("premium",)
+
+    def with_standard_tier(self, regions: Collection[Region]) -> Catalog:
+        """Return the catalog with the prices and rates of machines that send in the standard tier in these regions.
+
+        Regions without that tier keep the premium tier. This catalog itself must have the premium tier everywhere.
+        """
+        chosen = {region for region in regions if "standard" in self.network_tiers(region)}
+        if chosen == set(self.standard_at):
+            return self
+        links = {
+            pair: self.standard_links.get(pair)
+            or replace(link, origin=self.standard_tiers[pair[0].provider].rate_origin, parts=())
+            for pair, link in self.grid.links.items()
+            if pair[0] in chosen and pair[0].provider != pair[1].provider
+        }
+        return replace(self, grid=self.grid.updated(links.items()), standard_at=tuple(sorted(chosen)))
 
     def egress_account(self, src: Region, dst: Region, price: EgressPrice) -> str:
         """Return the name of the billing count for traffic between two regions with this `price`.

@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.machine import MachineOffer
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, Requests
@@ -48,6 +49,8 @@ class RegionMachines:
     region: Region
     offer: MachineOffer
     count: int
+    network_tier: NetworkTier | None = None
+    """How they send to other networks; None in a cloud without a choice."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,11 @@ class Overlay:
 
     def _destinations(self) -> tuple[Region, ...]:
         return ()
+
+    @property
+    def standard_at(self) -> tuple[Region, ...]:
+        """Regions whose machines send in the standard network tier, for `Catalog.with_standard_tier`."""
+        return tuple(machines.region for machines in self.machines if machines.network_tier == "standard")
 
     @property
     def machine_counts(self) -> Mapping[Region, int]:
@@ -256,7 +264,13 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
         },
         "vms": {str(region): count for region, count in plan.machine_counts.items()},
         "machines": [
-            {"region": str(m.region), "type": m.offer.name, "count": m.count, "usd_per_hour": m.offer.usd_per_hour}
+            {
+                "region": str(m.region),
+                "type": m.offer.name,
+                "count": m.count,
+                "usd_per_hour": m.offer.usd_per_hour,
+                **({} if m.network_tier is None else {"network_tier": m.network_tier}),
+            }
             for m in plan.machines
         ],
         "edges": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.network import FloatArray, IntArray
+from tradewind.planner.network import ANY_TIER, FloatArray, IntArray
 
 __all__ = ["MachineAllocator"]
 
@@ -15,6 +15,10 @@ CAPACITY_MIN = 1e-9
 """Lower bound of a capacity [Gbit/s]; a machine without capacity would be needed infinitely often."""
 FITS = 1e-8
 """Relative; flows that exceed a capacity by less are rounding of the solver."""
+
+
+OTHER_TIER_GBPS_MAX = 1e-5
+"""Flow out of a region in another network tier than its machines' that is rounding of the solver [Gbit/s]."""
 
 
 class MachineAllocator:
@@ -29,6 +33,7 @@ class MachineAllocator:
         machines = capped & (rows.column >= formulation.link_count)
         self._capacity = rows.row[machines], rows.column[machines] - formulation.link_count, -rows.value[machines]
         self._limit = formulation.machine_max * (1 + FITS)
+        self._barred = _barred(formulation)
 
     def cheapest_for(self, flow_gbps: FloatArray, machines: FloatArray) -> FloatArray | None:
         """Return the cheapest whole machines of each region that carry these flows.
@@ -44,6 +49,8 @@ class MachineAllocator:
         load = np.zeros(len(self._formulation.rows.names))
         np.add.at(load, row, value * flow_gbps[column])
         needed = self._needed(load)
+        option, flow = self._barred
+        needed[np.bincount(option, flow_gbps[flow], minlength=len(needed)) > OTHER_TIER_GBPS_MAX] = np.inf
         regions = self._formulation.network.region_of_option
         whole = np.zeros(len(machines))
         for region in np.unique(regions[machines > WHOLE]):
@@ -68,7 +75,12 @@ class MachineAllocator:
         return float(sum(self._prices(options, needed).min(initial=np.inf) for options in ends))
 
     def strongest(self) -> IntArray | None:
-        """Return all machines of the strongest type per region; ``None`` if no type is strongest in all respects."""
+        """Return all machines of the strongest type per region; ``None`` if no type is strongest in all respects.
+
+        With a choice of network tiers none is: each serves links that the other does not.
+        """
+        if len(self._barred[0]):
+            return None
         regions = self._formulation.network.region_of_option
         machines = np.zeros(len(regions), dtype=np.int64)
         row, option, capacity = self._capacity
@@ -95,3 +107,14 @@ class MachineAllocator:
         """Return the prices of this many machines [USD/s]; infinite beyond the region's limit."""
         prices: FloatArray = self._formulation.machine_usd_per_s[options] * needed[options]
         return np.where(needed[options] <= self._limit[options], prices, np.inf)
+
+
+def _barred(formulation: Formulation) -> tuple[IntArray, IntArray]:
+    """Return pairs of an option and a flow out of its region that needs machines of another network tier."""
+    network, links = formulation.network, formulation.links
+    if not len(network.link_tier):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    flows = np.flatnonzero(network.link_tier[links] != ANY_TIER)
+    of_region = network.region_of_option[:, None] == network.tail[links[flows]]
+    option, flow = np.nonzero(of_region & (network.tier_of_option[:, None] != network.link_tier[links[flows]]))
+    return option, flows[flow]

@@ -30,6 +30,7 @@ def violations(
 
     ``boot_s`` is the start time of machines if it was given; it replaces the catalog's.
     """
+    catalog = catalog.with_standard_tier(plan.standard_at)
     return [
         *_conservation(plan),
         *_routes(plan),
@@ -47,6 +48,7 @@ def multicast_violations(
     plan: MulticastOverlay, catalog: Catalog, limits: PlanningLimits, *, boot_s: float | None = None
 ) -> list[str]:
     """Return the faults of a plan with several destinations."""
+    catalog = catalog.with_standard_tier(plan.standard_at)
     return [
         *_trees(plan),
         *_links(plan, catalog, limits),
@@ -166,6 +168,12 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
         for m in here:
             if m.offer not in catalog.machine_offers(region) or (m.offer.spot and not limits.spot):
                 yield f"{region}: {m.offer.name} is not offered"
+            tiers = catalog.network_tiers(region)
+            if m.network_tier not in (tiers or (None,)):
+                yield f"{region}: the {m.network_tier} network tier is not offered"
+            wanted = limits.network_tier_of.get(region, limits.network_tiers)
+            if "standard" in tiers and wanted not in ("best", m.network_tier):
+                yield f"{region}: in the {m.network_tier} network tier, which is not wanted"
 
 
 def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The MILP of one source and one destination; `multicast.py` has that of several.
 
-Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option. A region uses a single option: the rows
-below add up a region's machines, and with mixed strengths that sum would promise more than the links can fill. Each
+Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option (type and network tier). A region uses a
+single option: the rows below add up a region's machines, and with mixed strengths that sum would promise more than the
+links can fill. With a choice of network tiers, a link has a column for each tier of its sending machines. Each
 function below writes one family of rows; docs/concepts/planner.md shows equation, function and symbols side by side.
 The cost of machine time has a factor (``machine_factor``), which accounts for machines that are paid while they boot.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass, replace
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.budget import WorkBudget
-from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
+from tradewind.planner.network import PREMIUM, STANDARD, FloatArray, FlowNetwork, IntArray
 from tradewind.planner.steiner import Tree
 
 __all__ = [
@@ -231,11 +233,8 @@ class Formulation:
 
     def with_machines_only_at(self, machines: IntArray) -> tuple[Formulation, IntArray]:
         """Return the model without the links that these machines cannot serve, and the positions of the links kept."""
-        options = self.network.options
-        manned = np.zeros(len(self.network.regions), dtype=bool)
-        manned[[options[k].region_index for k in np.flatnonzero(machines)]] = True
         links = self.links
-        kept = np.flatnonzero(manned[self.network.tail[links]] & manned[self.network.head[links]])
+        kept = np.flatnonzero(self.network.served(machines, links))
         column = np.full(self.link_count + self.option_count, -1)
         column[kept] = np.arange(len(kept))
         column[self.link_count :] = len(kept) + np.arange(self.option_count)
@@ -315,6 +314,11 @@ def build_formulation(network: FlowNetwork, source: int, sink: int, *, links: In
     write_store_row(writer, network, np.flatnonzero(network.tail[chosen] == source), source, "read")
     write_store_row(writer, network, np.flatnonzero(network.head[chosen] == sink), sink, "write")
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
+    machine_max = network.machines_max[network.region_of_option].astype(np.float64)
+    if len(network.link_tier):  # The sink sends nothing, so that its network tier would be a choice between equals
+        machine_max[
+            (network.region_of_option == sink) & (network.tier_of_option == STANDARD) & _has_premium(network)
+        ] = 0.0
     return Formulation(
         network=network,
         source=source,
@@ -322,11 +326,16 @@ def build_formulation(network: FlowNetwork, source: int, sink: int, *, links: In
         links=chosen,
         egress_usd_per_s=network.usd_per_gb[chosen] / BITS_PER_BYTE,
         machine_usd_per_s=np.array([o.usd_per_s for o in network.options]),
-        machine_max=network.machines_max[network.region_of_option].astype(np.float64),
+        machine_max=machine_max,
         flow_max=network.link_gbps[chosen] * ends,
         out_of_source=np.flatnonzero(network.tail[chosen] == source),
         rows=writer.rows(),
     )
+
+
+def _has_premium(network: FlowNetwork) -> NDArray[np.bool_]:
+    """Return for each machine option whether its region also has one of the premium network tier."""
+    return np.isin(network.region_of_option, network.region_of_option[network.tier_of_option == PREMIUM])
 
 
 def write_machine_rows(
@@ -337,6 +346,7 @@ def write_machine_rows(
     _cap_ingress(writer, network, links, source)
     _share_outgoing_connections(writer, network, links, sink)
     _share_incoming_connections(writer, network, links, source)
+    _match_network_tiers(writer, network, links)
     _limit_machines(writer, network)
 
 
@@ -407,6 +417,26 @@ def _share_incoming_connections(writer: RowWriter, network: FlowNetwork, links: 
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
     _per_region(writer, network, network.head[links], per_gbps, ones, source, "links into")
+
+
+def _match_network_tiers(writer: RowWriter, network: FlowNetwork, links: IntArray) -> None:
+    """Σ_w F_vwt / link_vwt ≤ Σ_k N_vkt: links of network tier t out of v need machines of that tier there."""
+    if not len(network.link_tier):
+        return
+    tail, tier = network.tail[links], network.link_tier[links]
+    regions, of_option = network.region_of_option, network.tier_of_option
+    for value, name in ((PREMIUM, "premium"), (STANDARD, "standard")):
+        for v in np.unique(tail[tier == value]):
+            flows = np.flatnonzero((tail == v) & (tier == value))
+            options = np.flatnonzero((regions == v) & (of_option == value))
+            writer.family(
+                [f"{name} tier at {network.regions[v]}"],
+                np.zeros(len(flows) + len(options), dtype=np.int64),
+                np.concatenate([flows, writer.options_at + options]),
+                np.concatenate([1 / network.link_gbps[links[flows]], -np.ones(len(options))]),
+                -np.inf,
+                0.0,
+            )
 
 
 def _limit_machines(writer: RowWriter, network: FlowNetwork) -> None:

@@ -73,6 +73,11 @@ def prepare_multicast(
         raise UsageError(
             f"a plan has 1 to {SINKS_MAX} destinations, not {len(destinations)}", hint="plan the others separately"
         )
+    if limits.network_tiers == "best":
+        raise UsageError(
+            "a plan for several destinations has one network tier",
+            hint="choose premium or standard, or plan separately",
+        )
     twice = next((d for number, d in enumerate(destinations) if d in destinations[:number]), None)
     if twice is not None:
         raise UsageError(f"{twice} is named twice among the destinations", hint="name each destination once")

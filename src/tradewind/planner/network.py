@@ -6,13 +6,14 @@ COST^egress, and per machine option LIMIT^egress, LIMIT^ingress and COST^VM.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.machine import MachineOffer
+from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
@@ -49,6 +50,10 @@ class PlanningLimits:
     """Egress of each billing count this month; its tiers continue from there."""
     egress_sent_gb: Mapping[tuple[Region, Region], float] = field(default_factory=dict)
     """Volume that this transfer has already sent between regions; it counts towards the tiers too."""
+    network_tiers: NetworkTierChoice = "premium"
+    """Network tiers of machines, in regions that have both; `best` lets the planner choose one per region."""
+    network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
+    """Network tiers of single regions, such as those whose machines already run; they replace the general choice."""
     machines_setting: str = "--max-vms"
     """Name of the setting for `machines_per_region`, for hints."""
 
@@ -65,11 +70,21 @@ class MachineOption:
     read_gbps: float
     """Read rate of the region's object store; infinite if unknown."""
     write_gbps: float
+    network_tier: NetworkTier | None = None
+    """None in a cloud without a choice."""
+
+
+ANY_TIER, PREMIUM, STANDARD = 0, 1, 2
+"""Values of `FlowNetwork.link_tier`: a link of machines of any network tier, or of one."""
+_LINK_TIERS: Mapping[NetworkTier | None, int] = {None: ANY_TIER, "premium": PREMIUM, "standard": STANDARD}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowNetwork:
-    """Usable regions, links and machines. Arrays over links have one entry per ordered pair with data."""
+    """Usable regions, links and machines. Arrays over links have one entry per ordered pair with data.
+
+    Out of a region that may have either network tier, a pair of clouds has two: one per tier.
+    """
 
     regions: tuple[Region, ...]
     index: Mapping[Region, int]
@@ -90,6 +105,31 @@ class FlowNetwork:
     """Regions whose `machines_max` is the account's quota, not the user's limit."""
     compression_ratio: float = 1.0
     """Bytes on the wire per byte of data. Rates and prices are per byte of data already."""
+    link_tier: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Network tier of the sending machines that a link needs; empty if no region has a choice."""
+
+    @property
+    def tier_of_option(self) -> IntArray:
+        """Network tier of each machine option, as in `link_tier`."""
+        return np.array([_LINK_TIERS[option.network_tier] for option in self.options], dtype=np.int64)
+
+    def served(self, machines: IntArray, links: IntArray) -> NDArray[np.bool_]:
+        """Return for each of these links whether the machines, per option, have one at each end and of its tier."""
+        regions, chosen = self.region_of_option, machines > 0
+        manned = np.zeros(len(self.regions), dtype=bool)
+        manned[regions[chosen]] = True
+        served: NDArray[np.bool_] = manned[self.tail[links]] & manned[self.head[links]]
+        if not len(self.link_tier):
+            return served
+        of_tier = np.zeros((len(self.regions), STANDARD + 1), dtype=bool)
+        of_tier[:, ANY_TIER] = True
+        of_tier[regions[chosen], self.tier_of_option[chosen]] = True
+        return served & of_tier[self.tail[links], self.link_tier[links]]
+
+    def sends_over(self, link: int, standard: bool) -> bool:
+        """Return whether machines of the standard tier, or of the premium tier, serve a link out of their region."""
+        tier = self.link_tier[link] if len(self.link_tier) else ANY_TIER
+        return bool(tier in (ANY_TIER, STANDARD if standard else PREMIUM))
 
     @property
     def region_of_option(self) -> IntArray:
@@ -134,25 +174,29 @@ def build_network(
     index = {region: position for position, region in enumerate(names)}
     ratio = limits.compression_ratio
     tail: list[int] = []
-    head, gbps, price = [], [], []
+    head, gbps, price, link_tier = [], [], [], []
     tiered: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[int]]] = {}
-    seen_gb = catalog.egress_used_gb(limits.monthly_egress_used_gb, limits.egress_sent_gb)
-    for (src, dst), link in catalog.grid.links.items():
-        if src not in index or dst not in index or src == dst or link.gbps < GBPS_MIN:
+    tiers_of = {region: _network_tiers(catalog, region, limits) for region in names}
+    sent_in = catalog.with_standard_tier([region for region in names if tiers_of[region] == ("standard",)])
+    seen_gb = sent_in.egress_used_gb(limits.monthly_egress_used_gb, limits.egress_sent_gb)
+    for src, dst, known, tier in _links(catalog, index, tiers_of):
+        link, egress = known.grid.links[src, dst], known.egress(src, dst)
+        if link.gbps < GBPS_MIN or egress is None:
             continue
-        egress = catalog.egress(src, dst)
-        if egress is None:
-            continue
-        key = (catalog.egress_account(src, dst, egress), egress.tiers)
+        key = (known.egress_account(src, dst, egress), egress.tiers)
         if len(egress.tiers) > 1:
             tiered.setdefault(key, (egress, []))[1].append(len(tail))
         tail.append(index[src])
         head.append(index[dst])
         gbps.append(link.gbps / ratio)
+        link_tier.append(tier)
         used_gb = seen_gb.get(key, limits.monthly_egress_used_gb)
         price.append(egress.mean_usd_per_gb(0.0, used_gb) * ratio)
     options = tuple(
-        _option(catalog, index[r], offer, r, limits) for r in names for offer in _offers(catalog, r, limits)
+        _option(catalog, index[r], offer, r, limits, tier)
+        for r in names
+        for tier in tiers_of[r]
+        for offer in _offers(catalog, r, limits)
     )
     return FlowNetwork(
         regions=names,
@@ -178,7 +222,32 @@ def build_network(
             for (account, tiers), (egress, links) in tiered.items()
         ),
         held_by_quota=frozenset(index[r] for r in names if _machines_max(catalog, r, limits) < _allowed(r, limits)),
+        link_tier=np.array(link_tier if any(link_tier) else [], dtype=np.int64),
     )
+
+
+def _network_tiers(catalog: Catalog, region: Region, limits: PlanningLimits) -> tuple[NetworkTier | None, ...]:
+    """Return the network tiers that machines in a region may have in a plan."""
+    offered = catalog.network_tiers(region)
+    if "standard" not in offered:
+        return offered or (None,)
+    wanted = limits.network_tier_of.get(region, limits.network_tiers)
+    return offered if wanted == "best" else (wanted,)
+
+
+def _links(
+    catalog: Catalog, index: Collection[Region], tiers_of: Mapping[Region, tuple[NetworkTier | None, ...]]
+) -> Iterator[tuple[Region, Region, Catalog, int]]:
+    """Yield the links between two regions, each with the catalog that knows it, and its value of `link_tier`."""
+    standard = catalog.with_standard_tier([region for region, tiers in tiers_of.items() if "standard" in tiers])
+    for src, dst in catalog.grid.links:
+        if src not in index or dst not in index or src == dst:
+            continue
+        if len(tiers_of[src]) > 1 and src.provider != dst.provider:
+            yield src, dst, catalog, PREMIUM
+            yield src, dst, standard, STANDARD
+        else:
+            yield src, dst, standard, ANY_TIER
 
 
 def _offers(catalog: Catalog, region: Region, limits: PlanningLimits) -> list[MachineOffer]:
@@ -213,7 +282,9 @@ def _allowed(region: Region, limits: PlanningLimits) -> int:
     return limits.per_region.get(region, limits.machines_per_region)
 
 
-def _option(catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: PlanningLimits) -> MachineOption:
+def _option(
+    catalog: Catalog, index: int, offer: MachineOffer, region: Region, limits: PlanningLimits, tier: NetworkTier | None
+) -> MachineOption:
     store = catalog.stores.get(region.provider) if limits.store_limits else None
     ratio = limits.compression_ratio
     return MachineOption(
@@ -224,4 +295,5 @@ def _option(catalog: Catalog, index: int, offer: MachineOffer, region: Region, l
         usd_per_s=offer.usd_per_s,
         read_gbps=store.read_gbps if store else float("inf"),
         write_gbps=store.write_gbps if store else float("inf"),
+        network_tier=tier,
     )

@@ -194,8 +194,9 @@ def trace_transfer(
 
 def _machines_of(plan: UnicastOverlay | MulticastOverlay, network: FlowNetwork) -> IntArray:
     """Return the plan's machines per machine option of the network."""
-    count = {(machines.region, machines.offer): machines.count for machines in plan.machines}
-    return np.array([count.get((network.regions[o.region_index], o.offer), 0) for o in network.options], dtype=np.int64)
+    count = {(machines.region, machines.offer, machines.network_tier): machines.count for machines in plan.machines}
+    keys = ((network.regions[option.region_index], option.offer, option.network_tier) for option in network.options)
+    return np.array([count.get(key, 0) for key in keys], dtype=np.int64)
 
 
 def solve_overlay(transfer: Transfer, goal: Goal) -> UnicastOverlay:

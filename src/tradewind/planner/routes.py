@@ -42,7 +42,7 @@ def build_overlay(
     name = formulation.network.regions
     paths = decompose(formulation, point.solution.flow_gbps)
     wanted = sum(gbps for _, gbps in paths)
-    part = fitting_part(formulation, point, _flow_columns(formulation, paths))
+    part = fitting_part(formulation, point, _flow_columns(formulation, paths, point))
     paths = [(path, gbps * part) for path, gbps in paths]
     decomposition = [(itertools.pairwise(path), gbps) for path, gbps in paths]
     rate, edges, machines, cost = figures(formulation, demand, point, decomposition)
@@ -84,7 +84,9 @@ def figures(
     used = {region for edge in flows for region in edge}
     counts = {k: n for k, n in _machines(point).items() if network.options[k].region_index in used}
     limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
-    position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in formulation.links}
+    # Of two links that differ in the network tier, the machines serve one.
+    served = formulation.links[network.served(point.solution.machines, formulation.links)]
+    position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in served}
     link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
     price = _prices(network, {position[edge]: gbps / rate * demand.volume_gb for edge, gbps in flows.items()})
     connections = round_connections(flows, link, limit, network.connections_per_machine)
@@ -93,8 +95,8 @@ def figures(
         for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
     )
     machines = tuple(
-        RegionMachines(name[network.options[k].region_index], network.options[k].offer, count)
-        for k, count in counts.items()
+        RegionMachines(name[option.region_index], option.offer, count, option.network_tier)
+        for option, count in ((network.options[k], count) for k, count in counts.items())
     )
     time_s = demand.gbit / rate
     machines_usd = math.fsum(m.count * m.offer.usd(time_s + demand.boot_of(machines)) for m in machines)
@@ -119,7 +121,8 @@ def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tup
     left: dict[int, dict[int, float]] = defaultdict(dict)
     for column in np.flatnonzero(flow_gbps > FLOW_MIN_RELATIVE * rate):
         e = formulation.links[column]
-        left[int(network.tail[e])][int(network.head[e])] = float(flow_gbps[column])
+        u, v = int(network.tail[e]), int(network.head[e])
+        left[u][v] = left[u].get(v, 0.0) + float(flow_gbps[column])
     paths: list[tuple[tuple[int, ...], float]] = []
     while (path := _widest_path(left, formulation.source, formulation.sink)) is not None:
         gbps = min(left[u][v] for u, v in itertools.pairwise(path))
@@ -154,10 +157,12 @@ def _widest_path(left: Mapping[int, Mapping[int, float]], source: int, sink: int
     return tuple(reversed(path))
 
 
-def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], float]]) -> FloatArray:
+def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], float]], point: Point) -> FloatArray:
     network = formulation.network
     flow = np.zeros(formulation.link_count)
-    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in enumerate(formulation.links)}
+    served = np.flatnonzero(network.served(point.solution.machines, formulation.links))
+    ends = ((int(c), formulation.links[c]) for c in served)
+    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in ends}
     for path, gbps in paths:
         for edge in itertools.pairwise(path):
             flow[column[edge]] += gbps

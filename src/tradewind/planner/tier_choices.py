@@ -74,7 +74,11 @@ def _volumes_of(transfer: Transfer, plan: Overlay) -> tuple[float, ...]:
     flows = {(edge.src, edge.dst): edge.gbps for edge in plan.edges}
     volumes = []
     for count in network.counts:
-        ends = ((network.regions[network.tail[e]], network.regions[network.head[e]]) for e in count.links)
+        ends = (
+            (network.regions[network.tail[e]], network.regions[network.head[e]])
+            for e in count.links
+            if network.sends_over(e, network.regions[network.tail[e]] in plan.standard_at)
+        )
         carried_gbps = math.fsum(flows.get(pair, 0.0) for pair in ends)
         volumes.append(plan.volume_gb * carried_gbps / plan.throughput_gbps)
     return tuple(volumes)

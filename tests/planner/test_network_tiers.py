@@ -1,0 +1,125 @@
+"""The choice of a network tier per region, compared with brute force: each set of regions in the standard tier."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
+from tests.planner.worlds import MADE, random_world
+from tradewind.errors import UsageError
+from tradewind.model.catalog import Catalog, Link
+from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
+from tradewind.model.network_tier import NetworkTierChoice, StandardTier
+from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.price import EgressPrice, EgressRule, PriceTier
+from tradewind.model.records import replace
+from tradewind.model.region import Region, RegionInfo
+from tradewind.planner.check import violations
+from tradewind.planner.multicast import prepare_multicast
+from tradewind.planner.network import PlanningLimits
+from tradewind.planner.plan import Transfer, prepare, solve_overlay
+
+VOLUME_GB = 40.0
+SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
+
+
+def tiered_world(seed: int, *, boot_s: float = 0.0, types: int = 1) -> Catalog:
+    """Return a random catalog of four regions, three of which have a standard tier with its own prices and rates."""
+    rng = random.Random(seed + 1000)
+    catalog = random_world(seed, 4, boot_s=boot_s, types=types)
+    places = {region: RegionInfo(region, region.name, 0.0, 0.0, "nowhere") for region in catalog.grid.regions()}
+    tiers = {}
+    for provider, without in (("p", ()), ("q", (Region("q", "r3"),))):
+        rules = tuple(
+            EgressRule(str(r), "internet", EgressPrice((PriceTier(0.0, rng.choice([0.0, 0.01, 0.03, 0.08])),), MADE))
+            for r in places
+            if r.provider == provider
+        )
+        tiers[provider] = StandardTier("standard", rules, without, MADE, MADE)
+    links = {
+        pair: Link(round(link.gbps * rng.choice([0.3, 0.7, 1.0, 1.4]), 2), MADE)
+        for pair, link in catalog.grid.links.items()
+        if pair[0].provider != pair[1].provider and rng.random() < 0.7
+    }
+    return replace(catalog, places=places, standard_tiers=tiers, standard_links=links)
+
+
+def prepared(catalog: Catalog, machines_max: int, tiers: NetworkTierChoice) -> Transfer:
+    limits = PlanningLimits(machines_per_region=machines_max, network_tiers=tiers)
+    return prepare(catalog, SOURCE, SINK, VOLUME_GB, limits)
+
+
+def planned(transfer: Transfer, goal: Goal) -> UnicastOverlay:
+    plan = solve_overlay(transfer, goal)
+    assert violations(plan, transfer.catalog, transfer.limits) == []
+    return plan
+
+
+def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[World]:
+    """Return one world per set of sending regions in the standard tier. The sink sends nothing."""
+    able = [r for r in catalog.places if "standard" in catalog.network_tiers(r) and r != SINK]
+    sets = itertools.chain.from_iterable(itertools.combinations(able, n) for n in range(len(able) + 1))
+    catalogs = [catalog.with_standard_tier(chosen) for chosen in sets]
+    return [World(each, SOURCE, SINK, VOLUME_GB, machines_max, boot_s) for each in catalogs]
+
+
+@pytest.mark.parametrize(
+    ("seed", "boot_s", "types", "machines_max"),
+    [
+        *((seed, 0.0, 1, 1 + seed % 2) for seed in (0, 1, 3, 4, 5, 6, 7)),
+        (1, 45.0, 1, 1),
+        (4, 0.0, 2, 1),
+    ],
+)
+def test_the_best_tiers_are_those_of_brute_force(seed: int, boot_s: float, types: int, machines_max: int) -> None:
+    catalog = tiered_world(seed, boot_s=boot_s, types=types)
+    worlds, transfer = worlds_of(catalog, machines_max, boot_s), prepared(catalog, machines_max, "best")
+    top_gbps = max(fastest_gbps(world) for world in worlds)
+    assert planned(transfer, Fastest()).throughput_gbps == pytest.approx(top_gbps, rel=1e-6)
+    for part in (0.3, 0.8):
+        rate = part * top_gbps
+        least_usd = min(cheapest_usd(world, rate) for world in worlds)
+        assert planned(transfer, MinThroughput(rate)).cost.total_usd == pytest.approx(least_usd, rel=1e-6)
+    ceiling_usd = 1.1 * min(cheapest_usd(world, 0.5 * top_gbps) for world in worlds)
+    best_gbps = max(fastest_gbps(world, ceiling_usd) for world in worlds)
+    assert planned(transfer, MaxCost(ceiling_usd)).throughput_gbps == pytest.approx(best_gbps, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_one_tier_everywhere_is_planned_as_if_there_were_no_other(seed: int) -> None:
+    catalog = tiered_world(seed)
+    cases: list[tuple[NetworkTierChoice, tuple[Region, ...]]] = [("premium", ()), ("standard", tuple(catalog.places))]
+    for tiers, standard_at in cases:
+        plan = planned(prepared(catalog, 2, tiers), Cheapest())
+        known = replace(catalog.with_standard_tier(standard_at), standard_tiers={}, standard_at=())
+        prices = {pair: catalog.with_standard_tier(standard_at).egress(*pair) for pair in known.grid.links}
+        book = replace(known.prices, pairs={pair: price for pair, price in prices.items() if price is not None})
+        alone = planned(prepared(replace(known, prices=book), 2, "premium"), Cheapest())
+        assert plan.cost.total_usd == pytest.approx(alone.cost.total_usd)
+        assert {m.network_tier for m in plan.machines if m.region.name != "r3"} == {tiers}
+
+
+def test_a_known_tier_of_a_region_is_kept() -> None:
+    catalog = tiered_world(0)
+    for tier in ("premium", "standard"):
+        limits = PlanningLimits(machines_per_region=2, network_tiers="best", network_tier_of={SOURCE: tier})
+        plan = planned(prepare(catalog, SOURCE, SINK, VOLUME_GB, limits), Cheapest())
+        assert next(m.network_tier for m in plan.machines if m.region == SOURCE) == tier
+
+
+def test_the_check_refuses_a_tier_that_is_not_offered_or_not_wanted() -> None:
+    catalog = tiered_world(0)
+    transfer = prepared(catalog, 2, "standard")
+    plan = planned(transfer, Cheapest())
+    assert any("not wanted" in fault for fault in violations(plan, catalog, PlanningLimits(machines_per_region=2)))
+    untiered = replace(catalog, standard_tiers={})
+    assert any("not offered" in fault for fault in violations(plan, untiered, transfer.limits))
+
+
+def test_several_destinations_have_one_network_tier() -> None:
+    catalog = tiered_world(0)
+    with pytest.raises(UsageError, match="one network tier"):
+        prepare_multicast(catalog, SOURCE, [SINK, Region("q", "r3")], 1.0, PlanningLimits(network_tiers="best"))
