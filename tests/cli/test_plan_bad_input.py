@@ -95,6 +95,7 @@ def test_regions(folder: Path, capsys: pytest.CaptureFixture[str], regions: list
         ("--max-vms", "2.5", "a number of machines"),
         ("--compression-ratio", "1.5", "at most 1"),
         ("--compression-ratio", "half", "0.6"),
+        ("--tier", "cheap", "premium, standard or best"),
         ("--max-cost", "-5USD", "more than zero"),
         ("--deadline", "30", "90s"),
         ("--volume", "5", "5GB"),
@@ -195,6 +196,7 @@ def test_two_goals(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--spot"], "providers"),
         (["--compression-ratio", "1"], ""),
         (["--egress-used", "0GB"], ""),
+        (["--tier", "premium"], ""),
     ],
 )
 def test_options_that_a_problem_file_sets_are_refused_beside_it(

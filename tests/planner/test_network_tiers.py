@@ -17,10 +17,11 @@ from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.price import EgressPrice, EgressRule, PriceTier
 from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
+from tradewind.planner.baseline import direct, gridftp, ron
 from tradewind.planner.check import violations
 from tradewind.planner.multicast import prepare_multicast
 from tradewind.planner.network import PlanningLimits
-from tradewind.planner.plan import Transfer, prepare, solve_overlay
+from tradewind.planner.plan import Transfer, prepare, solve_overlay, trace_transfer
 
 VOLUME_GB = 40.0
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")
@@ -69,7 +70,8 @@ def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[World]
 @pytest.mark.parametrize(
     ("seed", "boot_s", "types", "machines_max"),
     [
-        *((seed, 0.0, 1, 1 + seed % 2) for seed in (0, 1, 3, 4, 5, 6, 7)),
+        *((seed, 0.0, 1, 1 + seed % 2) for seed in (0, 1, 3, 4, 6)),
+        *(pytest.param(seed, 0.0, 1, 1 + seed % 2, marks=pytest.mark.slow) for seed in (5, 7)),
         (1, 45.0, 1, 1),
         (4, 0.0, 2, 1),
     ],
@@ -123,3 +125,30 @@ def test_several_destinations_have_one_network_tier() -> None:
     catalog = tiered_world(0)
     with pytest.raises(UsageError, match="one network tier"):
         prepare_multicast(catalog, SOURCE, [SINK, Region("q", "r3")], 1.0, PlanningLimits(network_tiers="best"))
+
+
+@pytest.mark.parametrize("machines_max", [1, 2])
+def test_a_choice_is_never_worse_than_one_tier_everywhere(machines_max: int) -> None:
+    """In this world the search alone found 2.06 and 4.12 Gbit/s, where the premium tier moves 7 Gbit/s."""
+    catalog, goal = tiered_world(7, boot_s=45.0, types=2), MaxCost(3.266)
+    choices: tuple[NetworkTierChoice, ...] = ("best", "premium", "standard")
+    best, *alone = [planned(prepared(catalog, machines_max, tiers), goal).throughput_gbps for tiers in choices]
+    assert best == pytest.approx(7.0, rel=1e-6)
+    assert best >= max(alone) * (1 - 1e-6)
+
+
+def test_baselines_of_a_choice_send_in_the_premium_tier() -> None:
+    catalog = tiered_world(0)
+    choice, premium = prepared(catalog, 2, "best"), prepared(catalog, 2, "premium")
+    for baseline in (direct, ron, gridftp):
+        expected = baseline(premium)
+        assert expected is not None
+        plan = baseline(choice)
+        assert plan is not None
+        assert plan.cost.total_usd == pytest.approx(expected.cost.total_usd)
+        assert plan.machines == expected.machines
+
+
+def test_a_frontier_has_one_network_tier() -> None:
+    with pytest.raises(UsageError, match="one network tier"):
+        trace_transfer(prepared(tiered_world(0), 2, "best"))

@@ -14,6 +14,7 @@ from tradewind.cli.arguments import typed
 from tradewind.cli.options import COST_EXAMPLES, parse_cost, parse_machines, parse_ratio
 from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
+from tradewind.model.network_tier import check_network_tiers
 from tradewind.model.overlay import plan_document
 from tradewind.model.units import BYTES_PER_GB, parse_bytes, parse_duration_s, parse_rate_gbps, parse_volume_gb
 
@@ -49,6 +50,7 @@ SAID_BY_A_PROBLEM = {
     "spot": "providers",
     "compression_ratio": "",
     "egress_used": "",
+    "tier": "",
 }
 """The key of a problem file that corresponds to each option; empty if there is none."""
 
@@ -90,6 +92,13 @@ def _add_limits(parser: ArgumentParser) -> None:
     )
     limits.add_argument("--vm-type", metavar="TYPE", action="append", help="only this machine type; can be repeated")
     limits.add_argument("--spot", action="store_true", help="also use spot machines")
+    limits.add_argument(
+        "--tier",
+        metavar="TIER",
+        type=typed(check_network_tiers),
+        help="network tier of machines at Google and Azure: premium, standard, or best, the better one in each region "
+        "(default premium)",
+    )
     limits.add_argument(
         "--effort",
         metavar="N",
@@ -222,6 +231,7 @@ def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
             "objects": args.objects,
             "compression_ratio": 1.0 if args.compression_ratio is None else args.compression_ratio,
             "egress_used_gb": args.egress_used or 0.0,
+            "tier": args.tier or "premium",
         }
         destination: str = args.destination
         if args.more_destinations:
@@ -333,7 +343,7 @@ def _show(args: Namespace, plan: TransferPlan | MulticastPlan, frontier: Transfe
     columns = get_terminal_size((words.COLUMNS, 24)).columns
     lines, comparison = _plan_and_comparison(args, plan, columns)
     if args.explain:
-        lines += words.explain_lines(plan.overlay, plan.would_help(), columns)
+        lines += words.explain_lines(plan.overlay, plan.would_help(), columns, catalog=plan.transfer.catalog)
     lines += comparison
     if args.frontier and frontier is not None:
         lines += words.frontier_lines(frontier.frontier)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tradewind.engine.user_catalog import UserCatalog
     from tradewind.model.catalog import Catalog
     from tradewind.model.goal import Goal, GoalName
+    from tradewind.model.network_tier import NetworkTierChoice
     from tradewind.render.placement import PlacementReport
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
         objects: int | None
         compression_ratio: float
         egress_used_gb: float
+        tier: NetworkTierChoice
         catalog: Catalog | str | os.PathLike[str] | None
 
     class PlanArguments(LimitArguments, total=False):
@@ -134,6 +136,7 @@ class Engine:
         objects: int | None = None,
         compression_ratio: float = 1.0,
         egress_used_gb: float = 0.0,
+        tier: NetworkTierChoice = "premium",
         catalog: Catalog | str | os.PathLike[str] | None = None,
     ) -> TransferPlan | MulticastPlan:
         """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
@@ -155,6 +158,8 @@ class Engine:
             objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
             compression_ratio: bytes sent per byte of data, above 0 and at most 1.
             egress_used_gb: volume that was already sent this month [GB]; volume tiers start from there.
+            tier: network tier of the machines, where their cloud has both: `premium`, `standard`, or `best`: the better
+                one in each region, for a single destination only. A frontier cannot be traced with `best`.
             catalog: a catalog, or the folder of the user's tables; None for that of the state folder.
 
         Raises:
@@ -179,6 +184,7 @@ class Engine:
             objects=objects,
             compression_ratio=compression_ratio,
             egress_used_gb=egress_used_gb,
+            tier=tier,
             catalog=catalog,
             state_dir=self.state_dir,
         )

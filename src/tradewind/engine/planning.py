@@ -13,6 +13,7 @@ from tradewind.engine.topology import topology_document
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, GoalName, MaxCost, MinThroughput, Soonest
+from tradewind.model.network_tier import check_network_tiers
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.records import replace
 from tradewind.model.region import Region
@@ -204,6 +205,7 @@ def prepared(
     spot: bool = False,
     compression_ratio: float = 1.0,
     egress_used_gb: float = 0.0,
+    tier: str = "premium",
     objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
     state_dir: str | None = None,
@@ -241,6 +243,7 @@ def prepared(
         machine_types=vm_types,
         compression_ratio=compression_ratio,
         monthly_egress_used_gb=egress_used_gb,
+        network_tiers=check_network_tiers(tier),
     )
     begin = _region(known, source)
     asked = [destination] if isinstance(destination, str) or not isinstance(destination, Sequence) else destination

@@ -47,4 +47,4 @@ def check_network_tiers(text: str) -> NetworkTierChoice:
     for choice in get_args(NetworkTierChoice):
         if text == choice:
             return choice  # type: ignore[no-any-return]
-    raise UsageError(f"a network tier is premium, standard or best, not {text!r}")
+    raise UsageError(f"a network tier is premium, standard or best, not {text!r}", hint="for example best")

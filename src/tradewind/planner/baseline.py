@@ -1,4 +1,7 @@
-"""Baselines of the Skyplane paper (direct, RON, GridFTP), and plans side by side as in its Table 2."""
+"""Baselines of the Skyplane paper (direct, RON, GridFTP), and plans side by side as in its Table 2.
+
+Baselines choose nothing: regions with a choice of network tiers send in the premium tier.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ def ron(transfer: Transfer) -> UnicastOverlay | None:
 
 def ron_relay(formulation: Formulation) -> int | None:
     """Return the relay whose slower link is fastest; ``None`` if the direct link is faster still."""
-    network, links = formulation.network, formulation.links
+    network = formulation.network
+    links = [e for e in formulation.links if network.sends_over(e, standard=False)]
     from_source = {
         int(network.head[e]): float(network.link_gbps[e]) for e in links if network.tail[e] == formulation.source
     }
@@ -76,8 +80,9 @@ def _along(transfer: Transfer, path: tuple[int, ...], machines_max: int | None) 
 
 def _option_along(transfer: Transfer, path: tuple[int, ...], links: IntArray, at: int) -> int:
     options = [k for k, o in enumerate(transfer.network.options) if o.region_index == path[at]]
+    premium = [k for k in options if transfer.network.options[k].network_tier == "premium"]
     return min(
-        options,
+        premium or options,
         key=lambda k: (-_rate_per_machine(transfer, path, links, at, k), transfer.network.options[k].usd_per_s),
     )
 

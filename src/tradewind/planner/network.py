@@ -151,7 +151,7 @@ class FlowNetwork:
         return replace(self, options=options, boot_s=boot_s)
 
     def link_between(self, src: int, dst: int) -> int | None:
-        """Return the position of the link between two regions, if it exists."""
+        """Return the position of the link between two regions, if it exists; of two, that of the premium tier."""
         found = np.flatnonzero((self.tail == src) & (self.head == dst))
         return int(found[0]) if found.size else None
 

@@ -16,13 +16,13 @@ from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
 from tradewind.model.units import BYTES_PER_GB, format_duration, format_gbps, format_usd
-from tradewind.planner.best import solve_over_boot_times
 from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
 from tradewind.planner.goals import PROVEN_GAP, Demand, Point
 from tradewind.planner.network import FlowNetwork, IntArray, PlanningLimits, build_network
+from tradewind.planner.network_choices import solve_over_network_tiers
 from tradewind.planner.routes import build_overlay
 from tradewind.planner.small_flows import drop_small_flows
 from tradewind.planner.solver import SolverSettings
@@ -39,7 +39,7 @@ __all__ = [
     "refuse_ends",
     "solve_checked",
     "solve_goal",
-    "solve_over_boot_times",
+    "solve_over_network_tiers",
     "solve_overlay",
     "trace_transfer",
 ]
@@ -179,7 +179,10 @@ def trace_transfer(
 
     Raises:
         InfeasibleGoal: the destination cannot be reached.
+        UsageError: regions have a choice of network tiers.
     """
+    if len(transfer.network.link_tier):
+        raise UsageError("a frontier has one network tier", hint="choose premium or standard instead of best")
     if known and not transfer.demand.boot_given:
         transfer = with_boot_within(transfer, max(plan.boot_s for plan in known))
     machines = [_machines_of(plan, transfer.network) for plan in known]
@@ -220,7 +223,7 @@ def solve_checked(transfer: Transfer, goal: Goal, write: Callable[[Transfer, Goa
     """
     asked, rate_max_gbps = goal, math.inf
     for _ in range(CEILINGS_MAX):
-        found = solve_over_boot_times(transfer, asked)
+        found = solve_over_network_tiers(transfer, asked)
         if found is None:
             break
         started, point = found
@@ -270,7 +273,7 @@ def infeasible(
 ) -> InfeasibleGoal:
     """Name the limit, and find the nearest goal that works; ``write`` makes a plan of a point."""
     if isinstance(goal, MaxCost):
-        found = solve_over_boot_times(transfer, Cheapest())
+        found = solve_over_network_tiers(transfer, Cheapest())
         if found is None:
             return _unreachable(transfer)
         transfer, best = found
@@ -282,7 +285,7 @@ def infeasible(
             hint=f"raise the ceiling to {nearest.cost.total_usd + 0.005:.2f}USD",
             nearest=nearest,
         )
-    found = _earliest(transfer) if isinstance(goal, Deadline) else solve_over_boot_times(transfer, Fastest())
+    found = _earliest(transfer) if isinstance(goal, Deadline) else solve_over_network_tiers(transfer, Fastest())
     if found is None:
         return _unreachable(transfer)
     transfer, best = found

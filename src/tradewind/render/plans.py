@@ -94,7 +94,7 @@ class _Planned(ABC, Generic[OverlayT]):
 
     def explain(self) -> str:
         """Return what limits the plan and what would help, as text."""
-        return "\n".join(explain_lines(self.overlay, self.would_help())).strip("\n")
+        return "\n".join(explain_lines(self.overlay, self.would_help(), catalog=self.transfer.catalog)).strip("\n")
 
     def frontier(self) -> TransferFrontier:
         """Return every efficient pair of cost and rate of the same transfer."""

@@ -10,6 +10,7 @@ from tradewind.model.overlay import Overlay, OverlayRoute, UnicastOverlay
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, format_volume
 
 if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
     from tradewind.planner.baseline import Alternative
     from tradewind.planner.frontier import Frontier
     from tradewind.planner.whatif import Improvement
@@ -96,7 +97,7 @@ def machine_lines(plan: Overlay, columns: int) -> list[str]:
     region_width = max((len(str(m.region)) for m in plan.machines), default=0)
     lines += [
         f"    {m.count:>3} × {m.offer.name:<{name_width}}  {m.region!s:<{region_width}}  "
-        f"{format_usd(m.offer.usd_per_hour)}/h each"
+        f"{format_usd(m.offer.usd_per_hour)}/h each{', standard network tier' * (m.network_tier == 'standard')}"
         for m in plan.machines
     ]
     if plan.binding:
@@ -127,8 +128,10 @@ def share_bar(share: float) -> str:
     return f"{much:>6} {bar:<{BAR_CHARACTERS}}"
 
 
-def explain_lines(plan: Overlay, offers: Sequence[Improvement], columns: int = COLUMNS) -> list[str]:
-    """Return the binding limits, and the changes that would help."""
+def explain_lines(
+    plan: Overlay, offers: Sequence[Improvement], columns: int = COLUMNS, *, catalog: Catalog
+) -> list[str]:
+    """Return the binding limits, the changes that would help, and the network tiers with their prices and rates."""
     lines = ["", "  limits"]
     for phrase in plan.binding or ("nothing",):
         lines += wrapped(phrase, columns, 4)
@@ -136,6 +139,24 @@ def explain_lines(plan: Overlay, offers: Sequence[Improvement], columns: int = C
     said = [f"{offer.change}: {offer.gain}" for offer in offers] or ["neither one more machine nor 10% more money"]
     for phrase in said:
         lines += wrapped(phrase, columns, 4)
+    return [*lines, *_network_tier_lines(plan, catalog, columns)]
+
+
+def _network_tier_lines(plan: Overlay, catalog: Catalog, columns: int) -> list[str]:
+    """Return tier, price and rate of each hop to another cloud; nothing if all machines send in the premium tier."""
+    if not plan.standard_at:
+        return []
+    known, lines = catalog.with_standard_tier(plan.standard_at), ["", "  network tiers"]
+    tier_at = {machines.region: machines.network_tier for machines in plan.machines}
+    for edge in plan.edges:
+        tier = tier_at.get(edge.src)
+        if tier is None or edge.src.provider == edge.dst.provider:
+            continue
+        name = f" ({known.standard_tiers[edge.src.provider].name})" if tier == "standard" else ""
+        price, link = known.egress(edge.src, edge.dst), known.grid.links[edge.src, edge.dst]
+        lines += wrapped(f"{edge.src} → {edge.dst}: {tier}{name}", columns, 4)
+        lines += wrapped(f"price {edge.usd_per_gb:.3g} USD/GB: {price.origin if price else 'unknown'}", columns, 6)
+        lines += wrapped(f"rate {format_gbps(link.gbps)} per machine pair: {link.origin}", columns, 6)
     return lines
 
 
