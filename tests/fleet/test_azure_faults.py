@@ -18,7 +18,7 @@ from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.names import ADDRESSES, DISKS, INTERFACES, MACHINES, Names
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused
+from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, Admitting, CallRefused, NetworkChoice
 from tradewind.model.azure import azure_from_document
 
 PUT_MACHINE = "PUT .*/virtualMachines/"
@@ -377,6 +377,14 @@ def test_routing_and_addresses_are_what_the_settings_say(stage: Stage) -> None:
     assert address_body(order(), "westeurope", settings)["properties"]["ipTags"] == [
         {"ipTagType": "RoutingPreference", "tag": "Internet"}
     ]
+    for routing, tier, tagged in (
+        ("internet", NetworkChoice(network_tier="premium"), False),
+        ("microsoft", NetworkChoice(network_tier="standard"), True),
+    ):
+        planned = order(network=tier)
+        settings = azure_from_document(stage.api.document(routing=routing))
+        properties = address_body(planned, "westeurope", settings)["properties"]
+        assert ("ipTags" in properties) == tagged, "the plan's tier replaces the routing of the settings"
     (machine,) = stage.launched(stage.provider(routing="internet"))
     assert list(machine.addresses) == ["public", "private"] and machine.control == f"{machine.addresses['public']}:7442"
     rules = group_body({}, "westeurope", "198.51.100.0/24", ["198.51.100.7", "203.0.113.4"])["properties"][

@@ -23,7 +23,7 @@ from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
 from tradewind.fleet.gcp.instances import DELETE_ITSELF, SHUTDOWN_SCRIPT
 from tradewind.fleet.journal import FleetJournal
-from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused
+from tradewind.fleet.provider import FLEET_TAG, Admitting, CallRefused, NetworkChoice
 from tradewind.model import sites
 
 
@@ -118,6 +118,9 @@ def test_a_spot_machine_of_a_tier_and_zone(stage: GcpStage) -> None:
     models = {given["scheduling"]["provisioningModel"]: given for given in created(stage)}
     assert models["SPOT"]["scheduling"]["onHostMaintenance"] == "TERMINATE"
     assert models["STANDARD"]["networkInterfaces"][0]["accessConfigs"][0]["networkTier"] == "STANDARD"
+    launch(provider, order("d", type="n2-standard-4", network=NetworkChoice(network_tier="premium")))
+    access = created(stage)[-1]["networkInterfaces"][0]["accessConfigs"][0]
+    assert access["networkTier"] == "PREMIUM", "the plan's tier replaces that of the settings"
     cheap = stage.provider(spot=True)
     (machine,) = launch(cheap, order("c"))
     assert machine.spot, "the settings decide where the plan does not"

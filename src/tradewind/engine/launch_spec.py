@@ -127,6 +127,7 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
 
 def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
     """Return the edges that have a cost, or would have one at a larger volume, by route."""
+    catalog = None if catalog is None else catalog.with_standard_tier(overlay.standard_at)
     edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, overlay, catalog) for edge in overlay.edges}
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     routes = {}

@@ -175,6 +175,8 @@ def _bottlenecks(
 
     A route with a hop between unknown places has none, because that hop may be the bottleneck.
     """
+    if plan.overlay is not None:
+        catalog = catalog.with_standard_tier(plan.overlay.standard_at)
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     found: set[Hop] = set()
     ruled_out: set[Hop] = set()

@@ -161,6 +161,7 @@ def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
     if plan.overlay is None:
         return []
     changed = []
+    then, now = (catalog.with_standard_tier(plan.overlay.standard_at) for catalog in (then, now))
     for machines in plan.overlay.machines:
         offers = {(offer.machine.name, offer.spot): offer for offer in now.machine_offers(machines.region)}
         offer, found = machines.offer, offers.get((machines.offer.machine.name, machines.offer.spot))

@@ -23,7 +23,7 @@ from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.launching import Launcher, offer_for
 from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
-from tradewind.fleet.orders import dialled_gateways, machine_types, order_key, peers_of, role_of
+from tradewind.fleet.orders import dialled_gateways, machine_types, network_tier_in, order_key, peers_of, role_of
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
     CallRefused,
@@ -594,7 +594,9 @@ class Fleet:
             type=machine_type,
             spot=spot,
             peers=peers_of(self.plan, name),
-            network=NetworkChoice(listen=self._settings.listen.get(name)),
+            network=NetworkChoice(
+                listen=self._settings.listen.get(name), network_tier=network_tier_in(self.plan, gateway.region)
+            ),
             join=None if self._enrolment is None else self._enrolment.join(name, key),
         )
 

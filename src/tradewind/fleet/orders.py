@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from tradewind.fleet.provider import Role
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan, PlannedGateway
 
-__all__ = ["dialled_gateways", "machine_types", "order_key", "peers_of", "role_of"]
+__all__ = ["dialled_gateways", "machine_types", "network_tier_in", "order_key", "peers_of", "role_of"]
 
 
 def order_key(fleet_id: str, name: str, endings: int) -> str:
@@ -28,6 +29,12 @@ def machine_types(plan: Plan, rented: Iterable[PlannedGateway]) -> dict[str, tup
         types = [(machines.offer.machine.name, machines.offer.spot)] * machines.count
         left.setdefault(str(machines.region), []).extend(types)
     return {gateway.name: left[gateway.region].pop(0) for gateway in rented if left.get(gateway.region)}
+
+
+def network_tier_in(plan: Plan, region: str) -> NetworkTier | None:
+    """Return the planned network tier of the machines in a region; None if the plan does not choose one."""
+    machines = () if plan.overlay is None else plan.overlay.machines
+    return next((m.network_tier for m in machines if str(m.region) == region), None)
 
 
 def role_of(plan: Plan, name: str) -> Role:

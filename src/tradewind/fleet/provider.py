@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from tradewind.errors import GatewayError
 from tradewind.gateway.owner import Join
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import dataclass, field
 
 __all__ = [
@@ -150,6 +151,8 @@ class NetworkChoice:
     network: str | None = None
     """Name of the network, such as a VPC or subnet."""
     public_address: bool | None = None
+    network_tier: NetworkTier | None = None
+    """How its traffic to other networks leaves the cloud; None leaves that to the settings."""
 
 
 @dataclass(frozen=True, slots=True)

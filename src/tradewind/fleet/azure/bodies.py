@@ -87,9 +87,12 @@ def _rule(name: str, priority: int, port: int | None, sources: list[str]) -> dic
 
 
 def address_body(order: LaunchOrder, location: str, settings: AzureSettings) -> dict[str, Any]:
-    """Return a machine's public address. Its routing decides where traffic leaves Microsoft's network."""
+    """Return a machine's public address. Its routing decides where traffic leaves Microsoft's network.
+
+    The network tier of the order replaces the routing of the settings.
+    """
     properties: dict[str, Any] = {"publicIPAllocationMethod": "Static", "deleteOption": "Delete"}
-    if settings.routing == "internet":
+    if (order.network.network_tier or ("standard" if settings.routing == "internet" else "premium")) == "standard":
         properties["ipTags"] = [{"ipTagType": "RoutingPreference", "tag": "Internet"}]
     body = {"location": location, "tags": tags_of(order), "sku": {"name": "Standard"}, "properties": properties}
     # A machine in a zone takes no address of the whole region.

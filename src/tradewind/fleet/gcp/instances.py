@@ -131,7 +131,8 @@ def _interface(order: LaunchOrder, settings: GcpSettings) -> dict[str, Any]:
         subnet = settings.subnet
         found["subnetwork"] = subnet if "/" in subnet else f"regions/{region}/subnetworks/{subnet}"
     if settings.public_address:
-        access = {"name": "External NAT", "type": "ONE_TO_ONE_NAT", "networkTier": settings.network_tier}
+        tier = order.network.network_tier or settings.network_tier
+        access = {"name": "External NAT", "type": "ONE_TO_ONE_NAT", "networkTier": tier.upper()}
         found["accessConfigs"] = [access]
     return found
 
