@@ -30,6 +30,7 @@ TYPES = {
     "job-status": "JobStatus",
     "join": "Join",
     "key-request": "KeyRequest",
+    "again-request": "JoinAgain",
     "lease-request": "LeaseRequest",
     "owner-ready": "OwnerReady",
     "probe-report": "ProbeReport",

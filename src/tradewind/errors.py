@@ -22,6 +22,7 @@
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   ├── GatewayLost            5    a required gateway died
     │   ├── CredentialsNotSent     7    a store's credentials cannot be limited, so no other machine gets them
+    │   ├── FleetTaken             1    a warm fleet that a plan uses is in use, or has ended: plan again
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
@@ -154,6 +155,10 @@ class CredentialsNotSent(GatewayError):
     """The credentials of a store cannot be limited to the transfer, so they were not sent to another machine."""
 
     exit_code = 7
+
+
+class FleetTaken(GatewayError):
+    """Another process uses a warm fleet, or it has ended. Nothing was started; a new plan does without it."""
 
 
 class ProviderRefused(GatewayError):

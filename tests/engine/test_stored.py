@@ -11,7 +11,7 @@ import pytest
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.ground import HOME_FOUND
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch
+from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, stored_launch
 from tradewind.engine.proposal import proposal_again
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.replan import PlanRequest
@@ -107,6 +107,26 @@ def test_a_started_or_expired_proposal_is_refused(store: ProposalStore) -> None:
         store.load("p-2")
     assert store.launch_of("a-job") == local_launch()
     assert store.launch_of("another") is None
+
+
+def test_a_proposal_from_before_there_were_warm_fleets_is_read(store: ProposalStore) -> None:
+    store.save("p-1", kept(local_launch()))
+    document = json.loads(store._database.row("SELECT document FROM proposals", ())[0])  # type: ignore[index]
+    document["launch"].pop("warm", None)
+    for name in ("keeping", "states_prices"):
+        document["launch"]["settings"].pop(name, None)
+    store._database.write("UPDATE proposals SET document = ?", (json.dumps(document),))
+    assert store.load("p-1").launch == local_launch()
+
+
+def test_a_resumed_job_names_the_warm_fleet_of_its_first_run(
+    plan: Plan, catalog: Catalog, store: ProposalStore
+) -> None:
+    launch = replace(planned(plan, catalog), warm="a fleet")
+    store.save("p-1", kept(launch))
+    store._database.write("UPDATE proposals SET job = 'a-job'")
+    proposed = store.launch_of("a-job")
+    assert stored_launch(launch.document, launch.provider, plan=plan, proposed=proposed).warm == "a fleet"
 
 
 @pytest.mark.parametrize("document", ["{}", "[]", "not JSON", '{"launch": 1}', '{"launch": {"plan_request": {}}}'])

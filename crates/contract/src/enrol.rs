@@ -69,6 +69,23 @@ impl fmt::Debug for Join {
     }
 }
 
+/// Body of `POST /v1/join`: the gateway forgets everything, and joins its fleet again with this token.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JoinAgain {
+    /// The new join token, as in [`Join`]. Secret.
+    pub token_hex: String,
+    /// Time until which the owner accepts the token, by the owner's clock.
+    pub expires_unix_s: u64,
+}
+
+impl fmt::Debug for JoinAgain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { token_hex: _, expires_unix_s } = self;
+        f.debug_struct("JoinAgain").field("token_hex", &"redacted").field("expires_unix_s", expires_unix_s).finish()
+    }
+}
+
 /// A gateway's request for an identity: answer of `POST /v1/identity`, and part of an enrolment. It has room for a name
 /// and a key and for nothing else that a certificate could carry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -21,7 +21,8 @@ pub use control::{
 };
 pub use credentials::{Authority, GatewayStores, StoreAccess, StoreCredentials, StoreUse};
 pub use enrol::{
-    GatewayEntry, GatewayState, GatewayStates, IdentityGrant, Join, JoinControl, KeyRequest, OWNER_NAME, OwnerReady,
+    GatewayEntry, GatewayState, GatewayStates, IdentityGrant, Join, JoinAgain, JoinControl, KeyRequest, OWNER_NAME,
+    OwnerReady,
 };
 pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, LimitChanged, LimitReason, Outcome,

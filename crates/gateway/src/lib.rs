@@ -21,6 +21,7 @@ pub mod failure;
 pub mod home;
 pub mod identity;
 mod join;
+mod join_again;
 pub mod lead;
 pub mod limits;
 pub mod names;

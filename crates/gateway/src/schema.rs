@@ -3,9 +3,9 @@
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 use tradewind_contract::{
-    CONTRACT_VERSION, Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, KeyRequest,
-    LeaseRequest, OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
-    Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
+    CONTRACT_VERSION, Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, JoinAgain,
+    KeyRequest, LeaseRequest, OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest,
+    Refusal, Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
 };
 
 /// Returns the schema: `$defs` holds every document that Python and a gateway exchange, and all parts of them.
@@ -20,6 +20,7 @@ pub fn document() -> Value {
         document_of::<IdentityGrant>(&mut generator, "body of PUT /v1/identity"),
         document_of::<StoreCredentials>(&mut generator, "body of PUT /v1/stores"),
         document_of::<LeaseRequest>(&mut generator, "body of POST /v1/lease"),
+        document_of::<JoinAgain>(&mut generator, "body of POST /v1/join"),
         document_of::<ProbeRequest>(&mut generator, "body of POST /v1/probe"),
         document_of::<ProbeReport>(&mut generator, "answer of POST /v1/probe"),
         document_of::<ReceiveRequest>(&mut generator, "body of POST /v1/probe/receive"),

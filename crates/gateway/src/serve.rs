@@ -14,6 +14,7 @@ use crate::control::server::{Listener, Server};
 use crate::endings::Endings;
 use crate::enrol::{Candidate, JoinError};
 use crate::join::{self, NotJoined};
+use crate::join_again;
 use crate::limits::{DRAIN_AT_EXIT_TIMEOUT, LEASE_S_MAX};
 use crate::stores::{DelegatedStores, RealStores, Stores};
 use crate::tls::{Identity, TlsError, machine_clock};
@@ -256,6 +257,8 @@ impl Bound {
         };
         let equipment = Equipment { data_listener, stores, ..Equipment::default() };
         let controllers = [OWNER_NAME.to_owned()].into();
+        let join = (!args.exit_with_stdin).then(|| join_again::template(document));
+        let equipment = Equipment { join, ..equipment };
         Ok(Self { control, equipment, controllers, exit_with_stdin: args.exit_with_stdin, lease: LeaseArgs::of(args) })
     }
 
@@ -282,6 +285,7 @@ impl Bound {
             gateway: env!("CARGO_PKG_VERSION").to_owned(),
             contract: CONTRACT_VERSION,
         });
+        let addresses = (control.address()?, equipment.data_address()?);
         let joined = tokio::select! {
             joined = control.into_listener() => joined?,
             reason = endings.first() => {
@@ -297,9 +301,10 @@ impl Bound {
         let identity = identity.or(equipment.identity);
         let gateway = Arc::new(Gateway::new(Box::new(runner), Equipment { identity, lease, ..equipment })?);
         let server = Server::start(listener, gateway.clone(), controllers);
-        let reason = tokio::select! {
-            reason = endings.first() => reason,
-            () = lapsed(gateway.lease()) => "the lease lapsed",
+        let (reason, again) = tokio::select! {
+            reason = endings.first() => (reason, None),
+            () = lapsed(gateway.lease()) => ("the lease lapsed", None),
+            join = gateway.joins_again() => ("it joins its fleet again", Some(join)),
         };
         tracing::info!(reason, "ending");
         let leaving = async {
@@ -307,6 +312,11 @@ impl Bound {
             server.stop().await;
             drained
         };
+        if let Some(join) = again {
+            drop(leaving.await);
+            let length = gateway.lease().map(Lease::left);
+            return Err(join_again::replace_process(&join_again::at(join, addresses), length).into());
+        }
         tokio::select! {
             drained = leaving => Ok(match drained {
                 Ok(()) => ExitCode::SUCCESS,

@@ -9,9 +9,9 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tradewind_contract::{
-    Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, KeyRequest, LeaseRequest,
-    OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal, Routes, SendReport,
-    SendRequest, StoreCredentials, Task, Version,
+    Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, JoinAgain, KeyRequest,
+    LeaseRequest, OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
+    Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
@@ -105,6 +105,7 @@ fn examples_are_understood_whole() {
             "send-request" => drop(survives::<SendRequest>(&name, &text)),
             "send-report" => drop(survives::<SendReport>(&name, &text)),
             "refusal" => drop(survives::<Refusal>(&name, &text)),
+            "again-request" => drop(survives::<JoinAgain>(&name, &text)),
             "lease-request" => drop(survives::<LeaseRequest>(&name, &text)),
             "probe-request" => drop(survives::<ProbeRequest>(&name, &text)),
             "probe-report" => drop(survives::<ProbeReport>(&name, &text)),

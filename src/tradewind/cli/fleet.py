@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tradewind.cli.terminal import can_ask, confirm
+from tradewind.cli.warm import add_warm_arguments, bring_up, show_receipt
 from tradewind.errors import UsageError
 from tradewind.model.units import format_count, format_duration, format_usd
 
@@ -20,11 +21,15 @@ if TYPE_CHECKING:
     from tradewind.engine.fleets import Attempt, Boot, FleetEnd, Fleets, FleetState
     from tradewind.errors import TradewindError
 
-USAGE = "list|down [ID…]|explain ID|sweep"
+USAGE = "up REGION…|list|down [ID…]|explain ID|sweep"
 HELP = """\
-List and end fleets: the machines that transfers and measurements started. A fleet ends with its command. If the command
-was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes its record.
-`down` without ID ends only fleets whose command is gone; with ID also a fleet in use, whose job can then be resumed.
+List and end fleets: the machines that transfers and measurements started, or `up`. A fleet ends with its command. If
+the command was killed, the fleet ends automatically, at once or when its lease expires; `down` ends it now and removes
+its record.
+`up` starts a warm fleet: machines that are kept for later transfers between their regions, which then need not rent
+any. It ends with its lease, or after its idle time. One transfer uses it at a time.
+`down` without ID ends only fleets whose command is gone; with --all also warm ones; with ID also a fleet in use, whose
+job can then be resumed.
 `explain` shows each attempt to launch a machine, why it was refused or how long it took to start, even for a fleet that
 could not start.
 `list --everywhere` shows the machines on all hosts and in all clouds of the configuration, by their tags, with their
@@ -36,6 +41,7 @@ A fleet is in use while its command holds the fleet's lock, even in another cont
 shares the state folder is listed, but never ended here. A record that cannot be read or belongs to another user is
 reported by name, with exit code 1, because its machines may still run."""
 EXAMPLES = """\
+  tradewind fleet up aws:us-east-1 gcp:europe-west1 --idle 20min
   tradewind fleet list
   tradewind fleet down
   tradewind fleet down 20260131-120000-0f1e2d3c
@@ -47,6 +53,7 @@ EXAMPLES = """\
 WHOSE = {
     "in use": "in use",
     "gone": "its command is gone",
+    "warm": "warm",
     "elsewhere": "started on another host or in another container",
 }
 
@@ -54,17 +61,23 @@ WHOSE = {
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action and the fleets."""
     parser.add_argument(
-        "action", metavar="ACTION", choices=["list", "down", "explain", "sweep"], help="list, down, explain or sweep"
+        "action",
+        metavar="ACTION",
+        choices=["up", "list", "down", "explain", "sweep"],
+        help="up, list, down, explain or sweep",
     )
-    parser.add_argument("fleets", metavar="ID", nargs="*", help="fleets, as `list` shows them")
+    parser.add_argument("fleets", metavar="ID|REGION", nargs="*", help="fleets, as `list` shows them; up: regions")
     parser.add_argument(
         "--everywhere",
         action="store_true",
         help="list: the machines on all hosts and in all clouds of the configuration",
     )
     parser.add_argument(
-        "--all", action="store_true", help="sweep: also end machines whose command runs or is elsewhere"
+        "--all",
+        action="store_true",
+        help="sweep: also end machines whose command runs or is elsewhere; down: also warm fleets",
     )
+    add_warm_arguments(parser)
 
 
 def run(args: Namespace) -> int:
@@ -73,8 +86,12 @@ def run(args: Namespace) -> int:
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         fleets = engine.fleets
-        if (args.everywhere and args.action != "list") or (args.all and args.action != "sweep"):
-            raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep`")
+        if (args.everywhere and args.action != "list") or (args.all and args.action not in ("sweep", "down")):
+            raise UsageError("--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`")
+        if args.action == "up":
+            return bring_up(args, engine)
+        if any(value is not None for value in (args.machines, args.idle, args.lease, args.max_cost)):
+            raise UsageError("--machines, --idle, --lease and --max-cost belong to `fleet up`")
         if args.action == "sweep":
             return _sweep(args, fleets)
         if args.action == "list" and args.everywhere:
@@ -89,9 +106,12 @@ def run(args: Namespace) -> int:
                     "`fleet explain` takes one ID", hint="`tradewind fleet list` shows the fleets that run"
                 )
             return _explain(args, fleets)
+        if args.fleets and args.all:
+            raise UsageError("`fleet down` takes either IDs or --all")
         if args.fleets:
             return _report_ends(args, fleets.end(args.fleets))
-        return max(_report_ends(args, fleets.end_abandoned()), _report_unreadable(args, fleets))
+        ends = fleets.end_unused() if args.all else fleets.end_abandoned()
+        return max(_report_ends(args, ends), _report_unreadable(args, fleets))
 
 
 def _list(args: Namespace, fleets: Fleets) -> int:
@@ -255,7 +275,7 @@ def _boot_line(boot: Boot) -> str:
 
 def _lease(fleet: FleetState) -> str:
     """Return when the machines end by themselves; empty while a living client renews their leases."""
-    if fleet.lease_end_unix_s is None or fleet.record.ownership == "in use":
+    if fleet.lease_end_unix_s is None or fleet.is_warm or fleet.record.ownership == "in use":
         return ""
     left_s = fleet.lease_end_unix_s - time.time()
     return f" (leases expire in {format_duration(left_s)})" if left_s > 0 else " (leases expired)"
@@ -263,6 +283,9 @@ def _lease(fleet: FleetState) -> str:
 
 def _use(fleet: FleetState) -> str:
     record = fleet.record
+    if fleet.is_warm and record.warm_until_unix_s is not None:
+        left = format_duration(max(0.0, record.warm_until_unix_s - time.time()))
+        return f"ends in {left} unless it is used"
     if record.ownership == "abandoned":
         return "abandoned"
     if record.ownership == "elsewhere":
@@ -300,6 +323,8 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(json.dumps({"id": end.id, "ended": end.machines}))
         else:
             print(f"{end.id}: {end.machines} machines ended")
+        if end.receipt is not None:
+            show_receipt(args, end.receipt)
     return code
 
 
@@ -316,5 +341,6 @@ def _document(fleet: FleetState) -> dict[str, object]:
         "host": record.owner.host_name,
         "client_pid": record.owner.process.pid,
         "lease_end_unix_s": fleet.lease_end_unix_s,
+        "warm_until_unix_s": record.warm_until_unix_s if record.is_warm else None,
         "created_unix_ms": record.created_unix_ms,
     }

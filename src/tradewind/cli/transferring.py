@@ -26,7 +26,7 @@ from tradewind.cli.streams import require_input
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.engine.request import Options
 from tradewind.engine.sources import STANDARD_INPUT
-from tradewind.errors import UsageError
+from tradewind.errors import FleetTaken, UsageError
 from tradewind.model.codec import AUTO, OFF
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of sources in the first line of a job.
 SOURCES_SHOWN_MAX = 3
+#: Maximum plans for a transfer, each after the warm fleet of the one before was taken by another.
+PLANS_MAX = 3
 
 
 def add_transfer_arguments(parser: ArgumentParser) -> None:
@@ -242,14 +244,24 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
         preview = PreviewLines(args, engine.preview(request))
         preview.say_before()
         note = None if args.dry_run else _unfinished(engine, args)
-        proposal = engine.propose(request)
-        show_proposal(args, proposal)
-        agree(args, proposal)
-        with follow(args, preview.after_dry_run) as follower:
-            job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs)
-            begun = None if detached is None else partial(detached.leave, job.id, job.folder)
-            source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
-            return run_with_question(follower, job, source, destinations, yes=args.yes, note=note, begun=begun)
+        source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
+        plans = 0
+        while True:
+            plans += 1
+            proposal = engine.propose(request)
+            show_proposal(args, proposal)
+            agree(args, proposal)
+            with follow(args, preview.after_dry_run) as follower:
+                try:
+                    job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs)
+                except FleetTaken as error:
+                    if plans == PLANS_MAX:
+                        raise
+                    if not args.quiet and not args.json:
+                        print(f"note: {error}; planning again", file=sys.stderr)
+                    continue
+                begun = None if detached is None else partial(detached.leave, job.id, job.folder)
+                return run_with_question(follower, job, source, destinations, yes=args.yes, note=note, begun=begun)
 
 
 def shown_as_typed(sources: Sequence[str]) -> str:

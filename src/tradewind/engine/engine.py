@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from tradewind.engine.fleets import Fleets
     from tradewind.engine.measuring import Measurement
     from tradewind.engine.user_catalog import UserCatalog
+    from tradewind.engine.warm import WarmUp
     from tradewind.model.catalog import Catalog
     from tradewind.model.goal import Goal, GoalName
     from tradewind.model.network_tier import NetworkTierChoice
+    from tradewind.model.sites import Sites
     from tradewind.render.placement import PlacementReport
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
@@ -278,6 +280,16 @@ class Engine:
         from tradewind.engine.fleets import Fleets
 
         return Fleets(self.control.store, self._gateway)
+
+    def warm_up(self, sites: Sites, regions: Sequence[str], *, machines: int, idle_s: float, kept_s: float) -> WarmUp:
+        """Prepare a warm fleet with `machines` in each region, and quote its cost; `start` of the result rents them.
+
+        They end when no transfer has used them for `idle_s`, and after `kept_s` at the latest. Raises UsageError,
+        GatewayError.
+        """
+        from tradewind.engine.warm import warm_up
+
+        return warm_up(self.control, sites, regions, machines=machines, idle_s=idle_s, kept_s=kept_s)
 
     def preview(self, request: Request) -> Preview:
         """Return the plan with which a transfer could avoid this machine. For errors see `preview_of`."""

@@ -15,10 +15,11 @@ from tradewind.fleet.journal import Attempt, Boot, FleetJournal, FleetRecord, Un
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.warm import WarmBook
 from tradewind.model.records import dataclass
 from tradewind.model.sites import Sites
 
-__all__ = ["Attempt", "Boot", "FleetEnd", "FleetState", "Fleets"]
+__all__ = ["Attempt", "Boot", "FleetEnd", "FleetState", "Fleets", "WarmReceipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,23 @@ class FleetState:
     lease_end_unix_s: float | None
     is_of_this_pid_namespace: bool
 
+    @property
+    def is_warm(self) -> bool:
+        """True if its machines wait for a job."""
+        return self.record.is_warm and self.record.ownership == "abandoned"
+
+
+@dataclass(frozen=True, slots=True)
+class WarmReceipt:
+    """What the machines of a warm fleet have cost, by list prices. What jobs used is in their ledgers, too."""
+
+    fleet: str
+    machine_s: float
+    usd: float
+    idle_s: float
+    idle_usd: float
+    uses: int
+
 
 @dataclass(frozen=True, slots=True)
 class FleetEnd:
@@ -46,6 +64,7 @@ class FleetEnd:
     error: TradewindError | None = None
     job_id: str | None = None
     unbooked: str | None = None
+    receipt: WarmReceipt | None = None
 
 
 class Fleets:
@@ -96,9 +115,15 @@ class Fleets:
         self._journal.remove_remains()
         return self._end([record for record in self._journal.records() if record.abandoned])
 
+    def end_unused(self) -> Iterator[FleetEnd]:
+        """End all fleets that no command uses, warm ones, too. Raises ConfigError."""
+        self._journal.remove_remains()
+        return self._end([record for record in self._journal.records() if record.ownership == "abandoned"])
+
     def _end(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
         for record in records:
             abandoned = record.abandoned
+            receipt = self._receipt(record.id)
             try:
                 machines = end_fleet(record, self._journal, self._gateway)
             except TradewindError as error:
@@ -107,7 +132,25 @@ class Fleets:
             job_id = job_of(record)
             # A living owner charges its job itself.
             unbooked = self._book_end(record, job_id) if abandoned and job_id is not None else None
-            yield FleetEnd(record.id, machines, job_id=job_id, unbooked=unbooked)
+            yield FleetEnd(record.id, machines, job_id=job_id, unbooked=unbooked, receipt=receipt)
+
+    def _receipt(self, fleet_id: str) -> WarmReceipt | None:
+        """Return the cost of a warm fleet until now; None for other fleets."""
+        book, now_s = WarmBook(self._journal), time.time()
+        if (keeping := book.keeping(fleet_id)) is None:
+            return None
+        lived, lapses = self._journal.lives(fleet_id), self._journal.lease_ends(fleet_id)
+        used = [(use.machine, (use.ended_unix_s or now_s) - use.began_unix_s) for use in book.uses(fleet_id)]
+        prices = {name: one.usd_per_s for name, one in keeping.machines.items()}
+        # A machine that no job used has ended with its lease, and nobody has noted that.
+        ends = [ended_s or min(now_s, lapses.get(name, now_s)) for name, _, ended_s in lived]
+        spans = [(name, max(0.0, end_s - began_s)) for (name, began_s, _), end_s in zip(lived, ends, strict=True)]
+        machine_s, used_s = sum(span for _, span in spans), sum(span for _, span in used)
+        usd = sum(prices.get(name, 0.0) * span for name, span in spans)
+        used_usd = sum(prices.get(name, 0.0) * span for name, span in used)
+        jobs = len({use.job for use in book.uses(fleet_id)})
+        idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)
+        return WarmReceipt(fleet_id, machine_s, usd, idle_s, idle_usd, jobs)
 
     def _book_end(self, record: FleetRecord, job_id: str) -> str | None:
         """Charge the job of a fleet for its machines until now; return why this failed, or None."""

@@ -8,19 +8,30 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tradewind.errors import FleetTaken
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
-from tradewind.fleet.journal import Boot, FleetJournal, FleetRecord
+from tradewind.fleet.journal import TAKEN_HINT, Boot, FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.warm import WarmBook
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
+from tradewind.model.records import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class WarmChoice:
+    """A warm fleet for a run. If it cannot be used, the run fails if it `is_required`, else it rents machines."""
+
+    fleet: str
+    is_required: bool
 
 
 class JobGateways:
     """The running gateways of one plan. Closing them removes their sockets; logs stay if requested.
 
     `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
-    of the machines while they run; `meter` counts how long they live.
+    of the machines while they run; `meter` counts how long they live. `warm` is the warm fleet to use.
     """
 
     def __init__(
@@ -34,24 +45,46 @@ class JobGateways:
         *,
         report: Callable[[str], None],
         meter: Meter | None = None,
+        warm: WarmChoice | None = None,
     ) -> None:
+        """Start the gateways. Raises GatewayError; FleetTaken if a required warm fleet cannot be used."""
         self._folder = folder
         self._logs = os.path.join(folder, "logs")
         journal = FleetJournal(state_dir)
         maker = make_provider(provider, binary, journal, logs=Path(self._logs))
         job_id = os.path.basename(folder)
         end_abandoned(journal, binary, job_id)
-        self._fleet = Fleet(
-            maker,
-            journal,
-            plan,
-            binary,
-            purpose=_purpose(job_id),
-            settings=settings,
-            report=report,
-            meter=meter,
-            logs=Path(self._logs),
-        )
+
+        def start(settings: FleetSettings, taken: str | None) -> Fleet:
+            return Fleet(
+                maker,
+                journal,
+                plan,
+                binary,
+                purpose=_purpose(job_id),
+                settings=settings,
+                report=report,
+                meter=meter,
+                logs=Path(self._logs),
+                taken=taken,
+            )
+
+        if warm is None:
+            self._fleet = start(settings, None)
+            return
+        # The plan's prices are those of machines that were started, and paid for their minimum time, before.
+        settings = replace(settings, states_prices=True)
+        try:
+            keeping = WarmBook(journal).keeping(warm.fleet)
+            if keeping is None:
+                raise FleetTaken(f"warm fleet {warm.fleet} has ended", hint=TAKEN_HINT)
+            lease_s = keeping.lease_s(settings.lease_s)
+            self._fleet = start(replace(settings, keeping=keeping, lease_s=lease_s), warm.fleet)
+        except FleetTaken as error:
+            if warm.is_required:
+                raise
+            report(f"{error}; other machines are rented")
+            self._fleet = start(settings, None)
 
     @property
     def fleet_id(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.survey import SiteMember, members_of, survey
 from tradewind.errors import TradewindError
 from tradewind.model.hosts import in_region
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.sites import CLOUDS, FleetTable, Sites
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tradewind.model.catalog import Catalog
     from tradewind.sky.running import Sky
 
-__all__ = ["Ground", "ground_of_sites", "ground_of_sky", "sky_catalog_of", "with_present_home"]
+__all__ = ["Ground", "ground_of_sites", "ground_of_sky", "prices_now", "sky_catalog_of", "with_present_home"]
 
 #: Addresses that a firewall must not admit silently.
 EVERYBODY = "0.0.0.0/0"
@@ -53,6 +53,13 @@ def sky_catalog_of(control: JobControl, file: str) -> Catalog:
     from tradewind.sky.file import read_sky_file
 
     return sky_catalog(read_sky_file(file), _base_catalog(control))
+
+
+def prices_now(control: JobControl, catalog: Catalog) -> Catalog:
+    """Return a catalog of machines that run already, at the price at which they were started, with the present prices
+    of everything else.
+    """
+    return replace(_base_catalog(control), region_offers=catalog.region_offers)
 
 
 def _base_catalog(control: JobControl) -> Catalog:

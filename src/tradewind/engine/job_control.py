@@ -191,6 +191,8 @@ class JobControl:
             plan=self.plan_of(record, latest=True),
             proposed=ProposalStore(self.store.database).launch_of(job_id),
         )
+        if provider is not None:
+            launch = replace(launch, warm=None)  # Its machines are the earlier provider's.
         self.store.reopen(job_id)
         folder = self.store.path(job_id)
         settings, ended = document["settings"], ledger.ended(now_s)

@@ -52,6 +52,8 @@ class LaunchSpec:
     """The request to the planner, if any; the plan's rates are then monitored."""
     replan: bool = False
     """True if the transfer may be replanned, and its routes changed, while the job runs."""
+    warm: str | None = None
+    """Id of the warm fleet whose machines the plan uses, if another job has not claimed it when this one starts."""
 
 
 def local_launch() -> LaunchSpec:

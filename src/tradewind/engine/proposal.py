@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
 from tradewind.engine.job_control import JobControl
@@ -27,13 +28,16 @@ from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.model.sites import NO_SITES, Sites
 from tradewind.model.store import Access
-from tradewind.model.units import format_usd
+from tradewind.model.units import format_count, format_usd
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
+    from tradewind.engine.warm import WarmGround
 
 __all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,8 @@ def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
                 raise
             return _local(request, f"--via auto uses this machine: {error}")
         ground = ground_of_sky(control, file, sky)
-        made = _planned(control, request, lambda: ground, ground.provider, regions)
+        counted, _ = _counted(control, request, lambda: ground, ground.provider, regions)
+        made = _on_ground(request, counted, ground, regions)
         if is_auto:
             note = f"--via auto uses the sky, which has machines in {regions[0]} and {regions[1]}"
             made = replace(made, notes=(*made.notes, note))
@@ -217,13 +222,57 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
             "--via fleet needs hosts or a cloud in the configuration", hint="docs/guides/fleet.md shows how"
         )
     from tradewind.engine.ground import ground_of_sites
+    from tradewind.engine.warm import warm_ground, why_not_warm
 
     sides = sides or fleet_sides(control, request)
     regions = sides.required()
     for region in map(str, regions):
         if not request.sites.has(region):
             raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {request.sites.describe()}")
-    return _planned(control, request, lambda: ground_of_sites(control, request.sites, regions), LOCAL, regions)
+
+    def look() -> tuple[WarmGround | None, Ground | TradewindError]:
+        warm = warm_ground(control, regions)
+        try:
+            return warm, ground_of_sites(control, request.sites, regions)
+        except TradewindError as error:
+            if warm is None:
+                raise
+            return warm, error
+
+    made, (warm, ground) = _counted(control, request, look, LOCAL, regions)
+    on_warm = None if warm is None else _on_warm_machines(request, made, warm, regions)
+    try:
+        if isinstance(ground, TradewindError):
+            raise ground
+        rented = _on_ground(request, made, ground, regions)
+    except TradewindError:
+        if on_warm is None:
+            raise
+        return on_warm
+    if warm is None or on_warm is None:
+        return rented
+    why_not = why_not_warm(request.goal, on_warm.plan, rented.plan)
+    if why_not is None:
+        return on_warm
+    return replace(rented, notes=(*rented.notes, f"does not use warm fleet {warm.fleet}: {why_not}"))
+
+
+def _on_warm_machines(
+    request: Request, made: Proposal, warm: WarmGround, regions: tuple[Region, Region]
+) -> Proposal | None:
+    """Return a proposal for the machines of a warm fleet in both regions; None if they cannot do it."""
+    try:
+        made = _on_ground(request, made, warm.ground, regions)
+    except InfeasibleGoal:
+        return None
+    if made.plan.overlay is None:
+        return made
+    if not warm.lasts(made.plan.overlay.time_s):
+        return None
+    counts = Counter(gateway.region for gateway in made.plan.machines)
+    where = " and ".join(f"{format_count(count, 'warm machine')} in {region}" for region, count in counts.items())
+    note = f"uses {where}, of fleet {warm.fleet}"
+    return replace(made, launch=replace(made.launch, warm=warm.fleet), notes=(*made.notes, note))
 
 
 def _by_choice(control: JobControl, request: Request) -> Proposal:
@@ -279,36 +328,45 @@ def _why_no_sky_plan(request: Request) -> str | None:
     return None if missing is None else f"the sky has no machine in {missing}"
 
 
-def _planned(
+def _counted(
     control: JobControl,
     request: Request,
-    look: Callable[[], Ground],
+    look: Callable[[], T],
     counter: Mapping[str, Any],
     regions: tuple[Region, Region],
-) -> Proposal:
-    """Return a proposal for a plan on the ground that `look` returns. The provider `counter` runs the count of the
-    volume meanwhile.
+) -> tuple[Proposal, T]:
+    """Return a proposal with the volume, still without gateways elsewhere, and what `look` returns. The provider
+    `counter` runs the count of the volume meanwhile.
     """
-    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
-    from tradewind.engine.replan import PlanRequest
-    from tradewind.planner.network import PlanningLimits
-
     options = request.options
     single = single_launch(str(regions[0]), counter)
     count = control.start(
         request.source, request.destination, replace(options, dry_run=True), single, verb=request.verb
     )
     try:
-        ground = look()
+        found = look()
         counted = count.wait()
     finally:
         count.close()
+    progress = counted.progress
+    return (
+        Proposal(_new_id(), request, single.plan, options, single, progress.bytes_total, progress.objects_total),
+        found,
+    )
+
+
+def _on_ground(request: Request, made: Proposal, ground: Ground, regions: tuple[Region, Region]) -> Proposal:
+    """Return the proposal of `_counted` with a plan on a ground, if there is anything to move."""
+    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
+    from tradewind.engine.replan import PlanRequest
+    from tradewind.planner.network import PlanningLimits
+
+    options, objects = request.options, made.objects
     provider, catalog = ground.provider, ground.catalog
-    volume_bytes, objects = counted.progress.bytes_total, counted.progress.objects_total
-    volume_gb = volume_bytes / 1e9
-    made = Proposal(_new_id(), request, single.plan, options, single, volume_bytes, objects, ground.notes)
-    if volume_bytes <= 0:
+    made = replace(made, notes=ground.notes)
+    if not made.volume_bytes or made.volume_bytes <= 0:
         return made
+    volume_gb = made.volume_bytes / 1e9
     limits = PlanningLimits(
         machines_per_region=request.machines_per_region or ground.machines,
         compression_ratio=request.compression_ratio,
@@ -375,10 +433,12 @@ def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
         )
     launch = kept.launch
     if launch.plan_request is not None and (request.sky is not None or request.sites):
-        from tradewind.engine.ground import ground_of_sites, sky_catalog_of
+        from tradewind.engine.ground import ground_of_sites, prices_now, sky_catalog_of
 
         if request.sky is not None:
             now = sky_catalog_of(control, request.sky)
+        elif launch.warm is not None:
+            now = prices_now(control, launch.plan_request.catalog)
         else:
             ends = launch.plan_request.source, launch.plan_request.destination
             now = ground_of_sites(control, request.sites, ends).catalog

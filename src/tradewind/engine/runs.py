@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.compile import RunSettings, compile_programs
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
-from tradewind.engine.gateways import JobGateways
+from tradewind.engine.gateways import JobGateways, WarmChoice
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.learning import EMULATED
@@ -61,6 +61,8 @@ class RunStarter:
         self._store, self._gateway, self._folder = store, gateway, folder
         self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
         self._ledger = ledger
+        #: True once the machines of a run were there.
+        self._is_under_way = False
         self._is_recorded = spec.state_dir is not None
         self._events = EventStore(store.database, job_id, folder) if self._is_recorded else None
         self._log = EventLog(store=self._events)
@@ -120,6 +122,7 @@ class RunStarter:
         """Start the machines of a plan and give them their programs, within the rest of the ceiling."""
         self._ledger.begin_run()
         gateways = self._start_machines(plan)
+        self._is_under_way = True
         if self._is_recorded and self._store.is_to_stop(self._job_id):
             gateways.kill()
             raise stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
@@ -149,11 +152,19 @@ class RunStarter:
                 replace(settings, ready_s=ready_s, lease_s=lease_s),
                 report=self._log.notice,
                 meter=ledger,
+                warm=self._warm(),
             )
         except GatewayError as error:
             if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):
                 raise CeilingReached(OVER_CEILING, hint="the machines were not ready by then") from error
             raise
+
+    def _warm(self) -> WarmChoice | None:
+        """Return the warm fleet to use. A user has agreed to the plan for its machines, so a new job must not rent
+        others instead. A later run must go on, within the job's ceiling.
+        """
+        fleet = self._launch.warm
+        return None if fleet is None else WarmChoice(fleet, is_required=not (self._spec.resume or self._is_under_way))
 
     def _push_programs(self, gateways: JobGateways, spec: JobSpec, run: RunSettings, plan: Plan) -> None:
         """Give the gateways their programs; the lead begins to work."""

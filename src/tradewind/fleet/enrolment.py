@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tradewind.errors import GatewayError
 from tradewind.fleet.home import start_owner
 from tradewind.fleet.provider import KEY_TAG, Home, Machine
 from tradewind.fleet.sockets import HOME, ControlFolder
+from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import Join, JoinToken
 
 __all__ = ["Enrolment"]
@@ -19,15 +21,15 @@ __all__ = ["Enrolment"]
 class Enrolment:
     """Runs the owner of a fleet's gateways. Close it after the machines have ended."""
 
-    def __init__(self, binary: str, folder: Path, home: Home, logs: Path | None) -> None:
-        """Start the owner. Its sockets are in `folder`. Raises GatewayError."""
+    def __init__(self, binary: str, folder: Path, home: Home, logs: Path | None, *, keeps_ca: bool = False) -> None:
+        """Start the owner. Its sockets are in `folder`, and with `keeps_ca` the CA's key. Raises GatewayError."""
         self._sockets = ControlFolder(folder, make=True)
         #: Join tokens by the key of the order: a repeated order uses the same token.
         self._tokens: dict[str, JoinToken] = {}
         #: Id and control address of the machines that were added to the owner, by name.
         self._admitted: dict[str, tuple[str, str | None]] = {}
         try:
-            self.owner = start_owner(binary, folder, home, logs)
+            self.owner = start_owner(binary, folder, home, logs, keeps_ca=keeps_ca)
         except BaseException:
             self._sockets.close()
             raise
@@ -58,6 +60,26 @@ class Enrolment:
             self.owner.add(machine.name, token, dial=machine.control, calls_home=calls_home)
             self._admitted[machine.name] = (machine.id, machine.control)
         return self._sockets.address(machine.name)
+
+    def renew_process(self, machine: Machine) -> None:
+        """Let the gateway of a machine become a new process that enrols again, and keeps nothing of an earlier job.
+
+        It may have enrolled with an earlier owner of the fleet. Raises GatewayError.
+        """
+        if machine.control is None or machine.control.startswith("unix:"):
+            raise GatewayError(
+                f"machine {machine.name} calls home, so a later command does not reach it",
+                hint="warm fleets need machines to which this machine can connect",
+            )
+        if machine.name not in self._admitted:
+            self.owner.add(machine.name, None, dial=machine.control)
+        token = JoinToken.new()
+        try:
+            GatewayClient(self._sockets.address(machine.name)).join_again(token.hex, token.expires_unix_s)
+        finally:
+            self._admitted.pop(machine.name, None)
+            self.owner.remove(machine.name)
+        self._tokens[machine.tags[KEY_TAG]] = token
 
     def dismiss(self, name: str) -> None:
         """Let a gateway neither enrol nor be reached any more. No effect on one that was never reached."""

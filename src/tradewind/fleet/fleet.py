@@ -18,14 +18,16 @@ from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateEr
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
 from tradewind.fleet.ending import list_machines, terminate
 from tradewind.fleet.enrolment import Enrolment
-from tradewind.fleet.home import HomeGateway
+from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.keeping import Keeper
 from tradewind.fleet.launching import Launcher, offer_for
 from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.orders import dialled_gateways, machine_types, network_tier_in, order_key, peers_of, role_of
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
+    Adopting,
     CallRefused,
     LaunchOrder,
     Lease,
@@ -35,6 +37,7 @@ from tradewind.fleet.provider import (
     Provider,
 )
 from tradewind.fleet.readiness import Readiness
+from tradewind.fleet.warm import Keeping, WarmBook
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME
 from tradewind.gateway.process import READY_S, STOP_S
@@ -71,6 +74,12 @@ class FleetSettings:
     """True if machines may be added later, and the roles of running ones may change."""
     led: bool = True
     """True if the plan's lead runs at home. Without a lead every gateway has a machine."""
+    keeping: Keeping | None = None
+    """How the machines are kept when the fleet is closed; None if they end then."""
+    states_prices: bool = False
+    """True if the meter gets the price of each new machine, because the planned one is that of machines which were
+    paid for their minimum time before.
+    """
 
 
 class Meter(Protocol):
@@ -121,15 +130,18 @@ class Fleet:
         report: Callable[[str], None] | None = None,
         meter: Meter | None = None,
         logs: Path | None = None,
+        taken: str | None = None,
     ) -> None:
         """Start the machines and return when all of them answer.
 
         `purpose` is shown by `fleet list`. `report` is called from other threads with one line per problem while the
         fleet runs. `meter` gets the launch and the end of each machine, whatever happens in between. `logs` is the
         folder for the lead's standard error, by default in the fleet's own folder.
-        Raises GatewayError after closing everything that was started.
+        `taken` is the id of a warm fleet to claim; its machines are used, and given back at the end. The settings then
+        say how they are kept.
+        Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
-        self.id = new_fleet_id()
+        self.id = new_fleet_id() if taken is None else taken
         self.plan = plan
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
@@ -154,13 +166,25 @@ class Fleet:
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
         self._enrolment: Enrolment | None = None
-        self._owner = here().label
+        keeping = self._settings.keeping
+        self._keeper = None if keeping is None else Keeper(journal, self.id, keeping, self._report)
+        self._taken, self._purpose = taken is not None, purpose
+        self._owner = here().label if keeping is None else keeping.owner_label
+        #: True once its machines are worth keeping: they were kept before, or all of them have answered.
+        self._is_kept = self._taken
         self._generation = 1
         self._check_names()
-        self._look_up_offers(self._rented(plan))
-        self.folder = journal.open(self.id, purpose, provider.document(), self._wanted())
+        if taken is None:
+            self._look_up_offers(self._rented(plan))
+        if taken is None:
+            self.folder = journal.open(self.id, purpose, provider.document(), self._wanted())
+        else:
+            self.folder = journal.take(self.id, self._wanted())
         try:
+            if keeping is not None and taken is None:
+                WarmBook(journal).keep(self.id, keeping)
             self._start()
+            self._is_kept = self._keeper is not None
         except BaseException:
             self.close(grace_s=0.0)
             raise
@@ -268,11 +292,36 @@ class Fleet:
             # Before the first launch no machine has this fleet's tags.
             found = self._listed() if self._launcher.ever_launched else ()
             listed = {machine.name: machine for machine in found if not machine.ended}
-            surplus = [machine for name, machine in listed.items() if name not in wanted]
+            idle = set() if self._keeper is None else set(self._keeper.keeping.machines)
+            surplus = [machine for name, machine in listed.items() if name not in wanted and name not in idle]
             self._end(set(self._dead()))
             self._terminate(surplus)
             self.machines.update({name: machine for name, machine in listed.items() if name in wanted})
             self._launch([order for order in self._orders(self._settings.lease_s) if order.name not in self.machines])
+
+    def _take_machines(self) -> None:
+        """Take the machines of the warm fleet that the plan wants. Those that cannot be used again are ended."""
+        if self._keeper is None or self._enrolment is None:
+            return
+        wanted, began_s = self._wanted(), time.time()
+        if isinstance(self._provider, Adopting):
+            self._provider.adopt(self.id)
+        there = [machine for machine in self._listed() if machine.name in wanted and not machine.ended]
+        for machine in there:
+            if self._meter is not None:
+                use = self._keeper.keeping.machines.get(machine.name)
+                # Its minimum time was paid when it was rented.
+                price = None if use is None else MachinePrice(use.usd_per_s, use.price_source)
+                self._meter.launched(self.id, machine.name, machine.region)
+                self._meter.reported(self.id, machine.name, began_s, price)
+            self._leases.begin(machine.name, self._settings.lease_s)
+        ready = self._keeper.take(there, self._enrolment, self._purpose)
+        self.machines.update({machine.name: machine for machine in there if machine.name in ready})
+        self._terminate([machine for machine in there if machine.name not in ready])
+        missing = wanted.keys() - ready
+        self._look_up_offers([gateway for gateway in self._rented(self.plan) if gateway.name in missing])
+        for name in missing:
+            self._endings[name] = round(began_s)  # Earlier processes have not recorded which orders they used.
 
     def _launch(self, orders: Sequence[LaunchOrder]) -> None:
         """Launch machines, all in one call. Raises ProviderRefused, GatewayError if the fleet is closed meanwhile."""
@@ -306,7 +355,8 @@ class Fleet:
         if offer is not None and offer.billing.begins == "running":
             began_s = machine.running_unix_s
         price = None
-        if offer is not None and (order.type, order.spot) != (planned.type, planned.spot):
+        is_other = (order.type, order.spot) != (planned.type, planned.spot)
+        if offer is not None and (is_other or self._settings.states_prices):
             billing = offer.billing
             price = MachinePrice(offer.usd_per_s, offer.price_source, billing.least_s, billing.unit_s)
         self._meter.reported(self.id, order.name, began_s, price)
@@ -356,7 +406,34 @@ class Fleet:
         with self._changing_plan:
             self._ended.set()
         with self._closing:
+            if self._is_kept and self._give_back(grace_s):
+                return
             self._close(grace_s)
+
+    def _give_back(self, grace_s: float) -> bool:
+        """Keep the machines for later jobs, and end the lead and the owner. Return False if no machine is left."""
+        if self._keeper is None or self._enrolment is None:
+            return False
+        self._is_kept = False
+        left: set[str] | None = None
+        try:
+            if self._home is not None:
+                self._home.close(grace_s)
+            kept = self._keeper.give_back(list(self.machines.values()), self._enrolment)
+            self._terminate([machine for name, machine in self.machines.items() if name not in kept])
+            there = {machine.name: machine.region for machine in self._listed() if not machine.ended}
+            left = set(there)
+            if left:
+                self._journal.intend(self.id, there)
+        except TradewindError as error:
+            self._report(f"warm fleet {self.id} ends with its leases: {error}")
+        if left == set():
+            return False
+        if self._meter is not None:
+            self._meter.ended(self.id)
+        self._enrolment.close(grace_s)
+        self._journal.give_back(self.id)
+        return True
 
     def _close(self, grace_s: float) -> None:
         try:
@@ -492,17 +569,23 @@ class Fleet:
             )
 
     def _start(self) -> None:
+        if self._taken:
+            end_home(self.folder)  # The processes of a killed client end a moment after it.
         if self._secured:
             region = next(gateway.region for gateway in self.plan.gateways if gateway.name == self.plan.lead)
-            self._enrolment = Enrolment(self._binary, self.folder, self._provider.home(region), self._logs)
+            keeps_ca = self._keeper is not None
+            home = self._provider.home(region)
+            self._enrolment = Enrolment(self._binary, self.folder, home, self._logs, keeps_ca=keeps_ca)
         if self._settings.led:
             self._start_lead()
+        if self._taken:
+            self._take_machines()
         self.reconcile()
         # The first machines that are ready wait for the last one.
         self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
         self._renewer.start()
         self._wait_ready(_named(self.plan), self._settings.ready_s)
-        if self._lease_s() < self._settings.lease_s:
+        if self._taken or self._lease_s() < self._settings.lease_s:
             self._renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
     def _start_lead(self) -> None:
@@ -593,7 +676,8 @@ class Fleet:
             role=role_of(self.plan, name) if self._settings.led else "probe",
             type=machine_type,
             spot=spot,
-            peers=peers_of(self.plan, name),
+            # A later job decides who connects to a machine that is kept.
+            peers=peers_of(self.plan, name) or ((self.plan.lead,) if self._keeper is not None else ()),
             network=NetworkChoice(
                 listen=self._settings.listen.get(name), network_tier=network_tier_in(self.plan, gateway.region)
             ),
@@ -603,7 +687,7 @@ class Fleet:
     @property
     def _secured(self) -> bool:
         """True if the gateways have certificates. Those of a plan without hops, or with plain TCP hops, have none."""
-        return bool(dialled_gateways(self.plan)) and not self._settings.plain
+        return self._keeper is not None or (bool(dialled_gateways(self.plan)) and not self._settings.plain)
 
     def _lease_s(self, least_s: float = 0.0) -> int:
         """Return the lease for the next renewal: short enough that unrenewed machines stay below the cost ceiling.
@@ -612,6 +696,8 @@ class Fleet:
         LEASE_S_MIN, even if the machines then exceed the ceiling.
         """
         longest_s = self._settings.lease_s
+        if self._keeper is not None:
+            longest_s = self._keeper.keeping.lease_s(longest_s)
         if self._meter is None:
             return longest_s
         left_s = self._meter.left_s(longest_s + STOP_S) - STOP_S

@@ -111,8 +111,8 @@ class HomeGateway:
         self._sockets.close()
 
 
-def start_owner(binary: str, folder: Path, home: Home, logs: Path | None) -> FleetOwner:
-    """Start the owner of a fleet, beside its lead. Raises GatewayError."""
+def start_owner(binary: str, folder: Path, home: Home, logs: Path | None, *, keeps_ca: bool = False) -> FleetOwner:
+    """Start the owner of a fleet, beside its lead. With `keeps_ca` another one can take over. Raises GatewayError."""
     log_folder = private_folder(logs or folder / "logs")
     return FleetOwner(
         binary,
@@ -122,6 +122,7 @@ def start_owner(binary: str, folder: Path, home: Home, logs: Path | None) -> Fle
         listen=f"{home.address}:0",
         enter=home.enter,
         environment=home_environment(folder, OWNER_NAME),
+        keeps_ca=keeps_ca,
     )
 
 

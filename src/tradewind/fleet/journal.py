@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import ConfigError, GatewayError, StateError, UsageError
+from tradewind.errors import ConfigError, FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.document import parse_json
 from tradewind.model.files import private_folder, require_own, state_folder
@@ -27,7 +27,7 @@ from tradewind.model.locks import is_locked, try_lock
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
 
-__all__ = ["Attempt", "Boot", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
+__all__ = ["TAKEN_HINT", "Attempt", "Boot", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
 
 LOCK = "owner.lock"
 #: Maximum time for which a folder has no record while it is made or removed.
@@ -39,8 +39,14 @@ BUSY_S = 2.0
 
 #: Number of the last machines of a type in a region from which their start is learned.
 BOOTS_MAX = 20
+TAKEN_HINT = "nothing was started; plan the transfer again"
 
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
+#: The end of the last lease of a warm fleet, at most the end that `fleet up` has set.
+_WARM_UNTIL = (
+    "(SELECT min(ends_unix_s, (SELECT max(lapses_unix_s) FROM leases WHERE leases.fleet = fleets.id))"
+    " FROM warm_fleets WHERE warm_fleets.fleet = fleets.id)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +99,18 @@ class FleetRecord:
     owner: Owner
     ownership: Ownership
     heartbeat_unix_s: float
+    warm_until_unix_s: float | None = None
+    """For a warm fleet, the time at which its last machine ends unless it is used; None for others."""
+
+    @property
+    def is_warm(self) -> bool:
+        """True if its machines are kept for later jobs, and have not ended."""
+        return self.warm_until_unix_s is not None and self.warm_until_unix_s > time.time()
 
     @property
     def abandoned(self) -> bool:
-        """True if its owner is gone."""
-        return self.ownership == "abandoned"
+        """True if its owner is gone, and nobody wants its machines."""
+        return self.ownership == "abandoned" and not self.is_warm
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +163,37 @@ class FleetJournal:
                 ),
             )
         return folder
+
+    def take(self, fleet_id: str, machines: Mapping[str, str]) -> Path:
+        """Claim a warm fleet for this process, record the machines that it wants in addition, and return its folder.
+
+        Raises FleetTaken if another process uses the fleet or it has ended, StateError.
+        """
+        folder = self.path(fleet_id)
+        try:
+            self._lock(fleet_id, folder)
+        except (GatewayError, OSError) as error:
+            raise FleetTaken(f"warm fleet {fleet_id} is in use or has ended", hint=TAKEN_HINT) from error
+        try:
+            found = self.load(fleet_id)
+            self.intend(fleet_id, {**found.machines, **machines})
+            with self.database.transaction() as connection:
+                connection.execute(
+                    "UPDATE fleets SET owner = ? WHERE id = ?", (json.dumps(here().document()), fleet_id)
+                )
+        except (GatewayError, UsageError) as error:
+            self.give_back(fleet_id)
+            raise FleetTaken(f"warm fleet {fleet_id} has ended", hint=TAKEN_HINT) from error
+        except BaseException:
+            self.give_back(fleet_id)
+            raise
+        return folder
+
+    def give_back(self, fleet_id: str) -> None:
+        """Release the claim on a fleet without closing its record."""
+        descriptor = self._locks.pop(fleet_id, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
     def intend(self, fleet_id: str, machines: Mapping[str, str]) -> int:
         """Record the machines that a fleet wants from now on; return the generation of this intent.
@@ -274,6 +318,13 @@ class FleetJournal:
         )
         return dict(rows)
 
+    def lives(self, fleet_id: str) -> list[tuple[str, float, float | None]]:
+        """Return name, launch and end of each machine of a fleet [Unix s], oldest first; None for one that runs."""
+        rows = self.database.rows(
+            "SELECT name, launched_unix_s, ended_unix_s FROM machines WHERE fleet = ? ORDER BY number", (fleet_id,)
+        )
+        return [(name, began_s, ended_s) for name, began_s, ended_s in rows]
+
     def refused(self, fleet_id: str, names: Collection[str]) -> None:
         """Note that machines were ordered but not launched."""
         for name in names:
@@ -297,9 +348,7 @@ class FleetJournal:
             with self.database.transaction(durable=False) as connection:
                 self._close(connection, fleet_id)
         finally:
-            descriptor = self._locks.pop(fleet_id, None)
-            if descriptor is not None:
-                os.close(descriptor)
+            self.give_back(fleet_id)
 
     @staticmethod
     def _close(connection: sqlite3.Connection, fleet_id: str) -> None:
@@ -316,7 +365,8 @@ class FleetJournal:
         )
         if removed.rowcount > 0:
             connection.execute("DELETE FROM machines WHERE fleet NOT IN (SELECT id FROM fleets)")
-            connection.execute("DELETE FROM attempts WHERE fleet NOT IN (SELECT id FROM fleets)")
+            for table in ("attempts", "warm_fleets", "warm_uses"):
+                connection.execute(f"DELETE FROM {table} WHERE fleet NOT IN (SELECT id FROM fleets)")
 
     def load(self, fleet_id: str) -> FleetRecord:
         """Return one fleet. Raises UsageError if it does not exist or its record cannot be read."""
@@ -357,7 +407,9 @@ class FleetJournal:
 
     def _all(self) -> Iterator[FleetRecord | UnreadableFleet]:
         """Yield all fleets that are not closed, and all folders without a record. Raises ConfigError, StateError."""
-        rows = self.database.rows(f"SELECT {_COLUMNS} FROM fleets WHERE closed_unix_s IS NULL ORDER BY id")
+        rows = self.database.rows(
+            f"SELECT {_COLUMNS}, {_WARM_UNTIL} FROM fleets WHERE closed_unix_s IS NULL ORDER BY id"
+        )
         yield from map(self._read, rows)
         known = {row[0] for row in rows}
         noted = dict(self.database.rows("SELECT id, reason FROM imports WHERE kind = 'fleets'"))
@@ -373,7 +425,7 @@ class FleetJournal:
                 yield UnreadableFleet(name, "it has no record", has_record=False)
 
     def _read(self, row: Sequence[Any]) -> FleetRecord | UnreadableFleet:
-        fleet_id, purpose, provider, machines, created_unix_ms, owner_text, lock_inode, heartbeat_unix_s = row
+        fleet_id, purpose, provider, machines, created_unix_ms, owner_text, lock_inode, heartbeat_unix_s, warm = row
         folder = self.folder / fleet_id
         try:
             with suppress(FileNotFoundError):  # A folder that was removed by hand has no lock to check.
@@ -391,6 +443,7 @@ class FleetJournal:
                 owner,
                 ownership(owner, locked=is_locked(folder / LOCK), heartbeat_unix_s=heartbeat_unix_s),
                 heartbeat_unix_s,
+                warm,
             )
         except ConfigError as error:
             return UnreadableFleet(fleet_id, str(error))

@@ -81,16 +81,19 @@ class Owner:
         )
 
 
-OwnerState = Literal["in use", "gone", "elsewhere"]
+OwnerState = Literal["in use", "gone", "elsewhere", "warm"]
 
 
 def owner_state(label: str) -> OwnerState:
     """Return what this process can tell from the label of a machine's owner: it lives, is gone, or is on another host.
 
+    Machines of a warm fleet belong to no process.
     An owner of another PID namespace or another boot, which this process cannot see, counts as on another host: its
     transfer may run.
     """
     host, *rest = label.split("-")
+    if rest[-2:-1] == ["warm"] and rest[-1].isdecimal():
+        return "warm" if time.time() < int(rest[-1]) else "gone"
     here_host, *here_rest = here().label.split("-")
     if host != here_host or not here().host or len(rest) != len(here_rest):
         return "elsewhere"

@@ -23,11 +23,13 @@ __all__ = [
     "NAME_TAG",
     "OWNER_TAG",
     "Admitting",
+    "Adopting",
     "Billing",
     "CallRefused",
     "Ended",
     "Home",
     "Host",
+    "Keepable",
     "LaunchOrder",
     "LaunchResult",
     "Lease",
@@ -355,5 +357,29 @@ class Admitting(Protocol):
 
         Replaces the addresses of the last call. They also hold for machines that are launched later, even if the fleet
         has had none here meanwhile. Raises CallRefused.
+        """
+        ...
+
+
+@runtime_checkable
+class Keepable(Protocol):
+    """A provider whose machines a later command may not reach, or which end at a time that no lease moves."""
+
+    def kept_s_max(self, region: str) -> float:
+        """Return the maximum time for which machines of a region can be kept for later commands [s].
+
+        Zero if their gateways call home: a later command does not reach them.
+        """
+        ...
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """A provider that reaches machines only through connections which each process opens for itself."""
+
+    def adopt(self, fleet_id: str) -> None:
+        """Open connections to the machines of a fleet that another process has launched.
+
+        `machines` then shows at which addresses this process reaches them. Raises CallRefused.
         """
         ...

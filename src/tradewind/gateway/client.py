@@ -62,6 +62,14 @@ class GatewayClient:
         """`POST /v1/lease`: the gateway ends `lease_s` from now unless it is renewed again. Raises GatewayError."""
         self._request("POST", "/v1/lease", json.dumps({"lease_s": lease_s}).encode(), timeout_s)
 
+    def join_again(self, token_hex: str, expires_unix_s: int) -> None:
+        """`POST /v1/join`: the gateway becomes a new process, which joins its fleet with this token.
+
+        Raises GatewayError.
+        """
+        body = {"token_hex": token_hex, "expires_unix_s": expires_unix_s}
+        self._request("POST", "/v1/join", json.dumps(body).encode())
+
     def receive_load(self, sender: str, connections: int, warmup_s: float, measure_s: float) -> dict[str, Any]:
         """`POST /v1/probe/receive`: count what another gateway sends. Blocks until done. Raises GatewayError."""
         body = {

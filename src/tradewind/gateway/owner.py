@@ -96,7 +96,10 @@ class _OwnerProcess(BinaryProcess):
 
 
 class FleetOwner:
-    """A running owner. `ca_pem` is the certificate of the fleet's CA; gateways that call home reach it at `home`."""
+    """A running owner. `ca_pem` is the certificate of the fleet's CA; gateways that call home reach it at `home`.
+
+    With `keeps_ca` the CA's key is in the fleet's folder, and a later owner can take over the fleet.
+    """
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class FleetOwner:
         listen: str,
         enter: Sequence[str],
         environment: Mapping[str, str],
+        keeps_ca: bool = False,
     ) -> None:
         """Start the owner with the fleet's private folder, and return when it answers.
 
@@ -116,6 +120,7 @@ class FleetOwner:
         """
         self._fleet_id = fleet_id
         arguments = ["--fleet", fleet_id, "--folder", str(folder), "--home", listen]
+        arguments += ["--keep-ca"] if keeps_ca else []
         self._process = _OwnerProcess(binary, OWNER_NAME, arguments, log_file, (), enter, environment)
         #: The folder's path may be too long for that of a socket, so sockets are reached through a descriptor.
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -131,12 +136,15 @@ class FleetOwner:
         """Return the data with which a machine joins this fleet."""
         return Join(self._fleet_id, name, token, self.ca_pem, self.home)
 
-    def add(self, name: str, token: JoinToken, *, dial: str | None = None, calls_home: bool = False) -> None:
+    def add(self, name: str, token: JoinToken | None, *, dial: str | None = None, calls_home: bool = False) -> None:
         """Let a gateway enrol. Call it again with the gateway's address once that is known. Raises GatewayError.
 
+        A gateway that enrolled with an earlier owner of the fleet has no `token`.
         `dial` is `host:port`; for a gateway beside the owner, `unix:PATH` relative to the fleet's folder.
         """
-        entry = {"token_hex": token.hex, "expires_unix_s": token.expires_unix_s, "calls_home": calls_home, "dial": dial}
+        known = {} if token is None else {"token_hex": token.hex}
+        expires_unix_s = 0 if token is None else token.expires_unix_s
+        entry = {**known, "expires_unix_s": expires_unix_s, "calls_home": calls_home, "dial": dial}
         self._ask("PUT", f"/v1/gateways/{name}", entry)
 
     def delegate(self, name: str, stores: Sequence[StoreUse], *, on_this_host: bool) -> None:

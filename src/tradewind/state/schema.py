@@ -146,8 +146,26 @@ _DUPLICATES = """
 ALTER TABLE ledger_runs ADD COLUMN duplicate_bytes INTEGER NOT NULL DEFAULT 0;
 """
 
+_WARM_FLEETS = """
+CREATE TABLE warm_fleets (
+    fleet TEXT PRIMARY KEY NOT NULL,
+    idle_s INTEGER NOT NULL,
+    ends_unix_s REAL NOT NULL,
+    machines TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE warm_uses (
+    fleet TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    job TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    began_unix_s REAL NOT NULL,
+    ended_unix_s REAL,
+    PRIMARY KEY (fleet, number)
+) WITHOUT ROWID;
+"""
+
 #: Each entry migrates a database by one version.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS, _DUPLICATES)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS, _DUPLICATES, _WARM_FLEETS)
 #: Newest database version that this program reads.
 VERSION = len(MIGRATIONS)
 #: Tables with rows per job, in the column `job`.

@@ -7,20 +7,20 @@ use super::load;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::validate::{Setting, check_program};
-use crate::enrol::NewKey;
+use crate::enrol::{Candidate, NewKey};
 use crate::net::DataPort;
 use crate::stores::DelegatedStores;
-use crate::tls::{Identity, Security};
+use crate::tls::{Identity, Security, machine_clock};
 use axum::http::StatusCode;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tradewind_contract::{
-    CONTRACT_VERSION, IdentityGrant, JobSpec, KeyRequest, Program, ReceiveReport, ReceiveRequest, Refusal, RouteSpec,
-    Routes, StoreCredentials, Version,
+    CONTRACT_VERSION, IdentityGrant, JobSpec, Join, JoinAgain, KeyRequest, Program, ReceiveReport, ReceiveRequest,
+    Refusal, RouteSpec, Routes, StoreCredentials, Version,
 };
 
 /// Identity, data port, stores and lease that the gateway was started with.
@@ -36,6 +36,8 @@ pub struct Equipment {
     pub stores: Option<Arc<DelegatedStores>>,
     /// Its lease; without one it runs until it is stopped.
     pub lease: Option<Lease>,
+    /// How it joined its fleet, without the token, if it can do so again.
+    pub join: Option<Join>,
 }
 
 impl Equipment {
@@ -60,6 +62,9 @@ pub struct Gateway {
     log: EventLog,
     lease: Option<Lease>,
     stores: Option<Arc<DelegatedStores>>,
+    join: Option<Join>,
+    /// The document with which it is to join its fleet again.
+    again: watch::Sender<Option<Join>>,
     /// Held while a measurement uses the data port, and while a program takes it over.
     measuring: Mutex<()>,
     life: Mutex<Life>,
@@ -91,11 +96,26 @@ impl Gateway {
     /// The data port's address cannot be read.
     pub fn new(runner: Box<dyn Runner>, equipment: Equipment) -> std::io::Result<Self> {
         let data_address = equipment.data_address()?;
-        let Equipment { identity, plain, data_listener, stores, lease } = equipment;
+        let Equipment { identity, plain, data_listener, stores, lease, join } = equipment;
         let (teller, log) = events::channel();
         let life = Mutex::new(Life::Waiting(data_listener));
         let (new_key, measuring) = (std::sync::Mutex::new(None), Mutex::new(()));
-        Ok(Self { runner, identity, new_key, plain, data_address, teller, log, lease, stores, measuring, life })
+        let again = watch::Sender::new(None);
+        Ok(Self {
+            runner,
+            identity,
+            new_key,
+            plain,
+            data_address,
+            teller,
+            log,
+            lease,
+            stores,
+            join,
+            again,
+            measuring,
+            life,
+        })
     }
 
     /// The answer of `GET /v1/version`.
@@ -115,6 +135,37 @@ impl Gateway {
     /// The lease that the gateway was started with.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// Accepts a token with which a new process of this gateway is to join the fleet.
+    pub(super) fn join_again(&self, again: JoinAgain) -> Result<(), Refused> {
+        let join = self.join.clone().ok_or_else(|| {
+            let error = "this gateway cannot join a fleet again";
+            Refused::new(
+                StatusCode::CONFLICT,
+                error,
+                "only gateways started with --join, without --exit-with-stdin, can",
+            )
+        })?;
+        let JoinAgain { token_hex, expires_unix_s } = again;
+        let join = Join { token_hex, expires_unix_s, ..join };
+        if let Err(error) = Candidate::new(&join, machine_clock()) {
+            return Err(Refused::unprocessable(Refusal { error: error.to_string(), hint: None }));
+        }
+        self.again.send_replace(Some(join));
+        Ok(())
+    }
+
+    /// Waits until the gateway is to join its fleet again, and returns the document for it.
+    pub async fn joins_again(&self) -> Join {
+        let mut again = self.again.subscribe();
+        loop {
+            if let Some(join) = again.borrow_and_update().clone() {
+                return join;
+            }
+            // The sender lives as long as `self`.
+            let _ = again.changed().await;
+        }
     }
 
     /// The identity that the gateway shows its peers.

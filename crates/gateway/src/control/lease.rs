@@ -44,6 +44,11 @@ impl Lease {
         }
     }
 
+    /// The time until it expires.
+    pub(crate) fn left(&self) -> Duration {
+        self.until.borrow().saturating_duration_since(Instant::now())
+    }
+
     /// Waits until the lease has expired.
     pub async fn lapsed(&self) {
         let mut until = self.until.subscribe();

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tradewind_contract::{
-    IdentityGrant, KeyRequest, LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport, ReceiveRequest, Routes,
-    SendReport, SendRequest, StoreCredentials, Version,
+    IdentityGrant, JoinAgain, KeyRequest, LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport,
+    ReceiveRequest, Routes, SendReport, SendRequest, StoreCredentials, Version,
 };
 
 /// The other end of a connection; the server attaches it to each request.
@@ -79,6 +79,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/events", get(events))
         .route("/v1/drain", post(drain))
         .route("/v1/lease", post(post_lease))
+        .route("/v1/join", post(post_join))
         .route("/v1/identity", post(post_identity).put(put_identity))
         .route("/v1/stores", put(put_stores))
         .route("/v1/probe", post(post_probe))
@@ -173,6 +174,16 @@ async fn post_lease(_: Controller, State(api): State<Api>, body: Body) -> Result
     }
     lease.renew(Duration::from_secs(lease_s.into()));
     Ok(StatusCode::NO_CONTENT)
+}
+
+async fn post_join(_: Controller, State(api): State<Api>, body: Body) -> Result<StatusCode, Refused> {
+    // The error's text could repeat the token.
+    let not_understood = |refused: Refused| match refused.status {
+        StatusCode::BAD_REQUEST => Refused::new(StatusCode::BAD_REQUEST, "not understood: no join token", API_HINT),
+        _ => refused,
+    };
+    let again: JoinAgain = read_json(body).await.map_err(not_understood)?;
+    api.gateway.join_again(again).map(|()| StatusCode::ACCEPTED)
 }
 
 async fn post_identity(_: Controller, State(api): State<Api>) -> Result<Json<KeyRequest>, Refused> {

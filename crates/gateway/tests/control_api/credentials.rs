@@ -71,7 +71,7 @@ async fn delegate(owner: &Owner, name: &str, stores: &Value) -> (StatusCode, Val
     lend(owner, name, stores, true).await
 }
 
-async fn lend(owner: &Owner, name: &str, stores: &Value, on_this_host: bool) -> (StatusCode, Value) {
+pub(crate) async fn lend(owner: &Owner, name: &str, stores: &Value, on_this_host: bool) -> (StatusCode, Value) {
     let uses: Vec<Value> = stores.as_array().unwrap().iter().map(|store| json!({ "store": store })).collect();
     owner.put(&format!("{name}/stores"), &json!({ "stores": uses, "on_this_host": on_this_host })).await
 }

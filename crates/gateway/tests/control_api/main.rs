@@ -5,5 +5,6 @@
 mod control;
 mod credentials;
 mod http;
+mod join_again;
 mod owner;
 mod serve;

@@ -21,7 +21,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    async fn start(folder: &Folder, more: &[&str]) -> Self {
+    pub(crate) async fn start(folder: &Folder, more: &[&str]) -> Self {
         Self::start_with(folder, more, &[]).await
     }
 
@@ -37,7 +37,7 @@ impl Owner {
         Self { child, folder: place, ready }
     }
 
-    async fn admin(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+    pub(crate) async fn admin(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut client = Client::unix(&self.folder.join("owner.sock")).await;
         client.call_json(method, path, body).await
@@ -77,7 +77,7 @@ impl Owner {
         })
     }
 
-    fn listen(&self, name: &str) -> Value {
+    pub(crate) fn listen(&self, name: &str) -> Value {
         self.document(name, &json!({ "kind": "listen", "address": "127.0.0.1:0" }))
     }
 
@@ -115,11 +115,11 @@ impl Owner {
     }
 }
 
-fn soon() -> u64 {
+pub(crate) fn soon() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 300
 }
 
-fn entry(dial: &str) -> Value {
+pub(crate) fn entry(dial: &str) -> Value {
     json!({ "token_hex": TOKEN, "expires_unix_s": soon(), "dial": dial })
 }
 
@@ -133,7 +133,7 @@ async fn joining_with(document: &Value, variables: &[(&str, &str)]) -> Serving {
     Serving::start_told(&arguments, &format!("{document}\n"), variables).await
 }
 
-async fn version(socket: &Path) -> (StatusCode, Value) {
+pub(crate) async fn version(socket: &Path) -> (StatusCode, Value) {
     Client::unix(socket).await.get("/v1/version").await
 }
 

@@ -13,6 +13,7 @@ because it was launched so (`InstanceInitiatedShutdownBehavior`).
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -100,6 +101,10 @@ class AwsProvider:
         """Return this host. Gateways without public addresses call it at its `home_cidr`."""
         called = None if self._settings.public_address else self._settings.called_home
         return Home() if called is None else Home(address=called)
+
+    def kept_s_max(self, region: str) -> float:
+        """Return 0 without public addresses: instances then call home."""
+        return math.inf if self._settings.public_address else 0.0
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the packaged machine types in these regions, with the zones that the account may use there."""

@@ -12,6 +12,7 @@ hardware within a day.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -104,6 +105,10 @@ class AzureProvider:
         if self._settings.control == "calls home":
             return Home(address=self._settings.home_cidr.partition("/")[0])
         return Home()
+
+    def kept_s_max(self, region: str) -> float:
+        """Return 0 if machines call home."""
+        return math.inf if self._settings.control in ("public", "private") else 0.0
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the sizes of the catalog that the subscription may use, in the configured regions."""

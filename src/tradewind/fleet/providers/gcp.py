@@ -131,6 +131,10 @@ class GcpProvider:
             return Home(address=self._settings.home_cidr.partition("/")[0])
         return Home()
 
+    def kept_s_max(self, region: str) -> float:
+        """Return the time after which Google deletes a VM; 0 if VMs call home."""
+        return self._settings.hours_max * 3600.0 if self._settings.control in ("public", "private") else 0.0
+
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the packaged machine types in these regions, with the zones and quotas that the project has there."""
         wanted = [region for region in sorted(set(regions)) if self._serves(region)]

@@ -137,6 +137,11 @@ class KubernetesProvider:
         """Return this machine, with the address that pods call if the configuration has one."""
         return Home() if self._settings.home is None else Home(address=self._settings.home)
 
+    def kept_s_max(self, region: str) -> float:
+        """Return the shortest life of pods in the clusters of a region; 0 if they call home."""
+        clusters = [each for each in self._settings.clusters if each.region == region]
+        return min((0.0 if each.network == "out" else each.longest_h * 3600.0 for each in clusters), default=0.0)
+
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return one offer per cluster, the cheapest first."""
         clusters = [each for each in self._settings.clusters if each.region in regions]

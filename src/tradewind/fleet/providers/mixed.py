@@ -10,6 +10,7 @@ that is known by its name is looked up, because firewalls know no names.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,10 +21,12 @@ from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import (
     FLEET_TAG,
     Admitting,
+    Adopting,
     CallRefused,
     Ended,
     Home,
     Host,
+    Keepable,
     LaunchOrder,
     LaunchResult,
     Leftover,
@@ -93,6 +96,17 @@ class MixedProvider:
         """Return the home that the region's member states."""
         member = self._by_region.get(region)
         return Home() if member is None else member.provider.home(region)
+
+    def adopt(self, fleet_id: str) -> None:
+        """Let the members that need it open connections to machines of a fleet."""
+        for member in self._members:
+            if isinstance(member.provider, Adopting):
+                member.provider.adopt(fleet_id)
+
+    def kept_s_max(self, region: str) -> float:
+        """Return what the region's member states."""
+        provider = self._by_region[region].provider
+        return provider.kept_s_max(region) if isinstance(provider, Keepable) else math.inf
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
         """Return the offers of the members that answer. Raises CallRefused if none of them does."""

@@ -88,6 +88,8 @@ class SshProvider:
         self._known: dict[str, Machine] = {}
         #: Hosts on which this object may have started machines, by fleet.
         self._used: dict[str, set[str]] = {}
+        #: Fleets of other processes whose machines this object reaches, too.
+        self._adopted: set[str] = set()
         #: Number of each machine among those of its host.
         self._places: dict[str, int] = {}
         #: Time until which a host is tried last.
@@ -265,6 +267,17 @@ class SshProvider:
         wanted = [machine for machine in found if tags.items() <= machine.tags.items()]
         return tuple(sorted(wanted, key=lambda machine: (machine.name, machine.id)))
 
+    def adopt(self, fleet_id: str) -> None:
+        """Forward the ports of the machines of a fleet that another process has launched."""
+        self._adopted.add(fleet_id)
+        found = self.machines({FLEET_TAG: fleet_id})
+        self._used[fleet_id] = {machine.zone for machine in found if machine.zone is not None}
+
+    def kept_s_max(self, region: str) -> float:
+        """Return 0 if the gateways of a host in the region call home."""
+        hosts = in_region(self._hosts.hosts, region)
+        return math.inf if all(host.inbound for host in hosts) else 0.0
+
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
         """Ask all machines to end, and kill those that have not ended within `grace_s`."""
         wanted = list(dict.fromkeys(ids))
@@ -347,6 +360,8 @@ class SshProvider:
             if machine is None:
                 continue
             known = self._known.get(machine.id)
+            if known is None and machine.tags.get(FLEET_TAG) in self._adopted:
+                known = machine
             if known is not None:
                 machine = replace(machine, control=known.control, data_at_home=known.data_at_home)
                 # Its ports may have been unknown when it was launched.

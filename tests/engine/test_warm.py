@@ -1,0 +1,154 @@
+"""Warm fleets before anything is started: what can be kept, which plan is better, and a fleet that is gone."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tradewind.catalog.load import load_catalog
+from tradewind.engine.fleets import Fleets
+from tradewind.engine.gateways import JobGateways, WarmChoice
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.provisioning import plan_gateways
+from tradewind.engine.warm import require_kept, why_not_warm
+from tradewind.errors import FleetTaken, UsageError
+from tradewind.fleet.fleet import FleetSettings
+from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.provider import ANY_TYPE, Offer
+from tradewind.fleet.providers import make_provider
+from tradewind.fleet.site_catalog import Supply, site_catalog
+from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
+from tradewind.gateway.binary import find_gateway
+from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MinThroughput
+from tradewind.model.kubernetes import KubeCluster, KubeSettings
+from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute
+from tradewind.model.region import Region
+from tradewind.planner.network import PlanningLimits
+
+A, B = Region("site", "a"), Region("site", "b")
+
+
+def clusters(**settings: Any) -> dict[str, Any]:
+    made = KubeSettings((KubeCluster("lab", "site:a", "an image", **settings),), home="192.0.2.1")
+    return {"kind": "kubernetes", **made.document()}
+
+
+def hosts(*, inbound: bool) -> dict[str, Any]:
+    host = {"name": "a", "region": "site:a", "address": "192.0.2.1", "inbound": inbound}
+    return {"kind": "ssh", "hosts": [host]}
+
+
+def mixed(document: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "mixed", "members": [{"name": "one", "regions": ["site:a"], "provider": document}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (clusters(network="out"), "machines in site:a call home"),
+        (mixed(clusters(network="out")), "machines in site:a call home"),
+        (hosts(inbound=False), "machines in site:a call home"),
+        (clusters(longest_h=3), "machines in site:a end after 3 h"),
+        (mixed(clusters(longest_h=3)), "machines in site:a end after 3 h"),
+    ],
+)
+def test_machines_that_cannot_be_kept_are_refused_before_they_are_ordered(
+    tmp_path: Path, document: dict[str, Any], words: str
+) -> None:
+    """Nothing listens at the addresses of these providers, so each call of one would fail in another way."""
+    provider = make_provider(document, "no program", FleetJournal(tmp_path))
+    with pytest.raises(UsageError, match=words) as caught:
+        require_kept(provider, [A], 4 * 3600.0)
+    assert "\n" not in f"{caught.value}{caught.value.hint}"
+
+
+@pytest.mark.parametrize("document", [clusters(longest_h=24), clusters(network="service"), hosts(inbound=True)])
+def test_machines_that_home_reaches_can_be_kept(tmp_path: Path, document: dict[str, Any]) -> None:
+    for each in (document, mixed(document)):
+        require_kept(make_provider(each, "no program", FleetJournal(tmp_path)), [A], 4 * 3600.0)
+
+
+@cache
+def plan_of(gbps: float, usd_per_hour: float, boot_s: float = 0.0) -> Plan:
+    offers = [
+        Offer(str(region), ANY_TYPE, usd_per_s=usd_per_hour / 3600, egress_gbps=gbps, ingress_gbps=gbps, boot_s=boot_s)
+        for region in (A, B)
+    ]
+    catalog = site_catalog({A: Supply((offers[0],)), B: Supply((offers[1],))}, load_catalog())
+    return plan_gateways(catalog, A, B, 100.0, Fastest(), PlanningLimits(1))
+
+
+@pytest.mark.parametrize(
+    ("goal", "warm", "rented", "words"),
+    [
+        # 100 GB take 80 s at 10 Gbit/s and 800 s at 1 Gbit/s.
+        (None, (10, 1), (10, 1, 60), None),
+        (None, (5, 1), (10, 1, 60), None),
+        (None, (1, 1), (10, 1, 60), "it takes 13 min 20 s, and machines of its own 2 min 20 s with their start"),
+        (Fastest(), (1, 1), (10, 1, 60), "it takes 13 min"),
+        (Deadline(900), (1, 9), (10, 1, 60), None),
+        (MinThroughput(1), (1, 9), (10, 1, 60), None),
+        (Cheapest(), (1, 9), (10, 1, 60), None),
+    ],
+)
+def test_a_warm_fleet_is_left_where_rented_machines_are_clearly_better(
+    goal: Goal | None, warm: tuple[float, float], rented: tuple[float, float, float], words: str | None
+) -> None:
+    found = why_not_warm(goal, plan_of(*warm), plan_of(*rented))
+    assert found is None if words is None else found is not None and words in found
+
+
+def start(folder: Path, choice: WarmChoice, said: list[str]) -> JobGateways:
+    plan = Plan((PlannedGateway("local", "site:a"),), (), (PlannedRoute(("local", "local"), 1.0),), lead="local")
+    job = folder / "jobs" / "job"
+    job.mkdir(parents=True, exist_ok=True)
+    document = {"kind": "local"}
+    return JobGateways(
+        find_gateway(), plan, str(job), str(folder), document, FleetSettings(), report=said.append, warm=choice
+    )
+
+
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_a_new_job_rents_no_machines_instead_of_warm_ones_and_a_resumed_one_goes_on(
+    tmp_path: Path, is_claimed: bool
+) -> None:
+    journal, other, said = FleetJournal(tmp_path), new_fleet_id(), list[str]()
+    if is_claimed:
+        journal.open(other, "warm", {"kind": "local"}, {"one": "site:a"})
+        WarmBook(journal).keep(other, Keeping(60, 4e9, {"one": WarmMachine("site:a")}))
+    with pytest.raises(FleetTaken, match=f"warm fleet {other} (is in use or )?has ended") as caught:
+        start(tmp_path, WarmChoice(other, is_required=True), said)
+    assert caught.value.hint == "nothing was started; plan the transfer again" and said == []
+    assert [record.id for record in FleetJournal(tmp_path).records()] == ([other] if is_claimed else [])
+    gateways = start(tmp_path, WarmChoice(other, is_required=False), said)
+    try:
+        assert gateways.fleet_id != other and gateways.living() == {"local"}
+        (line,) = said
+        assert line.endswith("has ended; other machines are rented")
+    finally:
+        gateways.kill()
+
+
+def test_a_machine_that_no_job_used_costs_until_its_lease_ended(tmp_path: Path) -> None:
+    """It ended by itself while a job used another one of the fleet, and no process has noted its end."""
+    journal, fleet, now_s = FleetJournal(tmp_path), new_fleet_id(), time.time()
+    names = ("used", "idle")
+    journal.open(fleet, "warm", {"kind": "local"}, dict.fromkeys(names, "site:a"))
+    machines = {name: WarmMachine("site:a", usd_per_s=0.01) for name in names}
+    WarmBook(journal).keep(fleet, Keeping(300, now_s + 9000, machines))
+    for name in names:
+        journal.launched(fleet, name, "site:a")
+        journal.leased(fleet, name, 600)
+    journal.database.write("UPDATE machines SET launched_unix_s = ?", (now_s - 1000,))
+    journal.database.write("UPDATE leases SET lapses_unix_s = ? WHERE machine = 'idle'", (now_s - 700,))
+    WarmBook(journal).used(fleet, "a job", ["used"])
+    journal.database.write("UPDATE warm_uses SET began_unix_s = ?", (now_s - 500,))
+    journal.give_back(fleet)
+    (end,) = Fleets(JobControl(state_dir=str(tmp_path)).store, None).end([fleet])
+    assert end.receipt is not None and end.receipt.uses == 1
+    assert end.receipt.machine_s == pytest.approx(1300, abs=30) and end.receipt.usd == pytest.approx(13, abs=0.3)
+    assert end.receipt.idle_s == pytest.approx(800, abs=30)

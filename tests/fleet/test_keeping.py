@@ -1,0 +1,105 @@
+"""Warm machines are taken and given back: real gateways and owners, without a provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tradewind.fleet.enrolment import Enrolment
+from tradewind.fleet.journal import FleetJournal, new_fleet_id
+from tradewind.fleet.keeping import Keeper
+from tradewind.fleet.provider import KEY_TAG, Home, Machine
+from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
+from tradewind.gateway.binary import find_gateway
+from tradewind.gateway.client import GatewayClient
+
+IDLE_S, KEPT_S = 500, 5000
+
+
+class Stage:
+    """A warm fleet with one gateway, which has enrolled with the owner of the process that started it."""
+
+    def __init__(self, state: Path, stack: ExitStack) -> None:
+        self.journal, self.fleet, self._stack = FleetJournal(state), new_fleet_id(), stack
+        self.folder = self.journal.open(self.fleet, "warm", {"kind": "local"}, {"one": "site:a"})
+        self.keeping = Keeping(IDLE_S, time.time() + KEPT_S, {"one": WarmMachine("site:a")})
+        WarmBook(self.journal).keep(self.fleet, self.keeping)
+        first = self.owner()
+        self.process, control = self._gateway(first.join("one", "key").listening("127.0.0.1:0", "127.0.0.1:0"))
+        self.machine = Machine("id", "one", "site:a", control=control, tags={KEY_TAG: "key"})
+        address = first.reach(self.machine)
+        assert address is not None
+        GatewayClient(address).version()
+        first.close(0.0)
+        self.said: list[str] = []
+        self.keeper = Keeper(self.journal, self.fleet, self.keeping, self.said.append)
+
+    def owner(self) -> Enrolment:
+        """Return the owner of another process that has claimed the fleet."""
+        made = Enrolment(find_gateway(), self.folder, Home(), None, keeps_ca=True)
+        self._stack.callback(made.close, 0.0)
+        return made
+
+    def _gateway(self, document: str) -> tuple[subprocess.Popen[bytes], str]:
+        words = [find_gateway(), "serve", "--lease-s", "60", "--join", "-"]
+        process = self._stack.enter_context(
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        )
+        self._stack.callback(process.kill)
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(document.encode() + b"\n")
+        process.stdin.flush()
+        return process, json.loads(process.stdout.readline())["control"]
+
+    def uses(self) -> list[tuple[str, str, bool]]:
+        uses = WarmBook(self.journal).uses(self.fleet)
+        return [(use.job, use.machine, use.ended_unix_s is not None) for use in uses]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        yield Stage(tmp_path, stack)
+
+
+def test_a_job_takes_a_machine_of_another_process_and_gives_it_back(stage: Stage) -> None:
+    descriptors = f"/proc/{stage.process.pid}/fd"
+    before = len(os.listdir(descriptors))
+    owner = stage.owner()
+    assert stage.keeper.take([stage.machine], owner, "a job") == {"one"}, stage.said
+    assert stage.uses() == [("a job", "one", False)]
+    address = owner.reach(stage.machine)
+    assert address is not None
+    GatewayClient(address).renew_lease(100)
+    assert stage.keeper.give_back([stage.machine], owner) == {"one"}, stage.said
+    assert stage.uses() == [("a job", "one", True)]
+    assert stage.process.poll() is None and len(os.listdir(descriptors)) <= before + 2
+    left_s = stage.journal.load(stage.fleet).warm_until_unix_s
+    assert left_s is not None and IDLE_S - 60 < left_s - time.time() <= IDLE_S
+    assert (stage.folder / "ca" / "ca-key.pem").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_machine_that_does_not_answer_is_neither_taken_nor_kept(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.fleet.keeping.RENEW_S", 0.5)
+    stage.process.kill()
+    stage.process.wait()
+    owner = stage.owner()
+    assert stage.keeper.take([stage.machine], owner, "a job") == set()
+    (line,) = stage.said
+    assert line.startswith(f"machine one of warm fleet {stage.fleet} cannot be used again: ")
+    assert stage.uses() == []
+    assert stage.keeper.give_back([stage.machine], owner) == set()
+
+
+@pytest.mark.parametrize(("kept_s", "expected"), [(KEPT_S, IDLE_S), (100, 100), (-5, 1)])
+def test_no_lease_goes_beyond_the_end_of_the_fleet(kept_s: float, expected: int) -> None:
+    assert expected - 1 <= Keeping(IDLE_S, time.time() + kept_s).lease_s(IDLE_S) <= expected
