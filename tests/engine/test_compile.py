@@ -55,6 +55,27 @@ def test_the_downstream_end_dials_if_only_it_can() -> None:
     assert programs["src"].dials == programs["north"].dials == ()
 
 
+@pytest.mark.parametrize("other, dialled", [("vpc", True), ("another", False)])
+def test_machines_without_inbound_connections_reach_each_other_in_one_network(other: str, dialled: bool) -> None:
+    regions = {"src": "aws:a", "dst": "aws:b"}
+    plan = Plan(
+        tuple(PlannedGateway(name, region) for name, region in regions.items()),
+        (PlannedHop("src", "dst", 1),),
+        (PlannedRoute(("src", "dst"), 1.0),),
+        lead="src",
+    )
+    addresses = {
+        name: GatewayAddress("unix:/x", f"10.0.0.1:{index}", inbound=False, network=network)
+        for index, (name, network) in enumerate({"src": "vpc", "dst": other}.items(), 1)
+    }
+    deployment = Deployment(plan, addresses)
+    if dialled:
+        assert deployment.upstream_dials("src", "dst") and deployment.address("src", "dst") == "10.0.0.1:2"
+    else:
+        with pytest.raises(GatewayError, match="neither accepts connections"):
+            deployment.upstream_dials("src", "dst")
+
+
 def test_a_hop_that_neither_end_can_dial_is_refused() -> None:
     with pytest.raises(GatewayError, match="no hop from north to dst: neither accepts connections"):
         compile_programs(without_data_port(two_routes(), "north", "dst"), JOB, RunSettings("job-1"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -30,14 +30,16 @@ REGIONS = ("azure:westeurope", "site:relay", "azure:eastus")
 class Stage(Transfer):
     """A transfer between two regions of Azure, and a host in a third region."""
 
-    def __init__(self, cloud: AzureCloud, folder: Path, stores: tuple[Server, Server]) -> None:
-        super().__init__(folder, stores, REGIONS, "--max-vms", "1")  # This host runs all of them.
+    def __init__(
+        self, cloud: AzureCloud, folder: Path, stores: tuple[Server, Server], regions: tuple[str, str, str] = REGIONS
+    ) -> None:
+        super().__init__(folder, stores, regions, "--max-vms", "1")  # This host runs all of them.
         self.cloud = cloud
         self.command.environment |= cloud.api.environment()
         self.configure()
 
-    def configure(self, *tables: str) -> None:
-        """Write the configuration: the fleet's and Azure's tables, and others."""
+    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
+        """Write the configuration: the fleet's and Azure's tables, with further settings of Azure, and others."""
         self.command.configure(
             "[azure]",
             f'endpoint = "{self.cloud.api.endpoint}"',
@@ -45,6 +47,7 @@ class Stage(Transfer):
             f'resource_group = "{GROUP}"',
             'regions = ["westeurope", "eastus"]',
             f'identity = "{IDENTITY}"',
+            *settings,
             "[fleet]",
             f'program_url = "{self.cloud.document()["programs"][0]["url"]}"',
             f'home_cidr = "{home_of(self.cloud)}/32"',

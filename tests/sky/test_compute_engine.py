@@ -5,7 +5,7 @@ The API is a stand-in; each VM that it starts really runs its startup script, in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,11 +27,16 @@ class Stage(Transfer):
     def __init__(self, cloud: GcpCloud, folder: Path, stores: tuple[Server, Server]) -> None:
         super().__init__(folder, stores, REGIONS, "--max-vms", "1")
         self.cloud = cloud
-        document = cloud.document()
+        self.configure()
+
+    def configure(self, *, settings: Sequence[str] = ()) -> None:
+        """Write the configuration, with further settings of Google Cloud."""
+        document = self.cloud.document()
         self.command.configure(
             "[gcp]",
             *(f'{name} = "{document[name]}"' for name in ("project", "endpoint")),
             'regions = ["us-central1", "us-east4", "europe-west4"]',
+            *settings,
             "[fleet]",
             f'program_url = "{document["programs"][0]["url"]}"',
             f'home_cidr = "{document["home_cidr"]}"',

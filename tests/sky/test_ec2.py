@@ -5,7 +5,7 @@ The API is moto's; each instance that it starts really runs its user data, in a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,18 +24,31 @@ REGIONS = ("aws:us-east-1", "aws:us-west-2", "aws:eu-west-1")
 class Stage(Transfer):
     """A transfer between two regions of the cloud, over a third one."""
 
-    def __init__(self, cloud: AwsCloud, folder: Path, stores: tuple[Server, Server]) -> None:
-        super().__init__(folder, stores, REGIONS)
+    def __init__(
+        self,
+        cloud: AwsCloud,
+        folder: Path,
+        stores: tuple[Server, Server],
+        regions: tuple[str, str, str] = REGIONS,
+        *words: str,
+    ) -> None:
+        super().__init__(folder, stores, regions, *words)
         self.cloud = cloud
-        document = cloud.document()
+        self.configure()
+
+    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
+        """Write the configuration, with further settings of AWS, and other tables."""
+        document = self.cloud.document()
         self.command.configure(
             "[aws]",
-            f'endpoint = "{cloud.endpoint}"',
+            f'endpoint = "{self.cloud.endpoint}"',
             'regions = ["us-east-1", "us-west-2", "eu-west-1"]',
+            *settings,
             "[fleet]",
             f'program_url = "{document["programs"][0]["url"]}"',
             f'home_cidr = "{document["home_cidr"]}"',
             'home_rate = "1Mbit/s"',
+            *tables,
         )
 
     def machines(self) -> list[BootedMachine]:

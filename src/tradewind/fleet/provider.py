@@ -223,6 +223,8 @@ class Machine:
     """Address at which the lead at home reaches the gateway's data port, `host:port`, if that is forwarded."""
     inbound: bool = True
     """False if no connection can be opened to it from outside its network. Without `control` its gateway calls home."""
+    network: str | None = None
+    """Name of a network of several regions: machines with the same name open connections to each other."""
     lease: Lease | None = None
     """Its lease at launch."""
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -88,7 +88,9 @@ class Readiness:
                     said = GatewayClient(control).version(min(left_s, answer_s))
                     machine = self._present(machine)
                     data = _reachable(said.get("data_address"), machine)
-                    return machine, GatewayAddress(control, data, machine.inbound, machine.data_at_home)
+                    return machine, GatewayAddress(
+                        control, data, machine.inbound, machine.network, machine.data_at_home
+                    )
                 except GatewayLost as error:
                     why = str(error)
                 answer_s = min(ANSWER_S_MAX, answer_s * 1.5)

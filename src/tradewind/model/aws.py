@@ -46,6 +46,7 @@ class AwsSettings:
     - `profile`: name of a profile of the AWS configuration; None: the default
     - `instance_profile`: name or ARN of the identity of the machines; None: they have none
     - `public_address`: False for machines without a public address: they call home, through a NAT of the network
+    - `joined`: True if the user has joined the networks of all regions: private machines reach each other
     - `spot`: rent spot machines where a plan does not choose
     - `networks`: settings of single regions, by the region's name
     - `home_cidr`: addresses from which the owner dials the machines, such as `198.51.100.7/32`
@@ -57,6 +58,7 @@ class AwsSettings:
     profile: str | None = None
     instance_profile: str | None = None
     public_address: bool = True
+    joined: bool = False
     spot: bool = False
     networks: Mapping[str, AwsNetwork] = field(default_factory=dict)
     home_cidr: str | None = None
@@ -106,6 +108,7 @@ def read_aws(table: Mapping[str, Any], place: str) -> AwsSettings:
         profile=read.text("profile", _WORD, "the name of a profile"),
         instance_profile=read.text("instance_profile", _WORD, "the name or ARN of an instance profile"),
         public_address=read.flag("public_address", True),
+        joined=read.flag("joined", False),
         spot=read.flag("spot", False),
         networks={region: _network(region, network, place) for region, network in networks.items()},
         home_cidr=read.cidr("home_cidr"),

@@ -44,6 +44,7 @@ class AzureSettings:
     - `subnets`: by region, the id of a subnet of the user. Other regions get a network of ours for each fleet
     - `identity`: id of a user-assigned identity with which a machine deletes itself when its lease expires
     - `public_address`: False if machines get no public address; see `control`
+    - `joined`: True if the user has joined the networks of all regions: private machines reach each other
     - `spot`: True if spot machines may be rented
     - `routing`: the network over which traffic leaves Azure: Microsoft's, or the nearest exit to the internet
     - `boot_diagnostics`: True if the console of machines is recorded
@@ -63,6 +64,7 @@ class AzureSettings:
     subnets: Mapping[str, str] = field(default_factory=dict)
     identity: str | None = None
     public_address: bool = True
+    joined: bool = False
     spot: bool = False
     routing: Routing = "microsoft"
     boot_diagnostics: bool = False
@@ -121,7 +123,7 @@ _TEXTS = {
     "proxy": (re.compile(r"https?://[^\s/]+"), "the URL of an HTTP proxy, such as http://10.0.0.4:3128"),
     "endpoint": (re.compile(r"https://[^\s/]+"), f"a URL, such as {PUBLIC_CLOUD}"),
 }
-_SWITCHES = ("public_address", "spot", "boot_diagnostics", "auto_shutdown")
+_SWITCHES = ("public_address", "joined", "spot", "boot_diagnostics", "auto_shutdown")
 _KEYS = frozenset({*_TEXTS, *_SWITCHES, "regions", "subnets", "routing"})
 
 

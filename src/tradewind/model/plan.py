@@ -159,6 +159,8 @@ class GatewayAddress:
     data: str | None = None
     inbound: bool = True
     """False if gateways of other regions cannot open connections to its machine."""
+    network: str | None = None
+    """Name of the network in which they can nevertheless; None if there is none."""
     data_at_home: str | None = None
     """`ip:port` that the lead dials instead of `data`; None if it needs no other."""
 
@@ -186,7 +188,7 @@ class Deployment:
             return False
         raise GatewayError(
             f"no hop from {upstream} to {downstream}: neither accepts connections",
-            hint="plan a relay between them that accepts connections",
+            hint="plan a relay between them that accepts connections, or join their networks and set `joined = true`",
         )
 
     def address(self, caller: str, called: str) -> str:
@@ -202,7 +204,9 @@ class Deployment:
             return detour
         if caller == self.plan.lead and there.data_at_home is not None:
             return there.data_at_home
-        return there.data if there.inbound or self._region(caller) == self._region(called) else None
+        network = self.addresses[caller].network
+        is_joined = network is not None and network == there.network
+        return there.data if there.inbound or is_joined or self._region(caller) == self._region(called) else None
 
     def _region(self, name: str) -> str:
         return next(gateway.region for gateway in self.plan.gateways if gateway.name == name)

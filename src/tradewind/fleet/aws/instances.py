@@ -124,7 +124,7 @@ def own_tags(entry: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in tags.items() if key.startswith("tradewind-") and key != LEASE_TAG}
 
 
-def machine_of(region: str, instance: Mapping[str, Any]) -> Machine:
+def machine_of(region: str, instance: Mapping[str, Any], settings: AwsSettings) -> Machine:
     """Return the machine of an instance. `region` is the name without `aws:`."""
     tags = own_tags(instance)
     lease_s = next((tag["Value"] for tag in instance.get("Tags", ()) if tag["Key"] == LEASE_TAG), "")
@@ -147,6 +147,7 @@ def machine_of(region: str, instance: Mapping[str, Any]) -> Machine:
         addresses={name: address for name, address in known.items() if address},
         control=f"{public}:{CONTROL_PORT}" if public and not ended else None,
         inbound=bool(public) or state == "pending",
+        network="aws" if settings.joined and not public else None,
         lease=Lease(int(lease_s), tags[OWNER_TAG]) if lease_s.isdecimal() and OWNER_TAG in tags else None,
         tags=tags if FLEET_TAG in tags else {},
     )

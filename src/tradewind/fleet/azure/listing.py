@@ -153,6 +153,7 @@ class Listing:
             addresses=addresses,
             control=f"{dialled}:{CONTROL_PORT}" if dialled else None,
             inbound=self.settings.public_address,
+            network="azure" if self.settings.joined and not self.settings.public_address else None,
             lease=Lease(int(lease), tags[OWNER_TAG]) if lease.isdecimal() and OWNER_TAG in tags else None,
             tags=tags,
         )

@@ -171,6 +171,8 @@ def machine_of(instance: Mapping[str, Any], settings: GcpSettings) -> Machine:
         addresses=addresses,
         control=f"{dialled}:{CONTROL_PORT}" if dialled else None,
         inbound=has_public,
+        # Google's networks span all regions.
+        network=None if has_public else interface.get("network"),
         lease=Lease(int(lease), labels[OWNER_TAG]) if lease.isdecimal() else None,
         tags={name: value for name, value in labels.items() if name.startswith("tradewind-")},
     )

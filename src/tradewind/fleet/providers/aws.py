@@ -267,7 +267,7 @@ class AwsProvider:
             attempt=self._failures.get(order.key, 0),
         )
         answer = self._api.ec2(region, "run_instances", **request)
-        machine = machine_of(region, answer["Instances"][0])
+        machine = machine_of(region, answer["Instances"][0], self._settings)
         if machine.ended:
             # The client token is that of an instance that has ended since.
             raise CallRefused(Refusal("bad request", f"the instance of this order, {machine.id}, has ended"))
@@ -372,7 +372,7 @@ class AwsProvider:
         return tuple(sorted(found, key=lambda machine: (machine.name, machine.id)))
 
     def _listed_in(self, region: str, filters: Sequence[Mapping[str, Any]]) -> list[Machine]:
-        machines = (machine_of(region, instance) for instance in self._instances(region, filters))
+        machines = (machine_of(region, instance, self._settings) for instance in self._instances(region, filters))
         return [machine for machine in machines if FLEET_TAG in machine.tags]
 
     def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
