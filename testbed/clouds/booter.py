@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from testbed.clouds.filters import set_filter
 from testbed.clouds.lan import MachineNetwork, Place, in_namespace
 from testbed.servers.process import guarded
 
@@ -90,6 +91,8 @@ class Booter:
         self.machines: dict[str, BootedMachine] = {}
         #: Environment variables of the machines of a region, by the region.
         self.environment: dict[str, dict[str, str]] = {}
+        #: Rules of packet filters (`filters.py`) of the machines of a region, by the region.
+        self.filters: dict[str, str] = {}
         # A machine is killed when the thread ends that started it, so one thread starts all.
         self._starter = ThreadPoolExecutor(1, "starts machines")
         folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +122,10 @@ class Booter:
         machine = BootedMachine(machine_id, region, place, console, process)
         self.machines[machine_id] = machine
         threading.Thread(target=self._watch, args=(machine, on_end), daemon=True).start()
-        self.network.attach(place, self._in_its_network(machine))
+        inside = self._in_its_network(machine)
+        self.network.attach(place, inside)
+        if region in self.filters:
+            set_filter(inside, self.filters[region])
         assert process.stdin is not None
         with suppress(OSError):  # It has ended already; `on_end` says so.
             process.stdin.write(b"ready\n")

@@ -12,6 +12,7 @@ from tradewind.fleet.provider import (
     FLEET_TAG,
     CallRefused,
     Ended,
+    Home,
     LaunchOrder,
     LaunchResult,
     Lease,
@@ -188,3 +189,12 @@ def test_a_host_whose_name_is_not_found_for_a_while_stays_admitted(
     for _ in range(3):
         mixed.machines({FLEET_TAG: "f"})
     assert members[1].admitted == [("f", {"198.51.100.1"}), ("f", {"198.51.100.2"})] and not answers
+
+
+def test_home_has_the_address_that_gateways_of_one_member_call(
+    mixed: MixedProvider, members: tuple[Recorded, Recorded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the lead is in a region of a member whose machines are dialled."""
+    assert mixed.home("site:a") == Home()
+    monkeypatch.setattr(members[1], "home", lambda _: Home(address="192.0.2.7"))
+    assert mixed.home("site:b").address == mixed.home("site:a").address == "192.0.2.7"

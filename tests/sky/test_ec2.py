@@ -42,7 +42,7 @@ class Stage(Transfer):
         self.command.configure(
             "[aws]",
             f'endpoint = "{self.cloud.endpoint}"',
-            'regions = ["us-east-1", "us-west-2", "eu-west-1"]',
+            f"regions = {[region.removeprefix('aws:') for region in self.regions if region.startswith('aws:')]}",
             *settings,
             "[fleet]",
             f'program_url = "{document["programs"][0]["url"]}"',

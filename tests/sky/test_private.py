@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from testbed.clouds.aws import aws_cloud
 from testbed.clouds.azure import azure_cloud
+from testbed.clouds.filters import drop_inbound, dropped_packets, filter_unavailable
 from testbed.clouds.gcp import gcp_cloud
 from testbed.clouds.lan import lan_unavailable
+from testbed.servers import InstallError
+from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from tests.fleet.transfers import ready, two_stores
 from tests.sky import test_clouds, test_compute_engine, test_ec2
+from tradewind.fleet.boot.ports import DATA_PORT
 from tradewind.gateway.binary import find_gateway
 
 pytestmark = pytest.mark.slow
@@ -61,6 +67,59 @@ def test_private_machines_of_two_regions_move_the_bytes(
     done = stage.start().finish()
     assert sum(hop["bytes"] for hop in done.summary["progress"]["hops"]) > 0
     stage.check(done)
+
+
+def filtered(stage: test_ec2.Stage, region: str, rules: str) -> None:
+    """Let machines of a region boot with a packet filter."""
+    try:
+        if reason := filter_unavailable():
+            pytest.skip(reason)
+    except InstallError as error:
+        pytest.skip(str(error))
+    assert stage.cloud.boots is not None
+    stage.cloud.boots.booter.filters[f"aws:{region}"] = rules
+
+
+@pytest.fixture
+def server() -> Iterator[LocalServer]:
+    if reason := sshd_unavailable():
+        pytest.skip(reason)
+    with TemporaryDirectory(prefix="tw-ssh-") as short, local_ssh_server(Path(short, "ssh")) as made:
+        yield made
+
+
+def test_a_sink_whose_network_drops_all_inbound_connections_only_dials_out(
+    tmp_path: Path, opened: ExitStack, server: LocalServer
+) -> None:
+    """The source is a host that accepts connections. The sink calls home, and dials the source."""
+    aws = opened.enter_context(aws_cloud(tmp_path / "cloud", find_gateway()))
+    assert aws.boots is not None
+    stores = opened.enter_context(two_stores(aws.boots.address, tmp_path))
+    regions = ("site:here", "site:none", "aws:us-east-1")
+    stage = opened.enter_context(ready(test_ec2.Stage(aws, tmp_path, stores, regions, "--max-vms", "1")))
+    filtered(stage, "us-east-1", drop_inbound())
+    stage.configure(*host_table(server, aws.boots.address, tmp_path / "on the host"), settings=(PRIVATE,))
+    running = stage.start()
+    sink = stage.booted("us-east-1")
+    with pytest.raises(TimeoutError):
+        socket.create_connection((sink.address, DATA_PORT), timeout=1.0)
+    (gateway,) = sink.pids("/gateway serve ")
+    assert dropped_packets(gateway) > 0
+    done = running.finish()
+    stage.check(done)
+
+
+def host_table(server: LocalServer, address: str, folder: Path) -> list[str]:
+    """Return the tables of the configuration for this host as a machine that accepts connections."""
+    return [
+        "[ssh]",
+        f'config = "{server.config}"',
+        "[[ssh.hosts]]",
+        'name = "here"',
+        'region = "site:here"',
+        f'address = "{address}"',
+        f'folder = "{folder}"',
+    ]
 
 
 @pytest.mark.parametrize("kind", ["aws", "azure"])

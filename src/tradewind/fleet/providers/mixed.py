@@ -93,9 +93,16 @@ class MixedProvider:
         }
 
     def home(self, region: str) -> Home:
-        """Return the home that the region's member states."""
+        """Return the home that the region's member states.
+
+        If that states no address, gateways of other members still call home: it is the first address that one states.
+        """
         member = self._by_region.get(region)
-        return Home() if member is None else member.provider.home(region)
+        home = Home() if member is None else member.provider.home(region)
+        if home != Home():
+            return home
+        stated = (each.provider.home(next(iter(sorted(each.regions)), "")) for each in self._members)
+        return next((other for other in stated if other.address != home.address and not other.enter), home)
 
     def adopt(self, fleet_id: str) -> None:
         """Let the members that need it open connections to machines of a fleet."""
