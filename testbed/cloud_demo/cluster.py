@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,7 +67,13 @@ def relay_cluster(folder: Path, gateway: str, region: str) -> Iterator[RelayClus
     """Run a cluster whose nodes have the image of the gateway. Needs root, and that its programs are built."""
     image = folder / "gateway.tar"
     gateway_image(image, GATEWAY_IMAGE, Path(gateway))
-    with kubelab(folder / "lab", {CONTEXT: NODES}, images=[image]) as lab:
+    with kubelab(folder / "lab", {CONTEXT: NODES}, images=[image], on_wait=_say_waiting) as lab:
         label = {"pod-security.kubernetes.io/enforce": "privileged"}
         lab.apply(CONTEXT, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": label}})
         yield RelayCluster(lab, region)
+
+
+def _say_waiting() -> None:
+    print(
+        "note: waiting for another Kubernetes cluster of the testbed on this host to end", file=sys.stderr, flush=True
+    )

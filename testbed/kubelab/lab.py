@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from testbed.kubelab.install import installed
 from testbed.kubelab.node import BRIDGE, GATEWAY, control_groups
 from testbed.kubelab.pki import write_kubeconfig
 
-__all__ = ["Lab", "LabError", "kubelab", "serve"]
+__all__ = ["Lab", "LabError", "kubelab", "serve", "wait_for_lock"]
 
 LOCK = "tradewind-kubelab.lock"
 """Lock file, in the folder of temporary files: one lab runs on a machine at a time."""
@@ -108,15 +108,31 @@ class Lab:
         return int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
 
 
-@contextmanager
-def kubelab(folder: Path, regions: Mapping[str, int], *, images: Sequence[Path] = ()) -> Iterator[Lab]:
-    """Run a lab in a new folder: for each region a cluster with that many nodes. Waits for another lab to end.
+def wait_for_lock(file: int, on_wait: Callable[[], object]) -> None:
+    """Lock a file. If another process holds it, call `on_wait` and wait."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        on_wait()
+        fcntl.flock(file, fcntl.LOCK_EX)
 
+
+@contextmanager
+def kubelab(
+    folder: Path,
+    regions: Mapping[str, int],
+    *,
+    images: Sequence[Path] = (),
+    on_wait: Callable[[], object] = lambda: None,
+) -> Iterator[Lab]:
+    """Run a lab in a new folder: for each region a cluster with that many nodes.
+
+    Waits for another lab to end, and calls `on_wait` before it does.
     Raises InstallError if its programs cannot be built, LabError if it does not start.
     """
     programs = installed()
     with Path(tempfile.gettempdir(), LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(lock.fileno(), on_wait)
         _remove_left(folder)
         folder.mkdir(parents=True)
         settings = {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}

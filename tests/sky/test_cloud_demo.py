@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ import tradewind
 from testbed.clouds.lan import lan_unavailable
 from testbed.drive import Command
 from testbed.kubelab.install import lab_not_built
+from testbed.kubelab.lab import wait_for_lock
 
 STEPS = ["1", "2", "3", "4", "5", "6", "7"]
 
@@ -71,3 +73,17 @@ def test_the_demo_of_clouds_needs_root(command: Command) -> None:
 def test_the_demo_of_clouds_makes_its_own_objects(command: Command) -> None:
     done = command.run("demo", "--cloud", "--tree", "/usr/share")
     assert (done.code, done.stderr.splitlines()[0]) == (2, "error: demo --cloud takes no --tree")
+
+
+def test_who_waits_for_another_cluster_is_told_once(tmp_path: Path) -> None:
+    told: list[str] = []
+    with (tmp_path / "lock").open("w") as other, (tmp_path / "lock").open("w") as ours:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        def other_ends() -> None:
+            told.append("waiting")
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        wait_for_lock(ours.fileno(), other_ends)
+        wait_for_lock(ours.fileno(), other_ends)  # We hold it: nothing to wait for.
+    assert told == ["waiting"]
