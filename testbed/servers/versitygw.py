@@ -36,7 +36,7 @@ def versitygw(
     command = [str(program), "--port", f"{address}:{port}", "--keep-alive", "--quiet", "--region", REGION]
     ca_file = None
     if tls:
-        made = make_certificates(folder / "tls")
+        made = make_certificates(folder / "tls", address)
         ca_file = made.ca
         command += ["--cert", str(made.certificate), "--key", str(made.key)]
     command += ["posix", "--versioning-dir", str(folder / "versions"), str(folder / "data")]

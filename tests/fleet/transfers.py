@@ -26,11 +26,11 @@ ENDS_S = 60.0
 
 
 @contextmanager
-def two_stores(address: str, folder: Path) -> Iterator[tuple[Server, Server]]:
+def two_stores(address: str, folder: Path, tls: bool = False) -> Iterator[tuple[Server, Server]]:
     """Run an object store on each side, at an address of this host that the machines reach."""
     with (
-        versitygw(data_parent=folder, address=address, secret=SECRET) as one,
-        versitygw(data_parent=folder, address=address, secret=SECRET) as other,
+        versitygw(tls, data_parent=folder, address=address, secret=SECRET) as one,
+        versitygw(tls, data_parent=folder, address=address, secret=SECRET) as other,
     ):
         for server in (one, other):
             (server.folder / "data" / "bucket").mkdir()
@@ -56,6 +56,8 @@ class Transfer:
             *("--src-endpoint", stores[0].endpoint, "--dst-endpoint", stores[1].endpoint),
             *words,
         ]
+        for option, server in zip(("--src-ca-bundle", "--dst-ca-bundle"), stores, strict=True):
+            self.words += [] if server.ca_file is None else [option, str(server.ca_file)]
 
     def start(self) -> Running:
         """Start the transfer through machines, and return when a part of it has arrived."""

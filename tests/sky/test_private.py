@@ -12,9 +12,10 @@ import pytest
 
 from testbed.clouds.aws import aws_cloud
 from testbed.clouds.azure import azure_cloud
-from testbed.clouds.filters import drop_inbound, dropped_packets, filter_unavailable
+from testbed.clouds.filters import drop_inbound, dropped_packets, filter_unavailable, only_to
 from testbed.clouds.gcp import gcp_cloud
 from testbed.clouds.lan import lan_unavailable
+from testbed.clouds.proxy import forward_proxy
 from testbed.servers import InstallError
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
 from tests.fleet.transfers import ready, two_stores
@@ -107,6 +108,27 @@ def test_a_sink_whose_network_drops_all_inbound_connections_only_dials_out(
     assert dropped_packets(gateway) > 0
     done = running.finish()
     stage.check(done)
+
+
+def test_a_sink_that_reaches_nothing_but_a_proxy_stores_through_it(
+    tmp_path: Path, opened: ExitStack, server: LocalServer
+) -> None:
+    """It accepts the connections of home and of the source. Its program and its store it reaches by the proxy alone."""
+    aws = opened.enter_context(aws_cloud(tmp_path / "cloud", find_gateway()))
+    assert aws.boots is not None
+    home = aws.boots.address
+    try:
+        proxy = opened.enter_context(forward_proxy(home, tmp_path / "proxy"))
+    except InstallError as error:
+        pytest.skip(str(error))
+    stores = opened.enter_context(two_stores(home, tmp_path, tls=True))
+    regions = ("site:here", "site:none", "aws:us-east-1")
+    stage = opened.enter_context(ready(test_ec2.Stage(aws, tmp_path, stores, regions, "--max-vms", "1")))
+    filtered(stage, "us-east-1", only_to(f"{proxy.address} . {proxy.port}"))
+    stage.configure(*host_table(server, home, tmp_path / "on the host"), settings=(f'proxy = "{proxy.url}"',))
+    stage.check(stage.command.run(*stage.words, "--via", "fleet"))
+    assert any("/tradewind-gateway " in line for line in proxy.requests("GET"))
+    assert any(stores[1].endpoint.removeprefix("https://") in line for line in proxy.requests("CONNECT"))
 
 
 def host_table(server: LocalServer, address: str, folder: Path) -> list[str]:

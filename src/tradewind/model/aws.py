@@ -51,6 +51,7 @@ class AwsSettings:
     - `networks`: settings of single regions, by the region's name
     - `home_cidr`: addresses from which the owner dials the machines, such as `198.51.100.7/32`
     - `peer_cidrs`: addresses of the fleet's machines outside this provider, which may open data connections
+    - `proxy`: URL of an HTTP proxy with which machines reach the program and the stores
     - `endpoint`: address of an emulator of the API. It gets no credentials but those of the environment
     """
 
@@ -63,6 +64,7 @@ class AwsSettings:
     networks: Mapping[str, AwsNetwork] = field(default_factory=dict)
     home_cidr: str | None = None
     peer_cidrs: tuple[str, ...] = ()
+    proxy: str | None = None
     endpoint: str | None = None
 
     @property
@@ -113,6 +115,7 @@ def read_aws(table: Mapping[str, Any], place: str) -> AwsSettings:
         networks={region: _network(region, network, place) for region, network in networks.items()},
         home_cidr=read.cidr("home_cidr"),
         peer_cidrs=read.cidrs("peer_cidrs"),
+        proxy=read.text("proxy", _ENDPOINT, "an address such as http://proxy.example:3128"),
         endpoint=read.text("endpoint", _ENDPOINT, "an address such as http://127.0.0.1:8080"),
     )
     for region in settings.networks:

@@ -48,9 +48,7 @@ def is_spot(order: LaunchOrder, settings: AwsSettings) -> bool:
     return order.spot or (order.type is None and settings.spot)
 
 
-def instance_script(
-    order: LaunchOrder, settings: AwsSettings, programs: Sequence[ProgramSource], proxy: str | None
-) -> str:
+def instance_script(order: LaunchOrder, settings: AwsSettings, programs: Sequence[ProgramSource]) -> str:
     """Return the user data of a machine. Raises GatewayError if it is too long."""
     assert order.join is not None, "checked before"
     data = f"0.0.0.0:{DATA_PORT}" if order.peers else None
@@ -59,7 +57,7 @@ def instance_script(
     else:
         join = order.join.calling(data)
     notice = SPOT_NOTICE if is_spot(order, settings) else None
-    return user_data(join, programs, order.lease.seconds, proxy=proxy, notice_command=notice)
+    return user_data(join, programs, order.lease.seconds, proxy=settings.proxy, notice_command=notice)
 
 
 def run_request(

@@ -4,8 +4,7 @@ A machine is an instance with our tags; any process with the account's credentia
 a RunInstances of its own, because each has its own join token in its user data: the requests for many machines run at
 the same time (docs/decisions/0027-cloud-clients.md). Without a zone in the order, EC2 picks one with room.
 
-The document has the settings of `model/aws.py`, `programs` (see `fleet/boot/user_data.py`) and `proxy`, the URL of an
-HTTP proxy for the machines, or None.
+The document has the settings of `model/aws.py`, and `programs` (see `fleet/boot/user_data.py`).
 
 Leases: the machine's own timer shuts it down when its lease has expired, and EC2 then terminates it with its disk,
 because it was launched so (`InstanceInitiatedShutdownBehavior`).
@@ -72,8 +71,8 @@ class AwsProvider:
     kind = "aws"
     settles_s = 5.0
 
-    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], proxy: str | None = None) -> None:
-        self._settings, self._programs, self._proxy = settings, tuple(programs), proxy
+    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource]) -> None:
+        self._settings, self._programs = settings, tuple(programs)
         self._api = AwsApi(settings)
         self._facts: dict[tuple[str, str], tuple[float, Any]] = {}
         #: Orders that failed, by key: the next request for it needs another client token.
@@ -95,7 +94,7 @@ class AwsProvider:
     def document(self) -> dict[str, Any]:
         """Return the kind, the settings, and the sources of the gateway program."""
         programs = [program.document() for program in self._programs]
-        return {"kind": self.kind, "programs": programs, "proxy": self._proxy, **self._settings.document()}
+        return {"kind": self.kind, "programs": programs, **self._settings.document()}
 
     def home(self, region: str) -> Home:
         """Return this host. Gateways without public addresses call it at its `home_cidr`."""
@@ -263,7 +262,7 @@ class AwsProvider:
             image=network.image or self._image(region),
             group=network.security_group or self._group(order, region).make(),
             subnet=self._subnet(region, order.zone),
-            script=instance_script(order, self._settings, self._programs, self._proxy),
+            script=instance_script(order, self._settings, self._programs),
             attempt=self._failures.get(order.key, 0),
         )
         answer = self._api.ec2(region, "run_instances", **request)
@@ -562,4 +561,4 @@ def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None
 def connect(document: Mapping[str, Any], settings: Settings) -> AwsProvider:
     """Return the provider of an account."""
     programs = programs_from_document(document.get("programs", ()))
-    return AwsProvider(AwsSettings.from_document(document), programs, document.get("proxy"))
+    return AwsProvider(AwsSettings.from_document(document), programs)
