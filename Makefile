@@ -12,7 +12,7 @@ RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 4
 
-.PHONY: help setup programs demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image clean
+.PHONY: help setup programs demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -105,11 +105,14 @@ lock: $(VENV)/tools.stamp ## Update the pinned development tools
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.10 \
 	  --custom-compile-command "make lock" requirements-dev.in --output-file requirements-dev.lock
 
-static: $(VENV)/tools.stamp ## Build static gateways in dist/ (Debian 12 or newer; STATIC=x86_64: for one processor)
+static: $(VENV)/tools.stamp ## Build static programs in dist/ (Debian 12 or newer; STATIC=x86_64: for one processor)
 	$(BIN)/python -m portable.static $(STATIC)
 
 image: static ## Pack the static gateways of dist/ into an OCI image (STATIC=x86_64: for one processor)
 	$(BIN)/python -m portable.image
+
+wheel: static ## Pack the static programs of dist/ into wheels, which install without Rust (STATIC=x86_64: for one processor)
+	$(BIN)/python -m portable.wheel
 
 clean: ## Remove everything that was built
 	rm -rf $(VENV) $(CARGO_TARGET_DIR) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,7 @@
-"""Build the programs with Cargo and ship them with the Python package, in wheels and in editable installs."""
+"""Build the programs with Cargo and ship them with the Python package, in wheels and in editable installs.
+
+`make wheel` (portable/wheel.py) has static programs already: two variables name their folder and the wheel's tag.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,31 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 #: Each is a package of the Cargo workspace with one binary of the same name.
 BINARIES = ("tradewind-gateway", "tradewind-wan")
+#: Folder of programs that are built already. Without it, Cargo builds them.
+PROGRAMS_VARIABLE = "TRADEWIND_WHEEL_PROGRAMS"
+#: The wheel's tag for those programs.
+TAG_VARIABLE = "TRADEWIND_WHEEL_TAG"
 
 
 class ProgramsBuildHook(BuildHookInterface[Any]):
-    """Runs `cargo build --release --locked`. Cargo's `target/` is kept, so that the next build is incremental."""
+    """Runs `cargo build --release --locked`, unless the programs are built already.
+
+    Cargo's `target/` is kept, so that the next build is incremental.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the binaries to the wheel's scripts, and set the wheel's tag to this platform."""
         if self.target_name != "wheel":
             return
-        build_data["shared_scripts"] = {str(path): path.name for path in build_programs(Path(self.root))}
+        built = os.environ.get(PROGRAMS_VARIABLE)
+        programs = [Path(built) / binary for binary in BINARIES] if built else build_programs(Path(self.root))
+        build_data["shared_scripts"] = {str(path): path.name for path in programs}
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = os.environ[TAG_VARIABLE] if built else _tag_of_this_machine()
+
+
+def _tag_of_this_machine() -> str:
+    return f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
 def build_programs(root: Path) -> list[Path]:

@@ -1,7 +1,7 @@
-"""Static `tradewind-gateway` programs, which need nothing of the machine that they run on, not even a libc.
+"""Static programs, which need nothing of the machine that they run on, not even a libc.
 
-`python -m portable.static [PROCESSOR …]` builds `dist/tradewind-gateway-PROCESSOR` and writes their SHA-256 to
-`dist/SHA256SUMS`. Processors are named as `uname -m` names them.
+`python -m portable.static [PROCESSOR …]` builds `dist/tradewind-gateway-PROCESSOR` and `dist/tradewind-wan-PROCESSOR`,
+and writes their SHA-256 to `dist/SHA256SUMS`. Processors are named as `uname -m` names them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from pathlib import Path
 
 from portable.toolchain import BuildError, cache_folder, cargo_environment, static_tools
 
-__all__ = ["PROCESSORS", "ROOT", "build_static"]
+__all__ = ["PROCESSORS", "PROGRAM", "PROGRAMS", "ROOT", "build_static"]
 
 ROOT = Path(__file__).parent.parent
 PROCESSORS = ("x86_64", "aarch64")
 PROGRAM = "tradewind-gateway"
+#: Each is a package of the Cargo workspace with one binary of the same name.
+PROGRAMS = (PROGRAM, "tradewind-wan")
 PROFILE = "portable"
 
 
-def build_static(processor: str, folder: Path) -> Path:
-    """Build the program for a processor and return its path, `folder/tradewind-gateway-PROCESSOR`.
+def build_static(program: str, processor: str, folder: Path) -> Path:
+    """Build a program for a processor and return its path, `folder/PROGRAM-PROCESSOR`.
 
     Cargo's intermediate files stay in the cache folder, so that the next build is incremental. Raises BuildError.
     """
@@ -32,14 +34,14 @@ def build_static(processor: str, folder: Path) -> Path:
     target = f"{processor}-unknown-linux-musl"
     built = cache_folder() / "target"
     words = [str(tools.zigbuild), "zigbuild", "-Zbuild-std=std,panic_unwind", "--profile", PROFILE, "--locked"]
-    words += ["--package", PROGRAM, "--target", target, "--target-dir", str(built)]
+    words += ["--package", program, "--target", target, "--target-dir", str(built)]
     if subprocess.run(words, cwd=ROOT, env=cargo_environment(tools)).returncode != 0:
-        raise BuildError(f"the program for {processor} cannot be built; the compiler's messages are above")
+        raise BuildError(f"{program} for {processor} cannot be built; the compiler's messages are above")
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{PROGRAM}-{processor}"
+    path = folder / f"{program}-{processor}"
     # In two steps, so that nobody starts half a program.
     partial = path.with_suffix(".partial")
-    shutil.copyfile(built / target / PROFILE / PROGRAM, partial)
+    shutil.copyfile(built / target / PROFILE / program, partial)
     partial.chmod(0o755)
     os.replace(partial, path)
     return path
@@ -47,7 +49,8 @@ def build_static(processor: str, folder: Path) -> Path:
 
 def write_sums(folder: Path) -> None:
     """Write the SHA-256 of all programs in `folder`, as `sha256sum` does."""
-    paths = [path for path in sorted(folder.glob(f"{PROGRAM}-*")) if path.suffix != ".partial"]
+    wanted = sorted(folder / f"{program}-{processor}" for program in PROGRAMS for processor in PROCESSORS)
+    paths = [path for path in wanted if path.exists()]
     lines = [f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in paths]
     (folder / "SHA256SUMS").write_text("".join(lines))
 
@@ -59,8 +62,9 @@ def main(arguments: list[str]) -> int:
         if unknown:
             raise BuildError(f"unknown processor {unknown[0]}", f"the processors are {', '.join(PROCESSORS)}")
         for processor in arguments or PROCESSORS:
-            path = build_static(processor, ROOT / "dist")
-            print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.1f} MB")
+            for program in PROGRAMS:
+                path = build_static(program, processor, ROOT / "dist")
+                print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.1f} MB")
         write_sums(ROOT / "dist")
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,6 +24,8 @@ ZIG = "ziglang==0.17.1"
 CARGO_ZIGBUILD = "cargo-zigbuild==0.24.0"
 #: Debian's packages of one Rust version. Two more have the version in their names; see `_debian_packages`.
 RUST_PACKAGES = ("rustc-web", "libstd-rust-web-dev", "rust-web-src")
+#: Between the flags in CARGO_ENCODED_RUSTFLAGS, so that they may contain spaces.
+FLAG_SEPARATOR = "\x1f"
 #: Output lines of a failed command that are shown.
 LINES_SHOWN = 15
 
@@ -76,8 +78,17 @@ def cargo_environment(tools: Tools) -> dict[str, str]:
     # Allows `-Zbuild-std` in a stable compiler.
     environment["RUSTC_BOOTSTRAP"] = "1"
     # zig brings the start files, libc and libunwind. Otherwise rustc looks for its own, which Debian does not have.
-    environment["RUSTFLAGS"] = "-C link-self-contained=no"
+    flags = ["-Clink-self-contained=no"]
+    # Messages of panics name source files. The program should not say where it was built.
+    flags += [f"--remap-path-prefix={folder}={name}" for folder, name in _renamed_folders().items()]
+    environment["CARGO_ENCODED_RUSTFLAGS"] = FLAG_SEPARATOR.join(flags)
     return environment
+
+
+def _renamed_folders() -> dict[Path, str]:
+    """Return the folders of sources, with the names by which the program knows them."""
+    cargo_home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    return {cargo_home: "/cargo", cache_folder(): "/tools", Path(__file__).parent.parent: "/tradewind"}
 
 
 def emulator(processor: str) -> Path:

@@ -36,14 +36,18 @@ pub fn open_in_this_namespace(address: Ipv4Addr, mtu_bytes: u16) -> Result<Owned
 
     let socket =
         socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).map_err(failed("a socket"))?;
-    request(&socket, libc::SIOCSIFMTU, NAME, &i32::from(mtu_bytes).to_ne_bytes()).map_err(failed("the MTU"))?;
-    request(&socket, libc::SIOCSIFTXQLEN, NAME, &QUEUE_PACKETS.to_ne_bytes()).map_err(failed("the queue"))?;
-    request(&socket, libc::SIOCSIFADDR, NAME, &socket_address(address)).map_err(failed("the address"))?;
+    // glibc and musl declare these numbers alike, but the argument of `ioctl` as different types.
+    request(&socket, libc::SIOCSIFMTU as libc::Ioctl, NAME, &i32::from(mtu_bytes).to_ne_bytes())
+        .map_err(failed("the MTU"))?;
+    request(&socket, libc::SIOCSIFTXQLEN as libc::Ioctl, NAME, &QUEUE_PACKETS.to_ne_bytes())
+        .map_err(failed("the queue"))?;
+    request(&socket, libc::SIOCSIFADDR as libc::Ioctl, NAME, &socket_address(address))
+        .map_err(failed("the address"))?;
     let netmask = socket_address(Ipv4Addr::new(255, 255, 0, 0));
-    request(&socket, libc::SIOCSIFNETMASK, NAME, &netmask).map_err(failed("the netmask"))?;
+    request(&socket, libc::SIOCSIFNETMASK as libc::Ioctl, NAME, &netmask).map_err(failed("the netmask"))?;
     for name in [NAME, b"lo"] {
         let up = ((libc::IFF_UP | libc::IFF_RUNNING) as i16).to_ne_bytes();
-        request(&socket, libc::SIOCSIFFLAGS, name, &up).map_err(failed("bringing it up"))?;
+        request(&socket, libc::SIOCSIFFLAGS as libc::Ioctl, name, &up).map_err(failed("bringing it up"))?;
     }
     Ok(device)
 }

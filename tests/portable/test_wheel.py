@@ -1,0 +1,123 @@
+"""A wheel holds the package and static programs and nothing else, and works on a machine without Rust and compiler."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from portable.static import PROCESSORS, PROGRAMS, ROOT
+from portable.wheel import build_wheel, tag_of
+from tradewind._version import __version__
+
+HERE = os.uname().machine
+DIST = ROOT / "dist"
+INSTALL_S, WAIT_S = 300, 120
+#: The demo's least volume with which a transfer lasts long enough for a relay to be killed during it.
+FILES, FILE_BYTES = 20, 25_000_000
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """Return a folder of programs of every processor that stand for the real ones."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for processor in PROCESSORS:
+        for program in PROGRAMS:
+            path = folder / f"{program}-{processor}"
+            path.write_bytes(b"\x7fELF" + path.name.encode())
+            path.chmod(0o700)
+    return folder
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_a_wheel_holds_the_package_and_the_programs_of_its_processor_alone(
+    processor: str, programs: Path, tmp_path: Path
+) -> None:
+    wheel = build_wheel(processor, programs, tmp_path)
+    platforms = f"manylinux_2_17_{processor}.musllinux_1_1_{processor}"
+    assert wheel.name == f"tradewind-{__version__}-py3-none-{platforms}.whl"
+    data, info = (f"tradewind-{__version__}.{kind}/" for kind in ("data", "dist-info"))
+    with ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+        for program in PROGRAMS:
+            assert archive.read(f"{data}scripts/{program}") == f"\x7fELF{program}-{processor}".encode()
+            assert archive.getinfo(f"{data}scripts/{program}").external_attr >> 16 & 0o777 == 0o755
+        assert "tradewind = tradewind.cli.main:main" in archive.read(f"{info}entry_points.txt").decode()
+        tags = re.findall(r"^Tag: (.*)$", archive.read(f"{info}WHEEL").decode(), re.MULTILINE)
+    assert sorted(tags) == [f"py3-none-{platform}" for platform in platforms.split(".")]
+    source = ROOT / "src"
+    package = {str(path.relative_to(source)) for path in (source / "tradewind").rglob("*") if path.is_file()}
+    package = {name for name in package if "__pycache__" not in name}
+    others = {f"{data}scripts/{program}" for program in PROGRAMS}
+    others |= {info + name for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
+    assert held == package | others
+
+
+def test_equal_files_give_equal_wheels(programs: Path, tmp_path: Path) -> None:
+    first = build_wheel(HERE, programs, tmp_path / "first").read_bytes()
+    for path in programs.iterdir():
+        os.utime(path, (0, 0))
+    assert build_wheel(HERE, programs, tmp_path / "again").read_bytes() == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processor", PROCESSORS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_does_not_say_where_it_was_built(program: str, processor: str) -> None:
+    content = _built(processor)[PROGRAMS.index(program)].read_bytes()
+    assert b"/rustls-0." in content or program != "tradewind-gateway", "panics name source files"
+    assert str(Path.home()).encode() + b"/" not in content
+    assert str(ROOT).encode() not in content
+
+
+@pytest.mark.slow
+def test_a_machine_without_rust_and_compiler_installs_copies_and_survives_the_death_of_a_relay(tmp_path: Path) -> None:
+    _built(HERE)
+    wheel = build_wheel(HERE, DIST, tmp_path)
+    assert tag_of(HERE) in wheel.name
+    folder = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    # Python's variables and the path would lead to this environment's package and programs.
+    removed = ("PYTHONPATH", "TRADEWIND_GATEWAY", "TRADEWIND_WAN", "TRADEWIND_PROGRAMS")
+    environment = {name: value for name, value in os.environ.items() if name not in removed}
+    environment |= {"PATH": str(folder / "bin"), "TMPDIR": str(tmp_path)}
+
+    def run(program: str, *words: str | Path, seconds: int = WAIT_S) -> str:
+        command = [folder / "bin" / program, *words]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    run("pip", "install", "--quiet", "--only-binary", ":all:", wheel, seconds=INSTALL_S)
+    environment["HOME"] = str(tmp_path)
+    assert run("tradewind", "--version").split()[:2] == ["tradewind", __version__]
+    for program in PROGRAMS:
+        assert program in run(program, "--version")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for number in range(FILES):
+        (tree / str(number)).write_bytes(os.urandom(FILE_BYTES))
+    shown = run("tradewind", "cp", "-r", tree, tmp_path / "copy", "--verify", "read")
+    assert f"moved   {FILES} objects" in shown
+    assert f"proven  {FILES}" in shown
+    assert (tmp_path / "copy" / "7").read_bytes() == (tree / "7").read_bytes()
+    shown = run("tradewind", "demo", "--local", "--tree", tree, "--size", f"{FILES * FILE_BYTES // 10**6}MB")
+    assert "is killed. The other route takes over" in shown
+    assert "files are identical, and there is no extra file" in shown
+
+
+def _built(processor: str) -> list[Path]:
+    """Return the static programs for a processor. Skips the test if one was not built."""
+    paths = [DIST / f"{program}-{processor}" for program in PROGRAMS]
+    for path in paths:
+        if not path.exists():
+            pytest.skip(f"dist/{path.name} is missing; run make static STATIC={processor}")
+    return paths
