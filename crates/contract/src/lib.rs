@@ -31,7 +31,7 @@ pub use event::{
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
 pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
 pub use store::{Lending, StoreSpec};
-pub use task::Task;
+pub use task::{ByteRange, Task};
 
 /// Version of the contract. A gateway refuses a program of another major version.
 pub const CONTRACT_VERSION: u32 = 2;

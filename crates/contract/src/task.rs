@@ -42,6 +42,47 @@ pub enum Task {
         /// Print the size in `kB`, `MB`, … instead of bytes.
         #[serde(default)]
         human: bool,
+        /// Also print the sum of each folder that has at most this many levels below the prefix.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        depth: Option<u32>,
+        /// Print JSON objects, one per line.
+        json: bool,
+    },
+    /// Lists the buckets or containers of an account.
+    Buckets {
+        /// Account: `s3://`, `gs://`, `az://ACCOUNT` or `r2://ACCOUNT`.
+        store: StoreSpec,
+        /// Google Cloud project whose buckets are listed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
+        /// Print times and regions too.
+        long: bool,
+        /// Print NDJSON.
+        json: bool,
+    },
+    /// Makes a bucket or container.
+    MakeBucket {
+        /// The bucket, and the region that it gets.
+        store: StoreSpec,
+        /// Google Cloud project that it gets.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<String>,
+    },
+    /// Removes a bucket or container that is empty.
+    RemoveBucket {
+        /// The bucket.
+        store: StoreSpec,
+        /// Delete its objects first.
+        force: bool,
+        /// Print NDJSON for each deleted object.
+        json: bool,
+    },
+    /// Prints what the store states about one object.
+    Stat {
+        /// Store.
+        store: StoreSpec,
+        /// Key.
+        key: String,
         /// Print one JSON object.
         json: bool,
     },
@@ -69,6 +110,9 @@ pub enum Task {
         store: StoreSpec,
         /// Keys in order.
         keys: Vec<String>,
+        /// Write only these bytes of each.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<ByteRange>,
         /// Fail if the reader of stdout closes it before the end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         whole: bool,
@@ -144,4 +188,15 @@ pub enum Task {
         /// Its destinations, in order.
         stores: Vec<StoreSpec>,
     },
+}
+
+/// Some bytes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByteRange {
+    /// The first byte, counted from 0; if negative, counted from the end.
+    pub start: i64,
+    /// Number of bytes; all to the end if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }

@@ -14,19 +14,20 @@ use tradewind_store::{Checksums, Error, ErrorKind, ObjectInfo, Precondition, Res
 /// Length of one request.
 pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 
-/// The windows of an object, in order, each as segments. `windows_max` of them are read concurrently; the read takes up
+/// The windows of `bytes` of an object, in order, each as segments. `windows_max` of them are read concurrently; the read takes up
 /// to [`WINDOW_BYTES`] × `windows_max` of memory.
 pub(crate) fn windows<'a>(
     store: &'a dyn Store,
     info: &'a ObjectInfo,
+    bytes: Range<u64>,
     windows_max: usize,
     policy: RetryPolicy,
 ) -> impl Stream<Item = Result<Vec<Bytes>>> + 'a {
-    let count = info.size_bytes.div_ceil(WINDOW_BYTES);
+    let count = (bytes.end - bytes.start).div_ceil(WINDOW_BYTES);
     let reads = (0..count).map(move |index| {
-        let start = index * WINDOW_BYTES;
-        Window { store, info, range: start..(start + WINDOW_BYTES).min(info.size_bytes), segments: Vec::new() }
-            .read(policy)
+        let start = bytes.start + index * WINDOW_BYTES;
+        let range = start..(start + WINDOW_BYTES).min(bytes.end);
+        Window { store, info, range, segments: Vec::new() }.read(policy)
     });
     futures::stream::iter(reads).buffered(windows_max)
 }

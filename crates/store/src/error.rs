@@ -118,6 +118,8 @@ impl Error {
                  attempt wrote this key"
             }
             Lost => "the store lost data that it had acknowledged: report this to its operator, or use another store",
+            Occupied if self.operation == "make" => "choose another name",
+            Occupied if self.operation == "remove" => "--force deletes its objects first",
             Occupied => "delete it there, or choose another destination name",
             Unfinished => "resume the job when the store has finished, or allow more time with --store-work",
             Archived => "restore the archived objects first, or leave them out with --exclude",

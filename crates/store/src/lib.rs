@@ -7,6 +7,7 @@
 //! Goals: exact keys, the store's own checksums made visible, errors classified by meaning, memory bounded by the
 //! caller. Not goals: caching; retries and pacing, which belong to the gateway because it knows the job.
 
+mod account;
 mod azure;
 mod checksum;
 mod cloud;
@@ -32,6 +33,7 @@ mod token;
 mod written;
 mod xml;
 
+pub use account::{Account, make_bucket, remove_bucket};
 pub use checksum::{Checksums, Crc32c, Crc64Nvme, PassingChecksums, combine_crc32c, combine_crc64nvme, may_be_md5};
 pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::StoreConfig;
@@ -43,9 +45,9 @@ pub use identity::{BucketIdentity, Identity, Kinship, Likeness, Relation};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
-    Attributes, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource, PartTag,
-    Payload, PendingUpload, Precondition, PutOptions, StoreDescription, StoreLimits, StoreLocation, UploadId, Written,
-    stays,
+    Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion,
+    ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription, StoreLimits,
+    StoreLocation, UploadId, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{

@@ -24,6 +24,7 @@ pub fn open(config: &StoreConfig) -> Result<Arc<dyn Store>> {
 }
 
 /// A store that is reached over a network.
+#[derive(Debug)]
 pub(crate) enum Remote {
     /// A bucket of S3 or of a service that speaks its protocol.
     Bucket(Arc<Bucket>),

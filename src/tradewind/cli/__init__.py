@@ -5,10 +5,13 @@ VERBS = {
     "cp": "copy one object, or with -r everything below a prefix",
     "sync": "copy objects that differ; with --delete also delete those that the source does not have",
     "mv": "copy, then delete each source object whose copy is proven",
-    "ls": "list objects",
+    "ls": "list objects, or the buckets of an account",
     "du": "count objects and bytes",
+    "stat": "show size, time, checksums and metadata of one object",
     "rm": "delete one object, or with -r everything below a prefix",
     "cat": "write objects to standard output",
+    "mb": "make a bucket or container",
+    "rb": "remove an empty bucket or container",
     "check": "compare two trees",
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
     "accelerate": "place split proxies for TCP flows under a budget",
@@ -23,6 +26,9 @@ VERBS = {
     "demo": "race a planned overlay against the direct path, kill a relay, prove every byte",
     "completion": "print the completion script of a shell",
 }
+
+#: Other names of verbs.
+ALIASES = {"head": "stat"}
 
 #: The table of exit codes that ends every help text.
 EXIT_CODES = """\

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.options import access, add_filter_arguments, add_human, add_store_arguments, object_filter
+from tradewind.cli.options import (
+    access,
+    add_filter_arguments,
+    add_human,
+    add_project,
+    add_store_arguments,
+    object_filter,
+)
+from tradewind.engine.buckets import become_bucket_listing, parse_account
 from tradewind.engine.tasks import become_listing
+from tradewind.errors import UsageError
+from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
 HELP = """\
 List an object, or one level below a directory, or with -r everything below it, in the order of the keys. Control
-characters and backslashes in names are escaped as by `ls -b` (\\n, \\x1b, \\\\); --json has the exact names."""
+characters and backslashes in names are escaped as by `ls -b` (\\n, \\x1b, \\\\); --json has the exact names.
+
+s3://, gs://, az://ACCOUNT and r2://ACCOUNT list the buckets or containers of an account, in the order of the
+cloud, with -l their times and regions."""
 EXAMPLES = """\
+  tradewind ls s3://
   tradewind ls s3://bucket/data
   tradewind ls -rl gs://bucket --include '**.parquet'
   tradewind ls -r --json /scratch | jq .size_bytes"""
@@ -24,12 +38,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("-r", "--recursive", action="store_true", help="list everything below, not one level")
     parser.add_argument("-l", "--long", action="store_true", help="show size, time and storage class too")
     add_human(parser)
+    add_project(parser)
     add_store_arguments(parser)
     add_filter_arguments(parser)
 
 
 def run(args: Namespace) -> int:
     """List."""
+    if account := parse_account(args.url):
+        if args.recursive or object_filter(args) != ObjectFilter():
+            raise UsageError(f"{args.url} names an account: -r and filters apply to a bucket", hint="list one bucket")
+        long = args.long or args.human
+        become_bucket_listing(args.gateway, account, access(args, "src"), args.project, long=long, as_json=args.json)
     become_listing(
         args.gateway,
         args.url,

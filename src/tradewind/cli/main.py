@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tradewind._version import __version__
-from tradewind.cli import EXIT_CODES, VERBS
+from tradewind.cli import ALIASES, EXIT_CODES, VERBS
 
 if TYPE_CHECKING:
     from tradewind.cli.signals import Interrupts
@@ -62,6 +62,7 @@ def _run(words: list[str], interrupts: Interrupts) -> int:
     verb, *arguments = rest
     if verb == "help":
         verb, *arguments = [*arguments, "--help"]
+    verb = ALIASES.get(verb, verb)
     if verb not in VERBS:
         _refuse_verb(verb)
     from importlib import import_module

@@ -220,6 +220,13 @@ def add_store_arguments(parser: ArgumentParser, *, many: bool = False) -> None:
     add_side_arguments(parser, "src", "access to the store (settings: src_*)", short=True)
 
 
+def add_project(parser: ArgumentParser) -> None:
+    """Add --project."""
+    parser.add_argument(
+        "--project", metavar="ID", help="Google Cloud project of the buckets (default: GOOGLE_CLOUD_PROJECT)"
+    )
+
+
 def add_human(parser: ArgumentParser) -> None:
     """Add -h for readable sizes, in verbs with `H_IS_HELP = False`."""
     parser.add_argument("-h", "--human", action="store_true", help="show sizes in kB, MB, … (1 kB = 1000 bytes)")

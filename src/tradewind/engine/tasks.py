@@ -14,16 +14,18 @@ from typing import Any, NoReturn
 from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
-from tradewind.model.job import Comparison, ObjectFilter
+from tradewind.model.job import ByteRange, Comparison, ObjectFilter
 from tradewind.model.plan import local_plan
 from tradewind.model.store import Access
 from tradewind.model.url import Kind, Location, parse_url
 
 __all__ = [
+    "become",
     "become_check",
     "become_deletion",
     "become_explanation",
     "become_listing",
+    "become_stat",
     "become_sum",
     "become_upload",
     "clouds_findings",
@@ -67,7 +69,7 @@ def become_listing(
 ) -> NoReturn:
     """List an object or what is below a directory. Raises UsageError, GatewayError."""
     store, prefix = listing_place(parse_place(url), access)
-    _become(
+    become(
         gateway,
         {
             "task": "ls",
@@ -83,12 +85,18 @@ def become_listing(
 
 
 def become_sum(
-    gateway: str | None, url: str, access: Access, rules: ObjectFilter, *, human: bool, as_json: bool
+    gateway: str | None, url: str, access: Access, rules: ObjectFilter, *, depth: int, human: bool, as_json: bool
 ) -> NoReturn:
-    """Count objects and sum their sizes. Raises UsageError, GatewayError."""
+    """Count objects and sum sizes, also of folders up to `depth` levels below. Raises UsageError, GatewayError."""
     store, prefix = listing_place(parse_place(url), access)
     task = {"task": "du", "store": to_document(store), "prefix": prefix, "human": human, "json": as_json}
-    _become(gateway, {**task, "filter": to_document(rules)})
+    become(gateway, {**task, "filter": to_document(rules), **({"depth": depth} if depth else {})})
+
+
+def become_stat(gateway: str | None, url: str, access: Access, *, as_json: bool) -> NoReturn:
+    """Print what a store states about one object. Raises UsageError, GatewayError."""
+    store, key = object_place(parse_place(url), access)
+    become(gateway, {"task": "stat", "store": to_document(store), "key": key, "json": as_json})
 
 
 def become_deletion(
@@ -108,7 +116,7 @@ def become_deletion(
     Raises UsageError, GatewayError.
     """
     store, key = (directory_place if recursive else object_place)(parse_place(url), access)
-    _become(
+    become(
         gateway,
         {
             "task": "rm",
@@ -176,7 +184,7 @@ def become_check(
             raise UsageError(f"{text} is a file, not a directory", hint=hint)
         sides.append(directory_place(place, access))
     (left, left_prefix), (right, right_prefix) = sides
-    _become(
+    become(
         gateway,
         {
             "task": "check",
@@ -209,7 +217,7 @@ def become_upload(
     if place.is_directory:
         raise UsageError("standard input has no name", hint="end the destination with a name, not with /")
     store, key = object_place(place, access)
-    _become(
+    become(
         gateway,
         {
             "task": "put",
@@ -222,13 +230,17 @@ def become_upload(
     )
 
 
-def write_objects(gateway: str | None, urls: Sequence[str], access: Access, *, whole: bool = False) -> int:
+def write_objects(
+    gateway: str | None, urls: Sequence[str], access: Access, *, part: ByteRange | None = None, whole: bool = False
+) -> int:
     """Write objects to standard output, one task for each run of URLs in one store; return the exit code.
 
-    With `whole` it is a failure if the reader goes away before the end. Raises UsageError, GatewayError.
+    `part` limits the output to these bytes of each object. With `whole` it is a failure if the reader goes away before
+    the end. Raises UsageError, GatewayError.
     """
     from tradewind.gateway.task import run_task
 
+    options = {**({"range": to_document(part)} if part else {}), **({"whole": True} if whole else {})}
     tasks: list[dict[str, object]] = []
     keys: list[str] = []
     for url in urls:
@@ -236,7 +248,7 @@ def write_objects(gateway: str | None, urls: Sequence[str], access: Access, *, w
         store = to_document(spec)
         if not tasks or tasks[-1]["store"] != store:
             keys = []
-            tasks.append({"task": "cat", "store": store, "keys": keys, **({"whole": True} if whole else {})})
+            tasks.append({"task": "cat", "store": store, "keys": keys, **options})
         keys.append(key)
     binary = gateway or find_gateway()
     for task in tasks:
@@ -252,7 +264,7 @@ def become_explanation(
     """Explain why a key is selected or not and, for sync, how the destinations compare. Raises UsageError."""
     job = resolve(tuple(sources), tuple(destinations), options, local_plan())
     task = {"task": "explain", "name": name, "filter": to_document(options.filter), "job": to_document(job)}
-    _become(gateway, task)
+    become(gateway, task)
 
 
 def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]:
@@ -284,7 +296,8 @@ def store_checks(gateway: str | None, urls: Sequence[str], access: Access, *, as
     return run_task(gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": as_json})
 
 
-def _become(gateway: str | None, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
+def become(gateway: str | None, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
+    """Replace this process by a task; with `mute` its output is discarded. Raises GatewayError."""
     from tradewind.gateway.task import become_task
 
     become_task(gateway or find_gateway(), task, mute=mute)

@@ -21,6 +21,14 @@ MIN_CHUNK_BYTES = 5 << 20
 MIN_FILE_CHUNK_BYTES = 64 << 10
 
 
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """Some bytes of an object: from `start` (counted from the end if negative), `bytes` of them or all to the end."""
+
+    start: int
+    bytes: int | None = None
+
+
 @dataclass(frozen=True)
 class FilterRule:
     """One `--include` or `--exclude` rule: a glob as in `.gitignore`, matched with the relative name.

@@ -28,6 +28,9 @@ _ROOT_NAMES = {
 #: `s3:/b`, `s3//b` and `s3:b`: a URL without a slash or colon.
 _MISTYPED = re.compile(r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))")
 
+#: An account: a URL that ends before the bucket.
+_ACCOUNT = re.compile(r"(?i)(?:(?P<cloud>s3|gs)://|(?P<kind>az|r2)://(?P<account>[a-z0-9-]+)/?)")
+
 #: Query parameters that occur only in signed addresses.
 _SIGNED = re.compile(
     r"(?i)[?&](x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential)|signature|sig"
@@ -99,6 +102,15 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     if scheme in ("http", "https"):
         return _pasted(scheme, rest)
     raise UrlError(f"{text}: unknown scheme {scheme}://", hint=_nearest_scheme(scheme))
+
+
+def parse_account(text: str) -> Location | None:
+    """Parse what is above buckets: `s3://`, `gs://`, `az://ACCOUNT` or `r2://ACCOUNT`; None for any other place."""
+    match = _ACCOUNT.fullmatch(text)
+    if match is None:
+        return None
+    kind = (match["cloud"] or match["kind"]).lower()
+    return Location(kind, f"{kind}://{match['account'] or ''}", "")  # type: ignore[arg-type]
 
 
 def _refuse_signature(text: str) -> None:

@@ -51,7 +51,7 @@ async fn read(
     policy: RetryPolicy,
 ) -> Result<Checksums, Error> {
     let mut summing = Summing::against(stated);
-    let mut windows = std::pin::pin!(windows(store, object, WINDOWS_MAX, policy));
+    let mut windows = std::pin::pin!(windows(store, object, 0..object.size_bytes, WINDOWS_MAX, policy));
     while let Some(segments) = windows.try_next().await? {
         segments.iter().for_each(|segment| summing.update(segment));
     }

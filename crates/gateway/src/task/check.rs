@@ -252,7 +252,8 @@ impl Check {
 
     async fn read(&self, store: &Arc<dyn Store>, object: &ObjectInfo) -> Result<Checksums, Error> {
         let mut summing = Summing::against(&Checksums::default());
-        let mut windows = std::pin::pin!(windows(store.as_ref(), object, WINDOWS_MAX, self.policy));
+        let mut windows =
+            std::pin::pin!(windows(store.as_ref(), object, 0..object.size_bytes, WINDOWS_MAX, self.policy));
         while let Some(segments) = windows.try_next().await? {
             segments.iter().for_each(|segment| summing.update(segment));
         }

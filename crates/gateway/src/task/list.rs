@@ -1,4 +1,4 @@
-//! `ls` and `du`.
+//! `ls`.
 
 use super::refused::Refused;
 use super::text::{escaped, human_bytes};
@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
-use tradewind_contract::{ObjectFilter, Outcome};
+use tradewind_contract::ObjectFilter;
 use tradewind_store::{ErrorKind, ListPage, ObjectInfo, Store};
 
 /// How an object is printed.
@@ -37,7 +37,7 @@ impl Form {
         }
     }
 
-    fn size(self, bytes: u64) -> String {
+    pub(super) fn size(self, bytes: u64) -> String {
         match self {
             Self::Long { human: true } => human_bytes(bytes),
             _ => bytes.to_string(),
@@ -59,13 +59,6 @@ struct ObjectLine<'a> {
 #[derive(Serialize)]
 struct PrefixLine<'a> {
     prefix: &'a str,
-}
-
-#[derive(Serialize)]
-struct DuLine<'a> {
-    url: &'a str,
-    objects: u64,
-    bytes: u64,
 }
 
 /// Lists the object with exactly this name, and the contents of the folder with this name: one level, or everything.
@@ -177,58 +170,6 @@ impl Lines<'_> {
             Form::Json => streams.json_line(&PrefixLine { prefix }),
         }
     }
-}
-
-/// Sums the sizes of everything in a folder, and of the object with exactly this name.
-pub(super) async fn du(
-    store: Arc<dyn Store>,
-    prefix: &str,
-    filter: &ObjectFilter,
-    form: Form,
-    policy: RetryPolicy,
-    streams: &mut Streams,
-) -> TaskResult {
-    let selector = Selector::new(filter)?;
-    let folder = folder_of(prefix);
-    let (mut objects, mut excluded, mut bytes, mut refused) = (0_u64, 0_u64, 0_u64, Refused::default());
-    if folder != prefix {
-        match policy.run("head", store.url(), || store.head(prefix)).await {
-            Ok(object) => (objects, bytes) = (1, object.size_bytes),
-            Err(error) if error.kind == ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let listing = Listing { store: store.clone(), prefix: folder, policy };
-    let mut pages = listing.in_any_order().await?.boxed();
-    while let Some(page) = pages.try_next().await? {
-        for object in &page.objects {
-            let name = object.key.strip_prefix(&listing.prefix).unwrap_or(&object.key);
-            if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
-                objects += 1;
-                // A server may claim any length, and a sum that wraps would look small.
-                bytes = bytes.checked_add(object.size_bytes).ok_or_else(|| too_large(&store))?;
-            } else {
-                excluded += 1;
-            }
-        }
-        refused.take(&page.refused, streams);
-    }
-    let url = object_url(store.as_ref(), prefix);
-    refused.say_links("skipped", streams);
-    if objects == 0 && !refused.has_unseen() {
-        return Err(TaskError::nothing_selected(&url, excluded));
-    }
-    if form == Form::Json {
-        streams.json_line(&DuLine { url: &url, objects, bytes })?;
-    } else {
-        writeln!(streams.data, "{}\t{objects}\t{}", form.size(bytes), escaped(&url))?;
-    }
-    refused.end()
-}
-
-fn too_large(store: &Arc<dyn Store>) -> TaskError {
-    let message = format!("the lengths of the objects in {} add up to more than 2^64 bytes", store.url());
-    TaskError::ended(Outcome::Failed, message, Some("list the length of each object with `tradewind ls -l`"))
 }
 
 /// `2026-11-21T08:56:45Z`. Proleptic Gregorian calendar; after Howard Hinnant's `civil_from_days`.

@@ -1,19 +1,22 @@
-//! Work that needs neither gateways nor a journal: `ls`, `du`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`,
+//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`,
 //! `locate`, `cancel`.
 //!
 //! The input is a [`Task`] in JSON. Data goes to stdout, messages to stderr, and the exit code is that of the command
 //! line.
 
+mod buckets;
 mod cancel;
 mod cat;
 mod check;
 mod doctor;
+mod du;
 mod explain;
 mod list;
 mod locate;
 mod put;
 mod refused;
 mod rm;
+mod stat;
 mod streams;
 mod text;
 
@@ -22,17 +25,20 @@ pub use streams::{Streams, Talk};
 use crate::failure::{exit_code, hint_for_named, outcome_of};
 use crate::lead::availability;
 use crate::lead::journal::JournalError;
+use crate::lead::pages::Listing;
 use crate::lead::select::BadRule;
 use crate::lead::state_dir::StateDirError;
 use crate::lead::survey::nothing_selected;
 use crate::retry::RetryPolicy;
+use crate::stores::config_of;
+use futures::StreamExt;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
-use tradewind_store::{Error, ErrorKind, Store};
+use tradewind_store::{Account, Error, ErrorKind, Store};
 
 /// Attempts per request while a user waits for a listing: 1.5 s of pauses if nobody answers. Transfers allow more.
 const PROMPT_TRIES_MAX: u32 = 5;
@@ -138,7 +144,10 @@ pub async fn main(file: Option<&Path>) -> u8 {
 
 /// Runs a task and returns the exit code; errors are written to `streams.talk`.
 pub async fn run(task: Task, streams: &mut Streams, cancel: CancellationToken) -> u8 {
-    if matches!(task, Task::Rm { .. } | Task::Check { .. } | Task::Put { .. } | Task::Cancel { .. }) {
+    if matches!(
+        task,
+        Task::Rm { .. } | Task::RemoveBucket { .. } | Task::Check { .. } | Task::Put { .. } | Task::Cancel { .. }
+    ) {
         streams.outlive_reader();
     }
     let needs_reader = matches!(task, Task::Cat { whole: true, .. });
@@ -185,15 +194,27 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             let form = list::Form::of(long, human, json);
             list::ls(open(&store)?, &prefix, recursive, &filter, form, prompt, streams).await
         }
-        Task::Du { store, prefix, filter, human, json } => {
+        Task::Du { store, prefix, filter, human, depth, json } => {
             let form = if json { list::Form::Json } else { list::Form::Long { human } };
-            list::du(open(&store)?, &prefix, &filter, form, prompt, streams).await
+            let du = du::Du { store: open(&store)?, form, depth: depth.unwrap_or(0), policy: prompt };
+            du.run(&prefix, &filter, streams).await
         }
+        Task::Buckets { store, project, long, json } => {
+            let account = Account::open(&config_of(&store), project)?;
+            buckets::list(&account, list::Form::of(long, false, json), prompt, streams).await
+        }
+        Task::MakeBucket { store, project } => {
+            buckets::make(&config_of(&store), project.as_deref(), prompt, streams).await
+        }
+        Task::RemoveBucket { store, force, json } => {
+            buckets::remove(&config_of(&store), open(&store)?, force, json, policy, streams).await
+        }
+        Task::Stat { store, key, json } => stat::stat(open(&store)?, &key, json, prompt, streams).await,
         Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
             let store = open(&store)?;
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
         }
-        Task::Cat { store, keys, .. } => cat::cat(open(&store)?, &keys, policy, streams).await,
+        Task::Cat { store, keys, range, .. } => cat::cat(open(&store)?, &keys, range, policy, streams).await,
         Task::Put { store, key, chunk_bytes, storage_class, json } => {
             let store = open(&store)?;
             let put = put::Put { store, key, chunk_bytes, storage_class, json, policy, cancel };
@@ -307,6 +328,14 @@ fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
         cancel.cancel();
     });
     Ok(())
+}
+
+/// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
+async fn is_folder(store: &Arc<dyn Store>, key: &str, policy: RetryPolicy) -> bool {
+    let listing = Listing { store: store.clone(), prefix: folder_of(key), policy };
+    let Ok(pages) = listing.in_any_order().await else { return false };
+    let first = std::pin::pin!(pages).next().await;
+    first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))
 }
 
 /// A prefix means a folder: `te` is everything below `te/`, never `test/`.

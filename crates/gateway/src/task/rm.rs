@@ -8,7 +8,7 @@
 
 use super::refused::Refused;
 use super::text::escaped;
-use super::{Streams, TaskError, TaskResult, folder_of};
+use super::{Streams, TaskError, TaskResult, folder_of, is_folder};
 use crate::failure::{counted, kind_name, object_url};
 use crate::lead::deletion::{BATCH_KEYS_MAX, BATCHES_AT_ONCE_MAX, CONDITIONAL_KEYS_MAX, delete_objects};
 use crate::lead::pages::Listing;
@@ -75,7 +75,7 @@ impl Rm {
             if recursive {
                 return Err(TaskError::nothing_selected(&url, excluded));
             }
-            let hint = match self.is_folder(key).await {
+            let hint = match is_folder(&self.store, key, self.policy).await {
                 true => "it is a directory; add -r to remove everything below it",
                 false => "check the name with `tradewind ls`",
             };
@@ -99,14 +99,6 @@ impl Rm {
             Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
-    async fn is_folder(&self, key: &str) -> bool {
-        let listing = Listing { store: self.store.clone(), prefix: folder_of(key), policy: self.policy };
-        let Ok(pages) = listing.in_any_order().await else { return false };
-        let first = std::pin::pin!(pages).next().await;
-        first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))
     }
 
     async fn list_folder(

@@ -11,6 +11,7 @@
 //! - Each write gives a blob a new ETag, and Azure checks it during a delete.
 //! - Keys with `.` or `..` segments or a backslash are refused: Azure folds the segments and treats a backslash as `/`.
 
+mod account;
 mod errors;
 pub(crate) mod headers;
 mod open;

@@ -17,6 +17,7 @@ const SERVICE_VERSION: &str = "2023-11-03";
 impl AzureStore {
     /// A call on `key`, or on the container if `key` is empty.
     pub(super) fn call(&self, operation: &'static str, method: Method, key: &str, query: &[(&str, &str)]) -> Call {
+        // An account has no container, and the path `/account/`.
         let root = format!("{}/{}", self.account_root, self.container);
         let mut headers = HeaderMap::with_capacity(16);
         headers.insert("x-ms-version", HeaderValue::from_static(SERVICE_VERSION));

@@ -1,9 +1,11 @@
 //! The data types of a store.
 
+mod bucket;
 mod expect;
 mod file_identity;
 mod precondition;
 
+pub use bucket::{BucketInfo, BucketPage};
 pub use expect::Expect;
 pub use file_identity::FileIdentity;
 pub(crate) use file_identity::{OwnUnlinkings, own_unlinkings};

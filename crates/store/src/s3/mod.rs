@@ -5,6 +5,7 @@
 //! does not support the kind. It repeats a listing in version 1 if the server supports no other. It remembers what it
 //! learns.
 
+mod account;
 mod address;
 mod credentials;
 mod delete;

@@ -177,7 +177,7 @@ fn new_bucket(
     })
 }
 
-fn known(known: bool) -> OnceCell<()> {
+pub(super) fn known(known: bool) -> OnceCell<()> {
     if known { OnceCell::new_with(Some(())) } else { OnceCell::new() }
 }
 

@@ -1,0 +1,73 @@
+"""Buckets on real servers: ls of an account, mb, rb."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+
+import pytest
+
+from testbed.drive import Command
+from testbed.places import Place
+
+KINDS = ["versitygw", "moto", "gcs", "azure"]
+PROJECT = ["--project", "my-project"]
+
+
+def account_of(place: Place) -> str:
+    return place.url.rpartition("/")[0] if place.url.startswith("az://") else place.url.partition("://")[0] + "://"
+
+
+def root(account: str) -> str:
+    return account if account.endswith("/") else f"{account}/"
+
+
+def project(place: Place) -> list[str]:
+    return PROJECT if place.url.startswith("gs://") else []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ls_of_an_account_lists_its_buckets(place: Callable[[str], Place], command: Command, kind: str) -> None:
+    first, second = place(kind), place(kind)
+    account, names = account_of(first), {each.url.rpartition("/")[2] for each in (first, second)}
+    access = [*first.flags("src"), *project(first)]
+    assert names <= set(command.run("ls", account, *access).expect(0).stdout.split())
+    lines = [json.loads(line) for line in command.run("ls", "--json", account, *access).expect(0).stdout.splitlines()]
+    assert {first.url, second.url} <= {line["url"] for line in lines}
+    assert all(line["created"].startswith("20") for line in lines)
+    long = command.run("ls", "-l", account, *access).expect(0).stdout
+    assert lines[0]["created"] in long
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bucket_is_made_used_and_removed_only_when_empty(
+    place: Callable[[str], Place], command: Command, kind: str
+) -> None:
+    there = place(kind)
+    access = there.flags("src")
+    url = f"{root(account_of(there))}made-{secrets.token_hex(6)}"
+    assert command.run("mb", url, *access, *project(there)).expect(0).stdout == f"made {url}\n"
+    command.run("cp", "-", f"{url}/d/x", *there.flags("dst"), stdin=b"content").expect(0)
+    unconfirmed = command.run("rb", "--force", url, *access).expect(2)
+    assert "with all its objects" in unconfirmed.stderr and "hint: confirm with -y" in unconfirmed.stderr
+    kept = command.run("rb", "-y", url, *access).expect(1)
+    assert "is not empty" in kept.stderr and "hint: --force deletes its objects first" in kept.stderr
+    assert command.run("cat", f"{url}/d/x", *access).expect(0).stdout == "content"
+    removed = command.run("rb", "-y", "--force", url, *access).expect(0)
+    assert removed.stdout == f"deleted {url}/d/x\nremoved {url}\n"
+    command.run("rb", "-y", url, *access).expect(3)
+
+
+@pytest.mark.parametrize("kind", ["versitygw", "azure"])
+def test_a_bucket_that_exists_is_not_made(place: Callable[[str], Place], command: Command, kind: str) -> None:
+    there = place(kind)
+    refused = command.run("mb", there.url, *there.flags("src")).expect(1)
+    assert "exists" in refused.stderr and "hint: choose another name" in refused.stderr
+
+
+def test_what_an_account_does_not_take_is_refused(command: Command) -> None:
+    assert "list one bucket" in command.run("ls", "-r", "s3://").expect(2).stderr
+    assert "lists buckets by project" in command.run("ls", "gs://").expect(2).stderr
+    assert "not a bucket" in command.run("mb", "s3://bucket/key").expect(2).stderr
+    assert "not a bucket" in command.run("rb", "-y", "/tmp/folder").expect(2).stderr
