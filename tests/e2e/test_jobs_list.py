@@ -10,6 +10,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.trees import write_tree
+from tradewind.cli.main import main
 
 
 @pytest.fixture
@@ -39,6 +40,24 @@ def test_jobs_are_listed_by_state_time_and_number(command: Command, tree: Path, 
     assert " IST " in command.run("jobs", "list").stdout
     refused = command.run("jobs", "list", "--state", "lost").expect(2).stderr
     assert "'running', 'done', 'failed', 'interrupted', 'paused', 'cancelled'" in refused
+
+
+def test_old_jobs_are_pruned_by_command_and_by_setting(command: Command, tree: Path, tmp_path: Path) -> None:
+    command.run("cp", "-r", tree, tmp_path / "one").expect(0)
+    command.run("cp", "-r", "--max-bytes", "1KB", tree, tmp_path / "two").expect(8)
+    done, stopped = (job["id"] for job in command.jobs())
+    assert command.run("jobs", "prune", "--older", "30d").expect(0).stdout == "removed 0 jobs\n"
+    assert command.run("jobs", "prune", "--older", "0s", "--dry-run").expect(0).stdout == "would remove 1 job\n"
+    assert [job["id"] for job in command.jobs()] == [done, stopped]
+    command.configure('jobs_prune_after = "0s"')
+    copied = command.run("cp", tree / "a", tmp_path / "a").expect(0)
+    assert "note: removed 2 jobs (jobs_prune_after)" in copied.stderr
+    assert [job["id"] for job in command.jobs()] == [stopped]
+
+
+def test_jobs_prune_needs_an_age(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["jobs", "prune"]) == 2
+    assert "hint: for example --older 30d" in capsys.readouterr().err
 
 
 def test_options_of_the_list_are_refused_elsewhere(command: Command) -> None:

@@ -209,6 +209,12 @@ SETTINGS: dict[str, Setting] = {
             unset="1h",
         ),
         Setting("max_delete", parse_count, "delete nothing if more than N objects would be deleted", unset="no limit"),
+        Setting(
+            "jobs_prune_after",
+            parse_duration_s,
+            "after each transfer, remove jobs of this age that cannot be resumed, such as 30d",
+            unset="the last 1,000 are kept",
+        ),
         *_side_settings("src", "source side"),
         *_side_settings("dst", "destination side"),
         Setting(

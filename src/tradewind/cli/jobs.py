@@ -1,4 +1,4 @@
-"""`tradewind jobs`: list, show, attach, wait, pause, resume, cancel, receipt."""
+"""`tradewind jobs`: list, show, attach, wait, pause, resume, cancel, receipt, prune."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tradewind.engine.report import cost_lines, in_columns, job_cost, ledger_tab
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
-from tradewind.model.units import format_bytes, format_count, format_duration
+from tradewind.model.units import format_bytes, format_count, format_duration, format_usd
 
 if TYPE_CHECKING:
     from tradewind.engine.fleets import Boot
+    from tradewind.engine.pruning import Pruned
 
-ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt")
-USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID"
+ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt", "prune")
+USAGE = "[OPTION]… list | show ID | attach ID | wait ID | pause ID | resume ID | cancel ID | receipt ID | prune"
 HELP = """\
 List jobs, show one, or act on one:
   show     its state, counts and cost
@@ -37,6 +38,8 @@ List jobs, show one, or act on one:
   resume   resume a stopped job
   cancel   stop it for good and abort its unfinished uploads; objects that it has copied stay
   receipt  print as JSON what moved, how it was proven, each run, the cost line by line, and the plan
+  prune    remove the records of jobs older than --older, with their costs. Jobs that run or can be resumed stay, and
+           jobs with a machine or fleet that has not ended. The setting jobs_prune_after does this after each transfer
 States: running, done, failed, interrupted, paused, cancelled. An interrupted job was stopped by a signal, a ceiling or
 a stall, or its process was killed; in a failed job some objects failed. These and paused jobs can be resumed."""
 EXAMPLES = """\
@@ -45,13 +48,14 @@ EXAMPLES = """\
   tradewind jobs attach 20250131-120000-k3f9t
   tradewind jobs show 20250131-120000-k3f9t --cost
   tradewind jobs resume 20250131-120000-k3f9t
+  tradewind jobs prune --older 30d --dry-run
   tradewind jobs list --json | jq -r 'select(.state == "interrupted").id'"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action and the job."""
     parser.add_argument("action", metavar="ACTION", choices=ACTIONS, help=f"{', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
-    parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list")
+    parser.add_argument("id", metavar="ID", nargs="?", help="job, for all actions except list and prune")
     parser.add_argument(
         "--state",
         dest="states",
@@ -70,9 +74,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--older",
         metavar="TIME",
         type=typed(parse_time_ms),
-        help="list: created before, such as 2025-01-31 or 7d (over 7 days ago)",
+        help="list, prune: created before, such as 2025-01-31 or 7d (over 7 days ago)",
     )
     parser.add_argument("--last", metavar="N", type=typed(parse_count), help="list: only the last N of these jobs")
+    parser.add_argument("--dry-run", action="store_true", default=None, help="prune: show what would be removed")
     parser.add_argument("--keep-logs", action="store_true", help="resume: keep the gateways' logs in the job's folder")
     parser.add_argument("--cost", action="store_true", help="show: each line of the ledger, for all runs of the job")
     add_setting(parser, "max_delete", metavar="N")
@@ -81,12 +86,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Run the action."""
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        if args.action in ("list", "prune") and args.id is not None:
+            hint = f"`tradewind jobs show {args.id}` shows one job" if args.action == "list" else "leave it out"
+            raise UsageError(f"jobs {args.action} takes no ID", hint=hint)
+        _refuse_options_of_others(args)
         if args.action == "list":
-            if args.id is not None:
-                raise UsageError("jobs list takes no ID", hint=f"`tradewind jobs show {args.id}` shows one job")
             return _list(args, engine)
-        if unused := [option for option, value in _list_options(args).items() if value is not None]:
-            raise UsageError(f"jobs {args.action} takes no {unused[0]}", hint=f"{unused[0]} belongs to `jobs list`")
+        if args.action == "prune":
+            return _prune(args, engine)
         if args.id is None:
             raise UsageError(f"jobs {args.action} needs the ID of a job", hint="`tradewind jobs list` shows all")
         return _act(args, engine.job(args.id))
@@ -119,9 +126,45 @@ LIST_HEADINGS = ("job", "state", "created", "verb", "objects", "bytes", "from �
 LIST_TEXT_COLUMNS = 4
 
 
-def _list_options(args: Namespace) -> dict[str, object]:
-    """Return the options of the list with their values; None for one that is not given."""
-    return {"--state": args.states, "--newer": args.newer, "--older": args.older, "--last": args.last}
+#: Options of some actions only.
+OPTION_ACTIONS = {
+    "states": ("list",),
+    "newer": ("list",),
+    "older": ("list", "prune"),
+    "last": ("list",),
+    "dry_run": ("prune",),
+}
+
+
+def _refuse_options_of_others(args: Namespace) -> None:
+    """Raise UsageError for an option that belongs to another action."""
+    for name, actions in OPTION_ACTIONS.items():
+        if getattr(args, name) is not None and args.action not in actions:
+            option = "--state" if name == "states" else f"--{name.replace('_', '-')}"
+            owners = " and ".join(f"`jobs {action}`" for action in actions)
+            raise UsageError(f"jobs {args.action} takes no {option}", hint=f"{option} belongs to {owners}")
+
+
+def _prune(args: Namespace, engine: Engine) -> int:
+    older, after_s = args.older, args.jobs_prune_after
+    if older is None and after_s is None:
+        raise UsageError("jobs prune needs the age of the jobs to remove", hint="for example --older 30d")
+    before = older if older is not None else round((time.time() - after_s) * 1000)
+    pruned = engine.prune(before, dry_run=bool(args.dry_run))
+    if args.json:
+        document = {"dry_run": bool(args.dry_run), "jobs": list(pruned.jobs)}
+        print(json.dumps({**document, "cost_records": pruned.costly, "cost_usd": pruned.usd}))
+        return 0
+    print(pruned_line(pruned, dry_run=bool(args.dry_run)))
+    return 0
+
+
+def pruned_line(pruned: Pruned, *, dry_run: bool = False) -> str:
+    """Return `removed 12 jobs, 3 of them with cost records ($4.50 in all)`."""
+    line = f"{'would remove' if dry_run else 'removed'} {format_count(len(pruned.jobs), 'job')}"
+    if pruned.costly:
+        line += f", {pruned.costly:,} of them with cost records ({format_usd(pruned.usd)} in all)"
+    return line
 
 
 def _list(args: Namespace, engine: Engine) -> int:

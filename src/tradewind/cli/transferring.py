@@ -32,6 +32,7 @@ from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
 if TYPE_CHECKING:
     from tradewind.cli.detach import DetachedProcess
+    from tradewind.cli.plan_preview import PreviewLines
     from tradewind.engine.engine import Engine
     from tradewind.engine.proposal import Proposal, Request
     from tradewind.model.sites import Sites
@@ -235,7 +236,6 @@ def transfer(args: Namespace, options: Options) -> int:
 
 
 def _run(args: Namespace, options: Options, detached: DetachedProcess | None) -> int:
-    from tradewind.cli.follow import follow, run_with_question
     from tradewind.cli.plan_preview import PreviewLines
     from tradewind.engine.engine import Engine
 
@@ -244,24 +244,52 @@ def _run(args: Namespace, options: Options, detached: DetachedProcess | None) ->
         preview = PreviewLines(args, engine.preview(request))
         preview.say_before()
         note = None if args.dry_run else _unfinished(engine, args)
-        source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
-        plans = 0
-        while True:
-            plans += 1
-            proposal = engine.propose(request)
-            show_proposal(args, proposal)
-            agree(args, proposal)
-            with follow(args, preview.after_dry_run) as follower:
-                try:
-                    job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs)
-                except FleetTaken as error:
-                    if plans == PLANS_MAX:
-                        raise
-                    if not args.quiet and not args.json:
-                        print(f"note: {error}; planning again", file=sys.stderr)
-                    continue
-                begun = None if detached is None else partial(detached.leave, job.id, job.folder)
-                return run_with_question(follower, job, source, destinations, yes=args.yes, note=note, begun=begun)
+        code = _start(args, engine, request, preview, note, detached)
+        if args.jobs_prune_after is not None and not args.dry_run:
+            _prune_jobs(engine, args)
+        return code
+
+
+def _start(
+    args: Namespace,
+    engine: Engine,
+    request: Request,
+    preview: PreviewLines,
+    note: str | None,
+    detached: DetachedProcess | None,
+) -> int:
+    """Propose, agree, start and follow the transfer; propose again if its warm fleet was taken in the meantime."""
+    from tradewind.cli.follow import follow, run_with_question
+
+    source, destinations = shown_as_typed(args.sources), tuple(args.destinations)
+    plans = 0
+    while True:
+        plans += 1
+        proposal = engine.propose(request)
+        show_proposal(args, proposal)
+        agree(args, proposal)
+        with follow(args, preview.after_dry_run) as follower:
+            try:
+                job = engine.start(proposal, argv=[args.verb, *args.words], keep_logs=args.keep_logs)
+            except FleetTaken as error:
+                if plans == PLANS_MAX:
+                    raise
+                if not args.quiet and not args.json:
+                    print(f"note: {error}; planning again", file=sys.stderr)
+                continue
+            begun = None if detached is None else partial(detached.leave, job.id, job.folder)
+            return run_with_question(follower, job, source, destinations, yes=args.yes, note=note, begun=begun)
+
+
+def _prune_jobs(engine: Engine, args: Namespace) -> None:
+    """Remove jobs of the configured age, and report their number."""
+    import time
+
+    from tradewind.cli.jobs import pruned_line
+
+    pruned = engine.prune(round((time.time() - args.jobs_prune_after) * 1000))
+    if pruned.jobs and not args.quiet:
+        print(f"note: {pruned_line(pruned)} (jobs_prune_after)", file=sys.stderr)
 
 
 def shown_as_typed(sources: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from tradewind.engine.fleets import Fleets
     from tradewind.engine.measuring import Measurement
+    from tradewind.engine.pruning import Pruned
     from tradewind.engine.user_catalog import UserCatalog
     from tradewind.engine.warm import WarmUp
     from tradewind.model.catalog import Catalog
@@ -379,6 +380,15 @@ class Engine:
     def records(self, on_unreadable: Callable[[JobUnreadable], None] | None = None) -> Iterator[JobRecord]:
         """Yield the records of all jobs, oldest first. `on_unreadable` is called for each unreadable one."""
         return self.control.store.records(on_unreadable)
+
+    def prune(self, before_unix_ms: int, *, dry_run: bool = False) -> Pruned:
+        """Remove the jobs created before this time that neither run nor can be resumed. Raises StateError.
+
+        A job stays while a machine or fleet of it has not ended. With `dry_run` nothing is removed.
+        """
+        from tradewind.engine.pruning import prune
+
+        return prune(self.control.store, before_unix_ms, dry_run=dry_run)
 
     def unfinished(
         self, source: UrlOrPath | Sequence[UrlOrPath], destination: UrlOrPath | Sequence[UrlOrPath]

@@ -153,7 +153,7 @@ class JobStore:
                     raise UsageError(f"proposal {proposal} was started or has expired", hint="propose again")
 
     def forget(self, job_id: str) -> None:
-        """Remove a job that has not started, with its folder."""
+        """Remove a job that has not started or is over, with its folder."""
         shutil.rmtree(self.path(job_id), ignore_errors=True)
         with suppress(StateError):
             self._delete([job_id])

@@ -1,0 +1,62 @@
+"""Old jobs: which of them may be removed, and the cost records that go with them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, suppress
+
+from tradewind.engine.gateways import has_fleet
+from tradewind.engine.jobs import JobStore
+from tradewind.engine.ledger import LedgerBook
+from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
+from tradewind.fleet.journal import FleetJournal
+from tradewind.model.ledger import Ledger
+from tradewind.model.records import dataclass
+
+__all__ = ["Pruned", "prune"]
+
+#: States of jobs that are over: they do not run, and cannot be resumed.
+OVER = ("done", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """Jobs that were removed, or would be. `costly` of them had a cost record that was not zero, of `usd` together."""
+
+    jobs: tuple[str, ...] = ()
+    costly: int = 0
+    usd: float = 0.0
+
+
+def prune(store: JobStore, before_unix_ms: int, *, dry_run: bool = False) -> Pruned:
+    """Remove the jobs that were created before this time and are over, with their folders and records.
+
+    A job stays if it runs, can be resumed, is unreadable, or if one of its machines or fleets has not ended. With
+    `dry_run` nothing is removed. Raises StateError.
+    """
+    fleets = FleetJournal(store.state_dir)
+    removed: list[str] = []
+    costs: list[float] = []
+    query = "SELECT id FROM jobs WHERE created_unix_ms < ? ORDER BY id"
+    for (job_id,) in list(store.database.rows(query, (before_unix_ms,))):
+        with suppress(JobBusy, JobNotFound, JobUnreadable, OSError), ExitStack() as held:
+            if store.load(job_id).state not in OVER:
+                continue
+            # Its process may still end machines, although the job is done.
+            held.callback(store.hold(job_id).release)
+            ledger = LedgerBook(store.database, job_id, store.path(job_id)).read()
+            if store.load(job_id).state not in OVER or has_fleet(fleets, job_id) or _has_machines(ledger):
+                continue
+            if not dry_run:
+                store.forget(job_id)
+            removed.append(job_id)
+            costs.append(_usd(ledger))
+    return Pruned(tuple(removed), sum(usd > 0 for usd in costs), sum(costs))
+
+
+def _has_machines(ledger: Ledger | None) -> bool:
+    return ledger is not None and any(use.ended_s is None for use in ledger.machines)
+
+
+def _usd(ledger: Ledger | None) -> float:
+    return 0.0 if ledger is None else sum(line.usd for line in ledger.lines(time.time()))
