@@ -116,5 +116,9 @@ pub(super) async fn stat(
         answer => answer?,
     };
     let facts = Facts::new(&url, &info);
-    Ok(if json { streams.json_line(&facts)? } else { facts.print(streams)? })
+    match json {
+        true => streams.json_line(&facts)?,
+        false => facts.print(streams)?,
+    }
+    Ok(())
 }
