@@ -48,6 +48,10 @@ class Azure:
         """Return the whole blob."""
         return self._call("GET", f"{container}/{name}", {})
 
+    def head(self, container: str, name: str) -> dict[str, str]:
+        """Return the blob's headers, with names in lower case."""
+        return self._answer("HEAD", f"{container}/{name}", {})[0]
+
     def sizes(self, container: str, include_uncommitted: bool = False) -> dict[str, int]:
         """Return the size of each blob by name (the first 5,000). Uncommitted blobs have size 0."""
         query = {"restype": "container", "comp": "list"}
@@ -67,6 +71,17 @@ class Azure:
         body: bytes = b"",
         headers: dict[str, str] | None = None,
     ) -> bytes:
+        return self._answer(method, resource, query, body, headers)[1]
+
+    def _answer(
+        self,
+        method: str,
+        resource: str,
+        query: dict[str, str],
+        body: bytes = b"",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[dict[str, str], bytes]:
+        """Return the headers, with names in lower case, and the body of a successful answer. Raises AzureError."""
         path = f"/{self._account}/{quote(resource, safe='/~')}"
         date = datetime.datetime.now(datetime.timezone.utc).strftime("%a, %d %b %Y %H:%M:%S GMT")
         own = {"x-ms-date": date, "x-ms-version": API_VERSION, **(headers or {})}
@@ -76,9 +91,10 @@ class Azure:
             connection.request(method, f"{path}?{query_string}" if query else path, body=body, headers=sent)
             with connection.getresponse() as answer:
                 content = answer.read()
+                stated = {name.lower(): value for name, value in answer.getheaders()}
         if not 200 <= answer.status < 300:
             raise AzureError(answer.status, content)
-        return content
+        return stated, content
 
     def _signature(self, method: str, path: str, query: dict[str, str], body: bytes, headers: dict[str, str]) -> str:
         length = str(len(body)) if body else ""

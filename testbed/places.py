@@ -27,6 +27,9 @@ class Place(Protocol):
     def get(self, key: str) -> bytes:
         """Read one object."""
 
+    def headers(self, key: str) -> dict[str, str]:
+        """Return the headers of one object, with names in lower case; a file has none."""
+
     def sizes(self) -> dict[str, int]:
         """Return the size of every visible object, by key."""
 
@@ -83,6 +86,10 @@ class S3Place:
         """Read one object."""
         return self.client.get(self.bucket, key)
 
+    def headers(self, key: str) -> dict[str, str]:
+        """Return the headers of one object."""
+        return self.client.head(self.bucket, key)
+
     def sizes(self) -> dict[str, int]:
         """Return sizes by key."""
         return self.client.sizes(self.bucket)
@@ -128,6 +135,10 @@ class AzurePlace:
         """Read one blob."""
         return self.client.get(self.container, key)
 
+    def headers(self, key: str) -> dict[str, str]:
+        """Return the headers of one blob."""
+        return self.client.head(self.container, key)
+
     def sizes(self) -> dict[str, int]:
         """Return sizes by name."""
         return self.client.sizes(self.container)
@@ -159,6 +170,11 @@ class FilePlace:
     def get(self, key: str) -> bytes:
         """Read one file."""
         return (self.folder / key).read_bytes()
+
+    def headers(self, key: str) -> dict[str, str]:
+        """Return nothing: a file has no headers."""
+        del key
+        return {}
 
     def sizes(self) -> dict[str, int]:
         """Return sizes by relative name, including temporary files."""

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, event_from_document
-from tradewind.model.job import JobSpec, ObjectFilter, ObjectSelection, PrefixSelection, Target
+from tradewind.model.job import AttributeRules, JobSpec, ObjectFilter, ObjectSelection, PrefixSelection, Target
 from tradewind.model.program import Program, Routes
 from tradewind.model.store import StoreSpec
 
@@ -117,6 +117,7 @@ def test_documents_with_every_field_set_match_the_schema() -> None:
         (Target(store, "k/"),),
         compare="size",
         storage_class="COLD",
+        attributes=AttributeRules("replace", "a/b", "no-cache", {"n": "v"}),
         tags={"a": "b"},
         ceiling_usd_per_gb=0.1,
         ceiling_bytes=5,

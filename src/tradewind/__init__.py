@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         WouldDelete,
     )
     from tradewind.model.hosts import SshHost, SshHosts
-    from tradewind.model.job import FilterRule, ObjectFilter
+    from tradewind.model.job import AttributeRules, FilterRule, ObjectFilter
     from tradewind.model.sites import Cloud, FleetTable, Sites
     from tradewind.model.store import Access
     from tradewind.render.picture import Picture
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Access",
+    "AttributeRules",
     "Client",
     "Cloud",
     "DestinationSummary",
@@ -80,6 +81,7 @@ __all__ = [
 
 _HOMES = {
     "Access": "tradewind.model.store",
+    "AttributeRules": "tradewind.model.job",
     "Client": "tradewind.engine.client",
     "Cloud": "tradewind.model.sites",
     "DestinationSummary": "tradewind.model.event",

@@ -1,6 +1,6 @@
 //! A job: the objects to move, after the command line has been resolved.
 
-use crate::{CodecChoice, CopyScope, KeyScope, StoreSpec};
+use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,6 +39,9 @@ pub struct JobSpec {
     /// Storage class to write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
+    /// Attributes to write.
+    #[serde(default, skip_serializing_if = "AttributeRules::are_default")]
+    pub attributes: AttributeRules,
     /// Tags to write.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,

@@ -5,6 +5,7 @@
 //! control API and are never written to disk or logged; the token of a [`Join`] works once. No other document holds a
 //! secret.
 
+mod attributes;
 mod codec;
 mod control;
 mod credentials;
@@ -15,6 +16,7 @@ mod program;
 mod store;
 mod task;
 
+pub use attributes::{AttributeDirective, AttributeRules};
 pub use codec::{CodecChoice, ZSTD_LEVEL, ZSTD_LEVEL_MAX};
 pub use control::{
     LeaseRequest, ProbeReport, ProbeRequest, Ready, ReceiveReport, ReceiveRequest, Refusal, SendReport, SendRequest,

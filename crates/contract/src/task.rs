@@ -1,6 +1,6 @@
 //! Work that needs no gateways and no journal: standard input of `tradewind-gateway task`.
 
-use crate::{Comparison, JobSpec, ObjectFilter, StoreSpec};
+use crate::{AttributeRules, Comparison, JobSpec, ObjectFilter, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +128,9 @@ pub enum Task {
         /// Storage class to write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         storage_class: Option<String>,
+        /// Attributes to write.
+        #[serde(default, skip_serializing_if = "AttributeRules::are_default")]
+        attributes: AttributeRules,
         /// End with one JSON object on stdout.
         json: bool,
     },

@@ -21,6 +21,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::Path;
 use tradewind_contract::{CodecChoice, VerifyMode};
+use tradewind_gateway::attributes::Inherited;
 use tradewind_gateway::enrol::NewKey;
 use tradewind_gateway::enrol::messages::{Claim, Grant, Opening};
 use tradewind_gateway::node::work::{
@@ -97,6 +98,7 @@ fn orders() -> Vec<Order> {
         size_bytes: 7,
         listed: Checksums::default(),
         place: place(),
+        inherited: Inherited { from_source: true, content_type: Some("a/b".to_owned()) },
         copy_from_bucket: None,
         check: Some(Unsynced { boot: "b".to_owned(), checksums: Checksums::default() }),
     };

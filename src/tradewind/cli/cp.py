@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+from tradewind.cli.attributes import attribute_rules
 from tradewind.cli.options import access, accesses
 from tradewind.cli.streams import require_input, require_output
 from tradewind.cli.transferring import add_transfer_arguments, options_from, split_paths, transfer
@@ -29,7 +30,9 @@ EXAMPLES = """\
 
 
 #: Options of a copy from standard input and to standard output, in addition to those of its store.
-PUT_OPTIONS = frozenset(("--chunk-size", "--storage-class", "--fsync"))
+PUT_OPTIONS = frozenset(
+    ("--chunk-size", "--storage-class", "--fsync", "--content-type", "--cache-control", "--metadata")
+)
 WRITE_OUT_OPTIONS = frozenset(("--follow-symlinks",))
 VERB_OPTIONS = frozenset(("--to", "--recursive", "--quiet", "--verbose", "--json", "--yes", "--config", "--profile"))
 
@@ -84,6 +87,7 @@ def _put(args: Namespace) -> int:
         reached,
         chunk_bytes=args.chunk_size,
         storage_class=args.storage_class,
+        attributes=attribute_rules(args),
         as_json=args.json,
     )
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from tradewind.cli.arguments import add_setting, typed
+from tradewind.cli.attributes import add_attribute_arguments, attribute_rules, name_and_value
 from tradewind.cli.lending import add_lending_arguments, with_lending
 from tradewind.cli.options import (
     COST_EXAMPLES,
@@ -47,6 +48,7 @@ def add_transfer_arguments(parser: ArgumentParser) -> None:
     """Add all options of a transfer."""
     _add_object_arguments(parser)
     add_filter_arguments(parser)
+    add_attribute_arguments(parser)
     _add_limit_arguments(parser)
     _add_goal_arguments(parser)
     _add_gateway_arguments(parser)
@@ -95,10 +97,6 @@ def _add_object_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--report", metavar="FILE", help="write a JSON verdict for each object, one per line")
     add_setting(parser, "verify", metavar="auto|read")
-    parser.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
-    parser.add_argument(
-        "--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; can be repeated"
-    )
 
 
 def _add_limit_arguments(parser: ArgumentParser) -> None:
@@ -204,7 +202,8 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         chunk_bytes=args.chunk_size,
         concurrency=args.concurrency,
         storage_class=args.storage_class,
-        tags=dict(_tag(text) for text in args.tag),
+        attributes=attribute_rules(args),
+        tags=dict(name_and_value("--tag", text) for text in args.tag),
         compress=args.compress != OFF,
         codec=AUTO if args.compress == OFF else args.compress,
         max_cost_usd=usd if kind == "usd" else None,
@@ -384,10 +383,3 @@ def agree(args: Namespace, proposal: Proposal) -> None:
         return
     price = format_usd(proposal.plan.mean_usd_per_gb)
     confirm(f"This costs {price} per GB sent, without a ceiling (--max-cost). Continue?")
-
-
-def _tag(text: str) -> tuple[str, str]:
-    name, equals, content = text.partition("=")
-    if not equals or not name:
-        raise UsageError(f"--tag {text}: not NAME=VALUE")
-    return name, content

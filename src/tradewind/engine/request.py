@@ -11,6 +11,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from tradewind.engine.attributes import checked
 from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.sources import several_sources
 from tradewind.errors import UsageError
@@ -19,6 +20,7 @@ from tradewind.model.job import (
     DEFAULT_CHUNK_BYTES,
     MIN_CHUNK_BYTES,
     MIN_FILE_CHUNK_BYTES,
+    AttributeRules,
     Comparison,
     Deletion,
     JobSpec,
@@ -58,7 +60,7 @@ class Options:
     - `delete_source`: deletes each source object after its verified copy
     - `verify`: `read` reads back objects without a checksum from their store
     - `chunk_bytes`: chunk and part size; `concurrency`: maximum requests in flight to one store
-    - `storage_class`, `tags`: written with each object
+    - `storage_class`, `attributes`, `tags`: written with each object
     - `compress`: between gateways; without gateways there is nothing to compress. `codec` is `lz4`, `zstd`,
       `zstd:LEVEL` (1 to 9), or `auto`: a sample of each chunk decides. A chunk that would not get shorter is sent raw
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
@@ -89,6 +91,7 @@ class Options:
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     concurrency: int | None = None
     storage_class: str | None = None
+    attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
     compress: bool = False
     codec: str = AUTO
@@ -144,6 +147,7 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
         server_side_copy=options.server_side_copy and plan.lead == plan.routes[0].nodes[0],
         chunk_bytes=options.chunk_bytes,
         storage_class=options.storage_class,
+        attributes=checked(options.attributes, [end.kind for end in ends]),
         tags=options.tags,
         compress=options.compress,
         codec=options.codec,

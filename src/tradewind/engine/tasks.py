@@ -11,10 +11,11 @@ import os
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from tradewind.engine.attributes import checked
 from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
-from tradewind.model.job import ByteRange, Comparison, ObjectFilter
+from tradewind.model.job import AttributeRules, ByteRange, Comparison, ObjectFilter
 from tradewind.model.plan import local_plan
 from tradewind.model.store import Access
 from tradewind.model.url import Kind, Location, parse_url
@@ -208,6 +209,7 @@ def become_upload(
     *,
     chunk_bytes: int,
     storage_class: str | None,
+    attributes: AttributeRules,
     as_json: bool,
 ) -> NoReturn:
     """Write standard input to one object. Raises UsageError, GatewayError."""
@@ -225,6 +227,7 @@ def become_upload(
             "key": key,
             "chunk_bytes": chunk_bytes,
             **({"storage_class": storage_class} if storage_class else {}),
+            "attributes": to_document(checked(attributes, [place.kind])),
             "json": as_json,
         },
     )

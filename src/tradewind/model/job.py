@@ -12,6 +12,7 @@ from tradewind.model.store import StoreSpec
 
 Comparison = Literal["auto", "checksum", "size", "time"]
 VerifyMode = Literal["auto", "read"]
+AttributeDirective = Literal["keep", "replace"]
 
 #: Default chunk and part size.
 DEFAULT_CHUNK_BYTES = 16 << 20
@@ -133,6 +134,21 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class AttributeRules:
+    """Attributes to write with each object. Files have none.
+
+    With `keep`, the source's attributes are kept, except those that are set here; with `replace`, none is. `metadata`
+    is user metadata; stores compare its names without case. An object whose content type is neither set nor kept gets
+    one by the extension of its name.
+    """
+
+    directive: AttributeDirective = "keep"
+    content_type: str | None = None
+    cache_control: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec(Document):
     """A job in the form that the lead receives."""
 
@@ -147,6 +163,7 @@ class JobSpec(Document):
     server_side_copy: bool = True
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     storage_class: str | None = None
+    attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
     compress: bool = False
     codec: str = "auto"

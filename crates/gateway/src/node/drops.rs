@@ -16,6 +16,7 @@ use super::work::{
     Close, Entry, Fetch, Manifest, Order, PartPlace, Proof, SinkAnswer, SinkReply, SourceTask, Unsynced, WholePlace,
     parse_exactly,
 };
+use crate::attributes::Inherited;
 use crate::directory_tree::DirectoryTree;
 use crate::drop_after::DropAfter;
 use crate::stepped::Stepped;
@@ -347,6 +348,7 @@ impl Task {
             size_bytes,
             listed: Checksums::default(),
             place: whole_place(key, VerifyMode::Auto, false),
+            inherited: Inherited::default(),
             copy_from_bucket: None,
             check: None,
         };

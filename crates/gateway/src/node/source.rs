@@ -11,7 +11,7 @@ use super::scope::ReadScope;
 use super::seal::Seal;
 use super::sink::Sink;
 use super::table::RouteTable;
-use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask, attributes_of};
+use super::work::{Differs, Entry, Failure, Fetch, Manifest, Order, PartPlace, Proof, Side, SourceTask};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::ops::Range;
@@ -171,7 +171,7 @@ impl Source {
         match self.whole_bytes(&fetch).await {
             Ok((info, data, checksums, source_proof)) => {
                 let mut place = fetch.place;
-                place.options.attributes = attributes_of(&place.options, &info.attributes);
+                place.options.attributes = fetch.inherited.complete(&place.options.attributes, &info.attributes);
                 (Entry::Write { place, size_bytes: fetch.size_bytes, checksums, source_proof }, data)
             }
             Err(failure) => (Entry::Failed(failure), Payload::default()),

@@ -4,12 +4,13 @@
 //! the sink what to do, and the object bytes it describes. The sink answers with a [`SinkAnswer`].
 
 use super::load::StageLoad;
+use crate::attributes::Inherited;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tradewind_contract::{CodecChoice, VerifyMode};
 use tradewind_store::{
-    Attributes, Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
+    Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
 };
 use tradewind_wire::{Fault, RequestId, RouteId};
 
@@ -62,8 +63,10 @@ pub struct Fetch {
     pub size_bytes: u64,
     /// The checksums in the source store's listing.
     pub listed: Checksums,
-    /// Where it goes; the source fills in the attributes from the store's answer.
+    /// Where it goes; the source completes the attributes from the store's answer.
     pub place: WholePlace,
+    /// The attributes that it gets in addition to those in `place`.
+    pub inherited: Inherited,
     /// The bucket to copy from inside the store, instead of reading the object.
     pub copy_from_bucket: Option<String>,
     /// Set if an earlier run has written the object: the sink checks whether it survived, and nothing is read.
@@ -464,9 +467,4 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::Protocol => (Fault::Permanent, "protocol"),
         ErrorKind::Configuration => (Fault::Refused, "configuration"),
     }
-}
-
-/// The attributes to write: those of the source object, unless the job sets its own.
-pub fn attributes_of(options: &PutOptions, source: &Attributes) -> Attributes {
-    if options.attributes == Attributes::default() { source.clone() } else { options.attributes.clone() }
 }

@@ -215,9 +215,9 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
         }
         Task::Cat { store, keys, range, .. } => cat::cat(open(&store)?, &keys, range, policy, streams).await,
-        Task::Put { store, key, chunk_bytes, storage_class, json } => {
+        Task::Put { store, key, chunk_bytes, storage_class, attributes, json } => {
             let store = open(&store)?;
-            let put = put::Put { store, key, chunk_bytes, storage_class, json, policy, cancel };
+            let put = put::Put { store, key, chunk_bytes, storage_class, attributes, json, policy, cancel };
             put.run(streams).await.map_err(not_written)
         }
         Task::Check {

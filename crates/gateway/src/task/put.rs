@@ -5,6 +5,7 @@
 //! size they cannot grow, and the length is limited to chunk × parts.
 
 use super::{Streams, TaskError, TaskResult};
+use crate::attributes::{Inherited, set_by};
 use crate::failure::object_url;
 use crate::reading::Summing;
 use crate::retry::RetryPolicy;
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::Outcome;
+use tradewind_contract::{AttributeRules, Outcome};
 use tradewind_store::{
-    Checksums, Error, ErrorKind, ObjectDeletion, PartTag, Payload, Precondition, PutOptions, Result, Store,
+    Attributes, Checksums, Error, ErrorKind, ObjectDeletion, PartTag, Payload, Precondition, PutOptions, Result, Store,
     StoreLimits, UploadId, Written, look_at_written,
 };
 
@@ -38,6 +39,7 @@ pub(super) struct Put {
     pub(super) key: String,
     pub(super) chunk_bytes: u64,
     pub(super) storage_class: Option<String>,
+    pub(super) attributes: AttributeRules,
     pub(super) json: bool,
     pub(super) policy: RetryPolicy,
     pub(super) cancel: CancellationToken,
@@ -81,7 +83,9 @@ impl Put {
     }
 
     fn options(&self, size_bytes: Option<u64>) -> PutOptions {
-        PutOptions { storage_class: self.storage_class.clone(), size_bytes, ..PutOptions::default() }
+        let inherited = Inherited::of(&self.attributes, &self.key, self.store.as_ref());
+        let attributes = inherited.complete(&set_by(&self.attributes, self.store.as_ref()), &Attributes::default());
+        PutOptions { attributes, storage_class: self.storage_class.clone(), size_bytes, ..PutOptions::default() }
     }
 
     async fn send_whole(&self, payload: Payload) -> Result<Sent, TaskError> {

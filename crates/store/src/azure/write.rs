@@ -178,6 +178,10 @@ impl AzureStore {
             headers = self.wait_for_copy(&call, key, id.as_deref()).await?;
         }
         if options.attributes != Attributes::default() {
+            if options.attributes.metadata.is_empty() {
+                // A copy whose request names no metadata has that of its source.
+                self.remove_metadata(key).await?;
+            }
             headers = self.set_properties(key, &options.attributes).await?;
         }
         // The present ETag of the copy: it changes while the copy is pending, so that of the first answer is outdated.
@@ -261,6 +265,11 @@ impl AzureStore {
         }
         let condition = Precondition { etag, size_bytes: Some(0), ..Precondition::default() };
         self.delete_blob(&ObjectDeletion { key: key.to_owned(), condition }).await
+    }
+
+    async fn remove_metadata(&self, key: &str) -> Result<()> {
+        let call = self.call("copy", Method::PUT, key, &[("comp", "metadata")]);
+        self.send_small(call).await.map(drop)
     }
 
     async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<HeaderMap> {

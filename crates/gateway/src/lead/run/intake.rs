@@ -6,7 +6,7 @@ use super::context::Context;
 use super::looking::{Extent, Look, Looked, look};
 use super::outlook::Outlook;
 use super::recorder::Recorder;
-use super::transfer::{ObjectTransfer, is_whole};
+use super::transfer::{ObjectTransfer, needs_attributes};
 use super::twins::{Twins, judge};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
@@ -137,7 +137,7 @@ impl Intake {
             return Admitted::Nothing;
         }
         let looks_at_target = self.outlook.wants_look(&item);
-        if item.check.is_some() || !looks_at_target && !restarted && is_whole(&item, &self.context) {
+        if item.check.is_some() || !looks_at_target && !restarted && !needs_attributes(&item, &self.context) {
             let transfer = ObjectTransfer::whole(item, &self.context);
             return Admitted::Transfer(self.ready(Box::new(transfer), recorder));
         }

@@ -1,7 +1,7 @@
 //! Inspects an object before its transfer begins, if the listing does not have enough data.
 
 use super::context::Context;
-use super::transfer::{ObjectTransfer, is_whole};
+use super::transfer::{ObjectTransfer, needs_attributes};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Failure, Side};
@@ -100,7 +100,7 @@ pub(super) async fn look(
         None => false,
     };
     let source = async {
-        let needs_no_look = !restarted && is_whole(&item, context);
+        let needs_no_look = !restarted && !needs_attributes(&item, context);
         match needs_no_look {
             true => Looked::Ready(Box::new(ObjectTransfer::whole(item, context))),
             false => look_at_source(item, restarted, context).await,

@@ -74,6 +74,7 @@ fn fetch(transfer: &ObjectTransfer, context: &Context) -> Fetch {
         size_bytes: transfer.item.info.size_bytes,
         listed: transfer.stated,
         place: whole_place(transfer, context),
+        inherited: transfer.inherited.clone(),
         copy_from_bucket: transfer.item.server_side.then(|| bucket_of(context)),
         check: transfer.item.check.clone(),
     }

@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::doubted;
+use crate::attributes::{Inherited, set_by};
 use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
@@ -20,6 +21,8 @@ pub(super) struct ObjectTransfer {
     pub(super) item: Box<WorkItem>,
     /// Options of its write.
     pub(super) options: PutOptions,
+    /// The attributes that it gets in addition to those in `options`.
+    pub(super) inherited: Inherited,
     /// State that the source object must have for every read.
     pub(super) condition: Precondition,
     /// The source store's checksums of the whole object.
@@ -50,10 +53,12 @@ pub(super) struct ObjectTransfer {
 }
 
 impl ObjectTransfer {
-    /// An object that is written whole; its attributes arrive with its bytes.
+    /// An object that is written whole; its source's attributes arrive with its bytes.
     pub(super) fn whole(item: Box<WorkItem>, context: &Context) -> Self {
         let (stated, condition) = (item.info.checksums, Precondition::listed(&item.info));
-        Self::new(item, condition, Attributes::default(), stated, None, true, context)
+        let target = context.targets[usize::from(item.target)].as_ref();
+        let attributes = set_by(&context.job.attributes, target);
+        Self::new(item, condition, attributes, stated, None, true, context)
     }
 
     pub(super) fn looked_at(item: Box<WorkItem>, now: &ObjectInfo, restarted: bool, context: &Context) -> Self {
@@ -62,7 +67,11 @@ impl ObjectTransfer {
             part_bytes(item.info.size_bytes, context.job.chunk_bytes, &limits)
         });
         let condition = Precondition::exact(now);
-        Self::new(item, condition, now.attributes.clone(), now.checksums, part_bytes, !restarted, context)
+        let target = context.targets[usize::from(item.target)].as_ref();
+        let rules = &context.job.attributes;
+        let attributes =
+            Inherited::of(rules, &item.source_key, target).complete(&set_by(rules, target), &now.attributes);
+        Self::new(item, condition, attributes, now.checksums, part_bytes, !restarted, context)
     }
 
     fn new(
@@ -76,6 +85,11 @@ impl ObjectTransfer {
     ) -> Self {
         Self {
             options: options(&item, attributes, &context.job),
+            inherited: Inherited::of(
+                &context.job.attributes,
+                &item.source_key,
+                context.targets[usize::from(item.target)].as_ref(),
+            ),
             item,
             condition,
             stated,
@@ -260,6 +274,12 @@ pub(super) fn is_whole(item: &WorkItem, context: &Context) -> bool {
     } else {
         bytes <= context.job.chunk_bytes.min(limits.put_bytes_max)
     }
+}
+
+/// Returns whether the source must be asked for the attributes of an object before its transfer begins. A store that copies
+/// the object itself keeps them all or none.
+pub(super) fn needs_attributes(item: &WorkItem, context: &Context) -> bool {
+    !is_whole(item, context) || item.server_side && !context.job.attributes.are_default()
 }
 
 fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions {

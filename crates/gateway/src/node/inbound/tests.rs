@@ -4,6 +4,7 @@ use super::super::dial::{Dial, DialledHop};
 use super::super::drops::{Ends, KEY, assert_done, block_on, content, payload, whole_place};
 use super::super::hop::HopSetup;
 use super::*;
+use crate::attributes::Inherited;
 use crate::drop_after::DropAfter;
 use crate::net::Tcp;
 use crate::node::parcel::{Coded, Parcel};
@@ -194,6 +195,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         size_bytes,
         listed: Checksums::default(),
         place,
+        inherited: Inherited::default(),
         copy_from_bucket: None,
         check: None,
     };

@@ -1,0 +1,42 @@
+//! The attributes of the objects that a job writes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What becomes of the attributes of a source object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AttributeDirective {
+    /// They are kept, except those that the job sets.
+    #[default]
+    Keep,
+    /// None of them is kept.
+    Replace,
+}
+
+/// The attributes to write with each object. An object whose content type is neither set here nor kept gets one by the
+/// extension of its name. Files have no attributes: at a file system nothing of this applies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttributeRules {
+    /// What becomes of the source's attributes.
+    #[serde(default)]
+    pub directive: AttributeDirective,
+    /// `Content-Type` to set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// `Cache-Control` to set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_control: Option<String>,
+    /// User metadata to set, names in lower case. With `keep`, the source's other names are kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl AttributeRules {
+    /// Returns whether they change nothing of a source's attributes.
+    pub fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,59 @@
+"""Options for what an object has beside its bytes: storage class, content type, metadata and tags."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+
+from tradewind.errors import UsageError
+from tradewind.model.job import AttributeRules
+
+RULE = """\
+Objects keep their source's content type, encoding, language, disposition, cache control and metadata. The options
+below set some of them. Files have no attributes: the content type of an uploaded file follows from the extension of
+its name."""
+
+
+def add_attribute_arguments(parser: ArgumentParser) -> None:
+    """Add the options."""
+    group = parser.add_argument_group("attributes of the objects that are written", RULE)
+    group.add_argument("--content-type", metavar="TYPE", help="content type to write, for example text/html")
+    group.add_argument("--cache-control", metavar="TEXT", help="cache control to write, for example max-age=3600")
+    group.add_argument(
+        "--metadata", action="append", default=[], metavar="NAME=VALUE", help="metadata to write; can be repeated"
+    )
+    group.add_argument(
+        "--metadata-directive",
+        choices=("keep", "replace"),
+        default="keep",
+        help="what becomes of the source's attributes that are not set: keep (default), or replace: they are dropped",
+    )
+    group.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
+    group.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; can be repeated")
+
+
+def attribute_rules(args: Namespace) -> AttributeRules:
+    """Return the rules of the arguments. Raises UsageError."""
+    return AttributeRules(
+        directive=args.metadata_directive,
+        content_type=args.content_type,
+        cache_control=args.cache_control,
+        metadata=_named_once(args.metadata),
+    )
+
+
+def name_and_value(option: str, text: str) -> tuple[str, str]:
+    """Return the two parts of NAME=VALUE. Raises UsageError."""
+    name, equals, content = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text}: not NAME=VALUE")
+    return name, content
+
+
+def _named_once(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, content in (name_and_value("--metadata", text) for text in texts):
+        if name in found:
+            raise UsageError(f"--metadata {name}: set twice")
+        found[name] = content
+    return found

@@ -1,0 +1,73 @@
+"""Check the attributes that a transfer sets, before anything moves: a store would refuse them with the first object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from tradewind.errors import UsageError
+from tradewind.model.job import AttributeRules
+from tradewind.model.records import replace
+from tradewind.model.url import Kind
+
+#: Maximum bytes of all names and values of user metadata: 2 KiB at S3, 8 KiB elsewhere, as the stores document.
+METADATA_BYTES_MAX: dict[Kind, int] = {"s3": 2048, "gs": 8192, "az": 8192, "r2": 8192}
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(\s*;[ -~]*)?")
+_NAME = re.compile(_TOKEN)
+#: Azure's names of metadata are identifiers of C#.
+_AZURE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Text that survives a header: visible ASCII, without spaces at the ends.
+_VALUE = re.compile(r"([!-~]([ -~]*[!-~])?)?")
+
+
+def checked(rules: AttributeRules, kinds: Iterable[Kind]) -> AttributeRules:
+    """Return the rules with names in lower case, if destinations of these kinds can hold them. Raises UsageError."""
+    if rules == AttributeRules():
+        return rules
+    stores = [kind for kind in kinds if kind != "file"]
+    if not stores:
+        raise UsageError(
+            "content type, cache control and metadata are attributes of objects, and files have none",
+            hint="leave them out, or name a destination in an object store",
+        )
+    if rules.content_type is not None and not _MEDIA_TYPE.fullmatch(rules.content_type):
+        raise UsageError(f"content type {rules.content_type!r}: not TYPE/SUBTYPE", hint="for example text/html")
+    if rules.cache_control is not None and not (rules.cache_control and _VALUE.fullmatch(rules.cache_control)):
+        raise UsageError(f"cache control {rules.cache_control!r}: not printable ASCII", hint="for example max-age=3600")
+    metadata = _lower_case(rules)
+    for name, value in metadata.items():
+        _check_entry(name, value, stores)
+    size = sum(len(name) + len(value) for name, value in metadata.items())
+    least = min(METADATA_BYTES_MAX.get(kind, size) for kind in stores)
+    if size > least:
+        raise UsageError(f"metadata of {size:,} bytes: a destination takes at most {least:,}", hint="shorten it")
+    return replace(rules, metadata=metadata)
+
+
+def _lower_case(rules: AttributeRules) -> dict[str, str]:
+    """Return the metadata with names in lower case, as stores compare them. Raises UsageError for a repeated name."""
+    metadata: dict[str, str] = {}
+    for name, value in rules.metadata.items():
+        if name.lower() in metadata:
+            raise UsageError(f"metadata {name}: set twice", hint="stores do not distinguish upper and lower case")
+        metadata[name.lower()] = value
+    return metadata
+
+
+def _check_entry(name: str, value: str, stores: Sequence[Kind]) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"metadata {name!r}: not the name of a header", hint="use letters, digits, hyphens and underscores"
+        )
+    if "az" in stores and not _AZURE_NAME.fullmatch(name):
+        raise UsageError(
+            f"metadata {name}: Azure does not accept this name",
+            hint="use letters, digits and underscores, and begin with a letter",
+        )
+    if not _VALUE.fullmatch(value):
+        raise UsageError(
+            f"metadata {name}: {value!r} is not printable ASCII without spaces at its ends",
+            hint="encode it, for example with base64",
+        )

@@ -1,0 +1,35 @@
+"""Attributes that a destination cannot hold are refused before anything moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tradewind.engine.attributes import checked
+from tradewind.errors import UsageError
+from tradewind.model.job import AttributeRules
+from tradewind.model.url import Kind
+
+
+@pytest.mark.parametrize(
+    ("rules", "kinds", "message"),
+    [
+        (AttributeRules(content_type="html"), ["s3"], "not TYPE/SUBTYPE"),
+        (AttributeRules(content_type="text/html\r\nx: y"), ["s3"], "not TYPE/SUBTYPE"),
+        (AttributeRules(cache_control=""), ["s3"], "not printable"),
+        (AttributeRules(metadata={"a b": "1"}), ["s3"], "not the name of a header"),
+        (AttributeRules(metadata={"a-b": "1"}), ["s3", "az"], "Azure does not accept"),
+        (AttributeRules(metadata={"a": "é"}), ["gs"], "not printable ASCII"),
+        (AttributeRules(metadata={"a": "1", "A": "2"}), ["s3"], "set twice"),
+        (AttributeRules(metadata={"a": "x" * 2048}), ["gs", "s3"], "at most 2,048"),
+        (AttributeRules(content_type="a/b"), ["file"], "files have none"),
+    ],
+)
+def test_what_a_destination_cannot_hold_is_refused(rules: AttributeRules, kinds: list[Kind], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        checked(rules, kinds)
+
+
+def test_names_are_compared_in_lower_case() -> None:
+    rules = AttributeRules(content_type="text/html; charset=utf-8", metadata={"Team-Name": "a b"})
+    assert checked(rules, ["s3", "file"]).metadata == {"team-name": "a b"}
+    assert checked(AttributeRules(), ["file"]) == AttributeRules()
