@@ -9,7 +9,8 @@ from testbed.servers.gcs import gcs
 from testbed.servers.install import InstallError
 from testbed.servers.moto import moto
 from testbed.servers.process import Server, ServerError
+from testbed.servers.rclone import rclone
 from testbed.servers.shared import shared
 from testbed.servers.versitygw import versitygw
 
-__all__ = ["InstallError", "Server", "ServerError", "azurite", "gcs", "moto", "shared", "versitygw"]
+__all__ = ["InstallError", "Server", "ServerError", "azurite", "gcs", "moto", "rclone", "shared", "versitygw"]

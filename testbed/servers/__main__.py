@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from testbed.clouds.azure.server import azure_program
 from testbed.clouds.gcp.discovery import compute_discovery
-from testbed.servers import InstallError, Server, ServerError, azurite, gcs, moto, versitygw
+from testbed.servers import InstallError, Server, ServerError, azurite, gcs, moto, rclone, versitygw
 from testbed.servers.install import cache_folder
 
 STARTERS: dict[str, Callable[[], Server]] = {
@@ -24,6 +24,7 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "moto": moto,
     "azurite": azurite,
     "gcs": gcs,
+    "rclone": rclone,
 }
 DEFAULT = ["versitygw"]
 #: Files that the stand-ins of clouds need. moto stands for AWS.

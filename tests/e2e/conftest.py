@@ -17,10 +17,13 @@ from testbed.drive import Command
 from testbed.faults import HttpProxy
 from testbed.places import AzurePlace, FilePlace, GcsPlace, Place, S3Place
 from testbed.s3 import S3
-from testbed.servers import Server, azurite, gcs, moto, shared, versitygw
+from testbed.servers import Server, azurite, gcs, moto, rclone, shared, versitygw
 
 PROCESS_END_S = 20.0
 """Maximum time until the gateways of a killed client have ended, on a busy machine."""
+
+#: The fixtures of the S3 servers.
+S3_FIXTURES = {"versitygw": "s3_server", "moto": "moto_server", "rclone": "rclone_server"}
 
 
 def started(start: Callable[[], Server], needs: str, folder: Path) -> Iterator[Server]:
@@ -56,6 +59,11 @@ def gcs_server(run_folder: Path) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def azure_server(run_folder: Path) -> Iterator[Server]:
     yield from started(azurite, "npm", run_folder / "servers")
+
+
+@pytest.fixture(scope="session")
+def rclone_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(rclone, "python3", run_folder / "servers")
 
 
 @pytest.fixture
@@ -94,7 +102,7 @@ def proxy(s3_server: Server) -> Iterator[HttpProxy]:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, command: Command, tmp_path: Path) -> Callable[[str], Place]:
-    """Makes an empty place of a kind: `file`, `versitygw`, `moto`, `gcs` or `azure`."""
+    """Makes an empty place of a kind: `file`, `versitygw`, `moto`, `rclone`, `gcs` or `azure`."""
 
     def make(kind: str) -> Place:
         if kind == "file":
@@ -103,7 +111,7 @@ def place(request: pytest.FixtureRequest, command: Command, tmp_path: Path) -> C
             return AzurePlace(request.getfixturevalue("azure_server"), command)
         if kind == "gcs":
             return GcsPlace(request.getfixturevalue("gcs_server"), command)
-        return S3Place(request.getfixturevalue({"versitygw": "s3_server", "moto": "moto_server"}[kind]), command)
+        return S3Place(request.getfixturevalue(S3_FIXTURES[kind]), command)
 
     return make
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Parses `data` as each kind of answer of S3, GCS and Azure. Nothing may panic, a listing holds no entry without a
 /// name, and a truncated listing says how it continues.
 pub fn answers(data: &[u8]) {
-    use s3::xml::{parse_deletions, parse_listing, parse_location, parse_uploads, parse_write};
+    use s3::xml::{parse_deletions, parse_listing, parse_location, parse_opened, parse_uploads, parse_write};
     if let Ok(listing) = parse_listing(data) {
         assert!(listing.keys.iter().all(|entry| !entry.key.is_empty()));
         assert!(listing.keys.len() + listing.prefixes.len() + listing.undecodable.len() <= data.len());
@@ -21,11 +21,10 @@ pub fn answers(data: &[u8]) {
     if let Ok(listing) = parse_uploads(data) {
         assert!(!matches!(listing.next(), Ok(Some((key_marker, _))) if key_marker.is_empty()));
     }
-    let roots =
-        ["InitiateMultipartUploadResult", "CompleteMultipartUploadResult", "CopyObjectResult", "CopyPartResult"];
-    for root in roots {
+    for root in ["CompleteMultipartUploadResult", "CopyObjectResult", "CopyPartResult"] {
         let _ = parse_write(data, root);
     }
+    let _ = (parse_opened(data), crate::xml::is_document(data));
     let _ = (parse_error(data), parse_deletions(data), parse_location(data), azure::xml::parse_uncommitted(data));
     if let Ok(listing) = azure::xml::parse_listing(data) {
         assert!(listing.blobs.iter().all(|blob| !blob.key.is_empty()));

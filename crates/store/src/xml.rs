@@ -115,6 +115,21 @@ pub(crate) fn walk(
     }
 }
 
+/// Returns whether this is a whole document, whatever its root.
+pub(crate) fn is_document(xml: &[u8]) -> bool {
+    let mut reader = Reader::from_reader(xml.trim_ascii_start());
+    loop {
+        match reader.read_event() {
+            Ok(Event::Start(root) | Event::Empty(root)) => {
+                let name = root.local_name();
+                return std::str::from_utf8(name.as_ref()).is_ok_and(|root| walk(xml, root, |_| Ok(())).is_ok());
+            }
+            Ok(Event::Eof) | Err(_) => return false,
+            Ok(_) => {}
+        }
+    }
+}
+
 fn says_encoded(start: &BytesStart<'_>) -> bool {
     let attribute = start.try_get_attribute("Encoded").ok().flatten();
     attribute.is_some_and(|attribute| attribute.value.eq_ignore_ascii_case(b"true"))

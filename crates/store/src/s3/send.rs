@@ -5,9 +5,10 @@ use super::address::BucketAddress;
 use super::credentials::Authority;
 use super::errors::{meaning, says_gone};
 use crate::rest::{
-    Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all,
-    unix_now_ms,
+    Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, is_web_page, no_longer_gone, parse_error,
+    read_all, unix_now_ms,
 };
+use crate::xml::is_document;
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
 use http::response::Parts;
@@ -162,13 +163,16 @@ impl Bucket {
         }
     }
 
-    /// The error for an answer whose status says success but whose body holds an error.
+    /// The error for an answer whose status says success but whose body holds an error, or cannot be read because of
+    /// `otherwise`. A server that sends a whole document of another kind will do so again; an answer that was cut, or a
+    /// proxy's page, may be followed by a better one.
     pub(super) fn late_refusal(&self, call: &Call, body: &[u8], otherwise: impl std::fmt::Display) -> Error {
         match parse_error(body) {
             Some(answer) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 self.refusal(call, status, &HeaderMap::new(), Some(answer)).error
             }
+            None if is_document(body) && !is_web_page(body) => call.error(ErrorKind::Protocol, otherwise),
             None => call.error(ErrorKind::Server, otherwise),
         }
     }

@@ -5,7 +5,7 @@ use super::errors::may_refuse_checksum;
 use super::expectation::Condition;
 use super::headers::{checksums as header_checksums, md5_of_etag, version, written};
 use super::send::Refusal;
-use super::xml::{encode_crc32, encode_crc64, parse_write};
+use super::xml::{encode_crc32, encode_crc64, parse_opened, parse_write};
 use crate::rest::{Call, encode_path, header};
 use crate::{
     Attributes, Checksums, Error, ErrorKind, PartSource, PartTag, Payload, PutOptions, Result, UploadId, Written,
@@ -153,8 +153,7 @@ impl Bucket {
             })
             .await?;
         let body = crate::rest::read_all(&call, response.into_body()).await?;
-        let answer = parse_write(&body, "InitiateMultipartUploadResult")
-            .map_err(|error| self.late_refusal(&call, &body, error))?;
+        let answer = parse_opened(&body).map_err(|error| self.late_refusal(&call, &body, error))?;
         let upload = answer.upload.filter(|upload| !upload.is_empty());
         upload.map(UploadId).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no upload id"))
     }

