@@ -84,6 +84,11 @@ class S3:
         """Return the object's headers, with names in lower case."""
         return self._call("HEAD", bucket, key)[0]
 
+    def tags(self, bucket: str, key: str) -> dict[str, str]:
+        """Return the object's tags."""
+        page = ElementTree.fromstring(self._call("GET", bucket, key, query={"tagging": ""})[1])
+        return {_text(tag, "Key"): _text(tag, "Value") for tag in page.iterfind("{*}TagSet/{*}Tag")}
+
     def sha256(self, bucket: str, key: str) -> str:
         """Return the SHA-256 of the object, read in pieces."""
         digest = hashlib.sha256()

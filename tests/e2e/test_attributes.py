@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
-from testbed.places import Place
+from testbed.places import Place, S3Place
 from testbed.trees import MIB, payload
 
 PREFIX = {"versitygw": "x-amz-meta-", "gcs": "x-goog-meta-", "azure": "x-ms-meta-"}
@@ -66,3 +66,16 @@ def test_standard_input_gets_a_type_by_the_name_of_its_destination(
     done = command.run("cp", "-", f"{store.url}/a.css", "--metadata", "n=1", *store.flags("dst"), stdin=b"a{}")
     assert done.code == 0, done.stderr
     assert stated(store, "a.css", "x-amz-meta-") == ("text/css", None, None, "1")
+
+
+@pytest.mark.parametrize("kind", ["versitygw", "moto"])
+def test_tags_are_set_on_uploads_and_on_copies_by_the_store(
+    kind: str, command: Command, place: Callable[[str], Place], files: Path
+) -> None:
+    store = place(kind)
+    assert isinstance(store, S3Place)
+    both = [*store.flags("src"), *store.flags("dst")]
+    assert command.run("cp", files / "README", f"{store.url}/a", "--tag", "n=1", *store.flags("dst")).code == 0
+    assert store.client.tags(store.bucket, "a") == {"n": "1"}
+    assert command.run("cp", f"{store.url}/a", f"{store.url}/b", "--tag", "m=2", *both).code == 0
+    assert store.client.tags(store.bucket, "b") == {"m": "2"}

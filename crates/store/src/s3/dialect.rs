@@ -26,6 +26,8 @@ pub(crate) struct Dialect {
     /// Whether `UploadPartCopy` exists.
     pub(crate) part_copy: bool,
     pub(crate) tagging: Option<&'static str>,
+    /// Header that says whether a copy keeps the tags of its source (the default) or gets those of the request.
+    pub(crate) tagging_directive: Option<&'static str>,
 }
 
 /// Amazon S3 and compatible servers.
@@ -45,6 +47,7 @@ pub(crate) static S3: Dialect = Dialect {
     batch_delete: true,
     part_copy: true,
     tagging: Some("x-amz-tagging"),
+    tagging_directive: Some("x-amz-tagging-directive"),
 };
 
 /// Google Cloud Storage's XML API.
@@ -65,4 +68,5 @@ pub(crate) static GCS: Dialect = Dialect {
     batch_delete: false,
     part_copy: false,
     tagging: None,
+    tagging_directive: None,
 };
