@@ -120,6 +120,9 @@ def test_a_proposal_that_spends_without_a_ceiling_needs_a_confirmation(
         ({"topology": "t.json", "goal": MinThroughput(1.0)}, "--min-throughput and --topology cannot be combined"),
         ({"topology": "t.json", "goal": Fastest()}, "a goal and --topology cannot be combined"),
         ({"topology": "t.json", "machines_per_region": 2}, "--max-vms and --topology cannot be combined"),
+        ({"topology": "t.json", "tier": "best"}, "--tier and --topology cannot be combined"),
+        ({"tier": "cheap"}, "premium, standard or best, not 'cheap'"),
+        ({"sky": "world.json", "tier": "best"}, "--tier and --sky cannot be combined"),
         ({"destination": ("/b", "/c"), "goal": Deadline(60.0)}, "--deadline plans for one destination"),
     ],
 )

@@ -26,7 +26,7 @@ from tradewind.engine.stored import (
     plan_from_document,
 )
 from tradewind.errors import UsageError
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Link
 from tradewind.model.goal import Cheapest, Deadline
 from tradewind.model.origin import Origin
 from tradewind.model.plan import Plan, local_plan
@@ -37,12 +37,14 @@ from tradewind.state.database import Database
 
 SOURCE, SINK = Region.parse("azure:canadacentral"), Region.parse("gcp:asia-northeast1")
 LIMITS = PlanningLimits(machines_per_region=2, per_region={SOURCE: 1}, egress_sent_gb={(SOURCE, SINK): 1.0})
+TIERED = replace(LIMITS, network_tiers="best", network_tier_of={SOURCE: "standard"})
 NEW = Origin("imported", "a test", "")
 
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return load_catalog()
+    known = load_catalog()
+    return replace(known, standard_links={(SOURCE, SINK): Link(3.0, NEW)})
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +60,13 @@ def store(tmp_path: Path) -> ProposalStore:
 def kept(launch: LaunchSpec) -> KeptProposal:
     options = Options(recursive=True)
     request = KeptRequest(
-        ("/a",), ("s3://b/",), options, "cp", None, None, None, Deadline(5.0), 1.0, None, None, replan=True
+        ("/a",), ("s3://b/",), options, "cp", None, None, None, Deadline(5.0), 1.0, None, None, replan=True, tier="best"
     )
     return KeptProposal(request, replace(options, max_cost_usd=0.5), launch, 10**9, 3, ("a note",))
 
 
 def planned(plan: Plan, catalog: Catalog) -> LaunchSpec:
-    question = PlanRequest(catalog, SOURCE, SINK, Deadline(5.0), LIMITS, 1 << 24, 1.0, None, 7)
+    question = PlanRequest(catalog, SOURCE, SINK, Deadline(5.0), TIERED, 1 << 24, 1.0, None, 7)
     return planned_launch(plan, {"kind": "sky", "sky": "/x"}, ceiling_usd=1.0, plan_request=question, replan=True)
 
 

@@ -7,10 +7,13 @@ import pytest
 from tradewind.catalog.load import load_catalog
 from tradewind.fleet.provider import ANY_TYPE, Billing, Offer
 from tradewind.fleet.site_catalog import Supply, site_catalog
-from tradewind.model.catalog import Catalog
+from tradewind.model.catalog import Catalog, Link
+from tradewind.model.origin import Origin
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 
 AWS, LAB, FAR = Region("aws", "us-east-1"), Region("site", "lab"), Region("site", "far")
+MADE = Origin("measured", "a test", "")
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +58,17 @@ def test_learned_boot_times_replace_stated_ones(base: Catalog) -> None:
     first, second = catalog.machine_offers(AWS)
     assert (first.machine.boot_s, first.machine.boot_origin.kind) == (33.0, "learned")
     assert second.machine.boot_s == 50.0
+
+
+def test_standard_network_tiers_are_those_of_the_catalog(base: Catalog) -> None:
+    gcp = Region("gcp", "us-central1")
+    rates = {(gcp, AWS): Link(2.0, MADE), (gcp, Region("aws", "eu-west-1")): Link(1.0, MADE)}
+    supplies = {region: Supply((Offer(str(region), "a", usd_per_s=0.1),)) for region in (AWS, gcp)}
+    catalog = site_catalog(supplies, replace(base, standard_links=rates))
+    assert catalog.network_tiers(gcp) == ("premium", "standard") and catalog.network_tiers(AWS) == ()
+    assert set(catalog.standard_links) == {(gcp, AWS)}, "only links between its regions"
+    sent = catalog.with_standard_tier([gcp])
+    premium, standard = catalog.egress(gcp, AWS), sent.egress(gcp, AWS)
+    assert premium is not None and standard is not None and standard.usd_per_gb < premium.usd_per_gb
+    alone = site_catalog({gcp: supplies[gcp]}, base)
+    assert alone.network_tiers(gcp) == (), "there is no other network to send to"

@@ -12,9 +12,9 @@ from tests.planner.worlds import MADE, random_world
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
 from tradewind.model.goal import Cheapest, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.network_tier import NetworkTierChoice, StandardTier
+from tradewind.model.network_tier import NetworkTierChoice
 from tradewind.model.overlay import UnicastOverlay
-from tradewind.model.price import EgressPrice, EgressRule, PriceTier
+from tradewind.model.price import EgressPrice, EgressRule, PriceTier, StandardTier
 from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct, gridftp, ron

@@ -9,9 +9,8 @@ from pathlib import Path
 from tradewind.catalog.modelled import LinkModel
 from tradewind.catalog.tables import GBPS_MAX, USD_PER_HOUR_MAX, StoreFigures, read_rows, store_figures, with_overrides
 from tradewind.model.machine import MachineOffer, MachineType, StoreLimits
-from tradewind.model.network_tier import StandardTier
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressRule
+from tradewind.model.price import EgressRule, StandardTier
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region, RegionInfo
 

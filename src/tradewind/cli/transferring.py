@@ -29,6 +29,7 @@ from tradewind.engine.request import Options
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.errors import FleetTaken, UsageError
 from tradewind.model.codec import AUTO, OFF
+from tradewind.model.network_tier import check_network_tiers
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
 
 if TYPE_CHECKING:
@@ -135,6 +136,13 @@ def _add_goal_arguments(parser: ArgumentParser) -> None:
     goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
     goal.add_argument(
         "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
+    )
+    goal.add_argument(
+        "--tier",
+        metavar="TIER",
+        type=typed(check_network_tiers),
+        help="network tier of machines at Google and Azure: premium, standard, or best, the better one in each region "
+        "(default: as configured)",
     )
 
 
@@ -343,6 +351,7 @@ def request_of(args: Namespace, options: Options) -> Request:
         machines_per_region=args.max_vms,
         replan=args.replan,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
+        tier=args.tier,
         **({} if sites is None else {"sites": sites, "unasked_usd": _unasked_usd(args, sites)}),
     )
 

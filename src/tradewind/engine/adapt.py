@@ -32,6 +32,7 @@ from tradewind.engine.replan import (
     ceiling_usd_per_gb,
     observed_links,
     revise_plan,
+    running_tiers,
     unreachable,
     with_names,
 )
@@ -39,6 +40,7 @@ from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, Tradewi
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
 from tradewind.model.records import dataclass, replace
@@ -102,6 +104,8 @@ class Adaptation:
         self._adopting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._links: dict[RegionPair, float] = {}
+        #: Network tiers in which regions have sent: their edges have one price, and observed rates belong to a tier.
+        self._tiers: dict[Region, NetworkTier] = running_tiers(plan)
         self._dead: dict[str, Region] = {}
         self._available: dict[Region, int] = {}
         self._asked_s = 0.0
@@ -278,6 +282,7 @@ class Adaptation:
             dead=self._dead,
             sent_gb=_by_regions(ledger.sent_gb()),
             available=self._available,
+            network_tier_of=self._tiers,
         )
         found = revise_plan(self._plan_request, state)
         if found is None:
@@ -327,6 +332,7 @@ class Adaptation:
             links={},
             dead={},
             available=self._available,
+            network_tier_of=self._tiers,
         )
         found = revise_plan(self._plan_request, state)
         if found is None:
@@ -336,6 +342,7 @@ class Adaptation:
             self.spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s
         )
         self._ledger.add_prices(plan_prices(found.plan, self._plan_request.catalog))
+        self._tiers |= running_tiers(self.plan)
         self._on_change(self.plan, self.spec)
         return self._expect(found.plan, state)
 
@@ -380,6 +387,7 @@ class Adaptation:
                 raise GatewayError("the job ended meanwhile")
             self.plan, self.spec, self._ids = plan, spec, ids
             self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
+            self._tiers |= running_tiers(plan)
             self._retired = _Retired(old, last, plan)
             self._follow(self._seen_s)
             self._on_change(plan, spec)

@@ -16,9 +16,18 @@ from tradewind.model.sites import CLOUDS, FleetTable, Sites
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
     from tradewind.model.catalog import Catalog
+    from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
     from tradewind.sky.running import Sky
 
-__all__ = ["Ground", "ground_of_sites", "ground_of_sky", "prices_now", "sky_catalog_of", "with_present_home"]
+__all__ = [
+    "Ground",
+    "fixed_tiers",
+    "ground_of_sites",
+    "ground_of_sky",
+    "prices_now",
+    "sky_catalog_of",
+    "with_present_home",
+]
 
 #: Addresses that a firewall must not admit silently.
 EVERYBODY = "0.0.0.0/0"
@@ -107,6 +116,12 @@ def _machines_max(sites: Sites) -> int:
     hosts = sites.hosts
     of_hosts = (sum(host.gateways for host in in_region(hosts.hosts, region)) for region in hosts.regions)
     return max([*of_hosts, *([MACHINES_PER_REGION] if sites.clouds else [])], default=1)
+
+
+def fixed_tiers(sites: Sites, catalog: Catalog, wanted: NetworkTierChoice | None) -> dict[Region, NetworkTier]:
+    """Return the network tiers that a plan may not choose as `wanted`, by region; see `Sites.network_tier`."""
+    tiers = {region: sites.network_tier(region, wanted) for region in catalog.places}
+    return {region: tier for region, tier in tiers.items() if tier is not None}
 
 
 def launch_document(member: SiteMember, sites: Sites, gateway: str) -> dict[str, Any]:

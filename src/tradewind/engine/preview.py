@@ -125,6 +125,7 @@ class Preview:
             volume_gb=volume_gb,
             max_vms=self.request.machines_per_region,
             objects=objects or None,
+            tier=self.request.tier or "premium",
             state_dir=self.control.store.state_dir,
         )
 

@@ -23,6 +23,7 @@ from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, Usa
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.goal import Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
+from tradewind.model.network_tier import NetworkTierChoice, check_network_tiers
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
@@ -58,6 +59,8 @@ class Request:
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
     - `unasked_usd`: the most that a fleet which `auto` chooses may cost without a ceiling [USD]; None: any amount,
       because the caller confirms it
+    - `tier`: network tier of rented machines, where their cloud has both: `premium`, `standard`, or `best`, the better
+      one in each region; None: as configured for each cloud
     - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs
       `options.compress` and machines. A ceiling cannot depend on it
 
@@ -79,15 +82,20 @@ class Request:
     compression_ratio: float = 1.0
     sites: Sites = NO_SITES
     unasked_usd: float | None = None
+    tier: NetworkTierChoice | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
         _check_ratio(self)
+        if self.tier is not None:
+            check_network_tiers(self.tier)
+        if self.tier is not None and self.sky is not None:
+            raise UsageError("--tier and --sky cannot be combined", hint="machines of a sky have no network tiers")
         if self.moved_by != "local":
             return
         if self.sky is not None or self.replan:
             raise UsageError("--replan needs --via fleet or sky" if self.sky is None else "--sky needs --via sky")
-        options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else [])]
+        options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else []), *_tier_option(self)]
         if self.topology is not None:
             others = [option for option in options if option != "--max-cost"]
             if others:
@@ -305,7 +313,7 @@ def _local(request: Request, note: str | None = None) -> Proposal:
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
     notes = [] if note is None else [note]
     if request.moved_by == "auto" and request.topology is None:
-        unkept = _goal_options(request)
+        unkept = [*_goal_options(request), *_tier_option(request)]
         notes += [f"{option} applies only to a plan, not to a transfer by this machine alone" for option in unkept]
     return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=tuple(notes))
 
@@ -357,6 +365,7 @@ def _counted(
 
 def _on_ground(request: Request, made: Proposal, ground: Ground, regions: tuple[Region, Region]) -> Proposal:
     """Return the proposal of `_counted` with a plan on a ground, if there is anything to move."""
+    from tradewind.engine.ground import fixed_tiers
     from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
     from tradewind.engine.replan import PlanRequest
     from tradewind.planner.network import PlanningLimits
@@ -372,6 +381,8 @@ def _on_ground(request: Request, made: Proposal, ground: Ground, regions: tuple[
         compression_ratio=request.compression_ratio,
         # The survey has left out spot machines where the configuration does not want them.
         spot=provider["kind"] != "sky",
+        network_tiers=request.tier or "premium",
+        network_tier_of=fixed_tiers(request.sites, catalog, request.tier),
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = _goal(request, ceiling_usd)
@@ -492,6 +503,10 @@ def _goal_options(request: Request) -> list[str]:
     elif request.goal is not None:
         names.append("--deadline" if isinstance(request.goal, Deadline) else "a goal")
     return names
+
+
+def _tier_option(request: Request) -> list[str]:
+    return [] if request.tier is None else ["--tier"]
 
 
 def _absolute(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:

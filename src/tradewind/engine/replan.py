@@ -11,6 +11,7 @@ from tradewind.engine.rates import SlowRoutes
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, Goal, MaxCost
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.records import dataclass, field, replace
@@ -22,10 +23,12 @@ __all__ = [
     "PlanRequest",
     "RevisedPlan",
     "TransferState",
+    "as_seen",
     "available_machines",
     "ceiling_usd_per_gb",
     "observed_links",
     "revise_plan",
+    "running_tiers",
     "unreachable",
     "with_names",
 ]
@@ -78,6 +81,8 @@ class TransferState:
     """Volume sent between regions, over all runs: the tiers of egress prices continue from there."""
     available: Mapping[Region, int] = field(default_factory=dict)
     """Number of machines that regions provided before they refused more."""
+    network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
+    """Network tiers in which regions have sent; they keep them."""
 
     @property
     def spent_usd(self) -> float:
@@ -102,6 +107,8 @@ def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes, ratio: float 
     These are the hops of a route below its planned rate, except those that it shares with a route that reaches its
     rate.
     """
+    if plan.overlay is not None:
+        catalog = catalog.with_standard_tier(plan.overlay.standard_at)
     regions = {gateway.name: Region.parse(gateway.region) for gateway in plan.gateways}
     kept = [route for route, gbps in seen.carried_gbps.items() if gbps >= UNAFFECTED_PART * seen.planned_gbps[route]]
     unaffected = {(regions[a], regions[b]) for route in kept for a, b in itertools.pairwise(route)}
@@ -135,9 +142,13 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
 
     Raises TradewindError if the destination is unreachable.
     """
-    catalog = _as_seen(plan_request.catalog, state.links)
+    catalog = as_seen(plan_request.catalog, state.links, state.network_tier_of)
     limits = _without(plan_request.limits, catalog, state.dead)
-    limits = replace(_within(limits, state.available), egress_sent_gb=state.sent_gb)
+    limits = replace(
+        _within(limits, state.available),
+        egress_sent_gb=state.sent_gb,
+        network_tier_of={**limits.network_tier_of, **state.network_tier_of},
+    )
     left_gb = state.left_bytes / 1e9
     objects = None
     if plan_request.objects is not None and state.total_bytes > 0:
@@ -177,11 +188,26 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     return RevisedPlan(renamed, ceiling, limit)
 
 
-def _as_seen(catalog: Catalog, links: Mapping[RegionPair, float]) -> Catalog:
+def as_seen(
+    catalog: Catalog, links: Mapping[RegionPair, float], network_tier_of: Mapping[Region, NetworkTier]
+) -> Catalog:
+    """Return the catalog with the observed rates, each in the network tier of the machines that sent."""
     known = ((pair, catalog.grid.link(*pair), gbps) for pair, gbps in links.items())
-    return replace(
-        catalog, grid=catalog.grid.updated((pair, replace(link, gbps=gbps)) for pair, link, gbps in known if link)
-    )
+    seen = {pair: replace(link, gbps=gbps) for pair, link, gbps in known if link}
+    standard = {
+        pair: link
+        for pair, link in seen.items()
+        if network_tier_of.get(pair[0]) == "standard" and pair[0].provider != pair[1].provider
+    }
+    premium = ((pair, link) for pair, link in seen.items() if pair not in standard)
+    standard_links = {**catalog.standard_links, **standard}
+    return replace(catalog, grid=catalog.grid.updated(premium), standard_links=standard_links)
+
+
+def running_tiers(plan: Plan) -> dict[Region, NetworkTier]:
+    """Return the network tiers of a plan's machines, by region, where there is a choice."""
+    machines = () if plan.overlay is None else plan.overlay.machines
+    return {each.region: each.network_tier for each in machines if each.network_tier is not None}
 
 
 def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region]) -> PlanningLimits:

@@ -18,6 +18,7 @@ from tradewind.engine.request import Options, Via
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
+from tradewind.model.network_tier import NetworkTierChoice
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
 from tradewind.model.sites import NO_SITES, Sites
@@ -59,6 +60,7 @@ class KeptRequest:
     compression_ratio: float = 1.0
     sites: Sites = NO_SITES
     unasked_usd: float | None = None
+    tier: NetworkTierChoice | None = None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def site_catalog(
 
     A machine type that `base` knows has its caps from there, and prices from the offer. Between two regions that `base`
     does not connect, a link carries what the slower of both machines does. Egress between regions without a price is
-    free.
+    free. Standard network tiers are those of `base`.
     """
     supplies = {region: supply for region, supply in supplies.items() if supply.offers}
     assumed = Origin("assumed", "the caps of the machines", "")
@@ -71,6 +71,8 @@ def site_catalog(
         quotas={**{region: left for region, left in base.quotas.items() if region in supplies}, **quotas},
         quota_origins=base.quota_origins,
         stores=base.stores,
+        standard_tiers=base.standard_tiers,
+        standard_links={pair: link for pair, link in base.standard_links.items() if pair in links},
     )
 
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tradewind.errors import UsageError
 from tradewind.model.machine import MachineOffer, StoreLimits
-from tradewind.model.network_tier import NetworkTier, StandardTier
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.origin import Origin
-from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier
+from tradewind.model.price import EgressCharge, EgressPrice, PriceBook, PriceTier, StandardTier
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region, RegionInfo, parse_region
 
@@ -106,13 +106,15 @@ class Catalog:
         return self.prices.egress(src_place, dst_place)
 
     def network_tiers(self, region: Region) -> tuple[NetworkTier, ...]:
-        """Return the network tiers that machines in a region can have; `()` if its provider has no such choice."""
+        """Return the network tiers that machines in a region can have.
+
+        `()` if its provider has no such choice, or if there are no other networks, so that it makes no difference.
+        """
         tier, place = self.standard_tiers.get(region.provider), self.places.get(region)
-        if tier is None:
+        others = [other for other in self.places.values() if other.region.provider != region.provider]
+        if tier is None or not others:
             return ()
-        known = place is not None and any(
-            tier.price(place, other) is not None for other in self.places.values() if other.region != region
-        )
+        known = place is not None and any(tier.price(place, other) is not None for other in others)
         return ("premium", "standard") if known else ("premium",)
 
     def with_standard_tier(self, regions: Collection[Region]) -> Catalog:

@@ -9,37 +9,12 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from tradewind.errors import UsageError
-from tradewind.model.origin import Origin
-from tradewind.model.price import EgressPrice, EgressRule
-from tradewind.model.records import dataclass
-from tradewind.model.region import Region, RegionInfo
 
-__all__ = ["NetworkTier", "NetworkTierChoice", "StandardTier", "check_network_tiers"]
+__all__ = ["NetworkTier", "NetworkTierChoice", "check_network_tiers"]
 
 NetworkTier = Literal["premium", "standard"]
 NetworkTierChoice = Literal["premium", "standard", "best"]
 """Network tiers that a plan may use: one of them, where a region has it, or in each region the better one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StandardTier:
-    """The standard tier of one provider."""
-
-    name: str
-    """The provider's own name for it."""
-    rules: tuple[EgressRule, ...]
-    """Prices of egress to other networks; the first rule that matches applies."""
-    not_offered_in: tuple[Region, ...]
-    offered_origin: Origin
-    """Origin of the regions that do not have it."""
-    rate_origin: Origin
-    """Origin of a link's rate without measurements: that of the premium tier is assumed."""
-
-    def price(self, src: RegionInfo, dst: RegionInfo) -> EgressPrice | None:
-        """Return the price of egress between two regions; `None` if unknown, not offered, or within the provider."""
-        if src.region.provider == dst.region.provider or src.region in self.not_offered_in:
-            return None
-        return next((rule.price for rule in self.rules if rule.matches(src, dst)), None)
 
 
 def check_network_tiers(text: str) -> NetworkTierChoice:

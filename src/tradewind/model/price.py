@@ -20,6 +20,7 @@ __all__ = [
     "ListedUnit",
     "PriceBook",
     "PriceTier",
+    "StandardTier",
 ]
 
 
@@ -149,4 +150,25 @@ class PriceBook:
         for rule in self.region_rules.get(src.region, ()):
             if rule.reaches(src, dst):
                 return rule.price
+        return next((rule.price for rule in self.rules if rule.matches(src, dst)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StandardTier:
+    """The standard network tier of one provider (see `network_tier.py`)."""
+
+    name: str
+    """The provider's own name for it."""
+    rules: tuple[EgressRule, ...]
+    """Prices of egress to other networks; the first rule that matches applies."""
+    not_offered_in: tuple[Region, ...]
+    offered_origin: Origin
+    """Origin of the regions that do not have it."""
+    rate_origin: Origin
+    """Origin of a link's rate without measurements: that of the premium tier is assumed."""
+
+    def price(self, src: RegionInfo, dst: RegionInfo) -> EgressPrice | None:
+        """Return the price of egress between two regions; `None` if unknown, not offered, or within the provider."""
+        if src.region.provider == dst.region.provider or src.region in self.not_offered_in:
+            return None
         return next((rule.price for rule in self.rules if rule.matches(src, dst)), None)

@@ -6,12 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tradewind.errors import ConfigError, UsageError
 from tradewind.model.hosts import NO_HOSTS, SshHosts, read_hosts
 from tradewind.model.records import dataclass, field
 from tradewind.model.units import parse_rate_gbps, parse_usd
+
+if TYPE_CHECKING:
+    from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
+    from tradewind.model.region import Region
 
 __all__ = [
     "CLOUDS",
@@ -62,6 +66,7 @@ class CloudKind:
     - `policy`: `module:function` that returns the smallest policy or role for settings, as text or JSON; None without
     - `downloads`: its machines download the gateway program, so the configuration must say where it is
     - `dialled_from_home`: home opens connections to its machines, so its firewall must know home's address
+    - `standard_tier`: the setting that puts machines in the standard network tier, and its value; None without a choice
     """
 
     module: str
@@ -70,6 +75,7 @@ class CloudKind:
     policy: str | None = None
     downloads: bool = True
     dialled_from_home: bool = True
+    standard_tier: tuple[str, str] | None = None
 
     def read(self, table: Mapping[str, Any], place: str) -> CloudSettings:
         """Return the settings of a table. Raises ConfigError."""
@@ -97,9 +103,19 @@ CLOUDS: Mapping[str, CloudKind] = {
         dialled_from_home=False,
     ),
     "azure": CloudKind(
-        "tradewind.model.azure", "read_azure", "azure_from_document", "tradewind.fleet.azure.policy:policy"
+        "tradewind.model.azure",
+        "read_azure",
+        "azure_from_document",
+        "tradewind.fleet.azure.policy:policy",
+        standard_tier=("routing", "internet"),
     ),
-    "gcp": CloudKind("tradewind.model.gcp", "read_gcp", "GcpSettings.from_document", "tradewind.fleet.gcp.role:policy"),
+    "gcp": CloudKind(
+        "tradewind.model.gcp",
+        "read_gcp",
+        "GcpSettings.from_document",
+        "tradewind.fleet.gcp.role:policy",
+        standard_tier=("network_tier", "STANDARD"),
+    ),
 }
 #: All tables that say where gateways may run.
 TABLES = (SSH, FLEET, *CLOUDS)
@@ -116,6 +132,21 @@ class Cloud:
     def has(self, region: str) -> bool:
         """Return whether gateways may run in a region."""
         return region in self.regions if self.regions else region.startswith(f"{self.kind}:")
+
+    def network_tier(self, wanted: NetworkTierChoice | None) -> NetworkTier | None:
+        """Return the only network tier that its machines may have; None if a plan may choose one as `wanted`.
+
+        Without `wanted` it is the configured one. Machines without public addresses send in the premium tier.
+        """
+        setting = CLOUDS[self.kind].standard_tier
+        if setting is None:
+            return None
+        if not self.settings.get("public_address", True):
+            return "premium"
+        if wanted is not None:
+            return None
+        name, standard = setting
+        return "standard" if self.settings.get(name) == standard else "premium"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +181,16 @@ class Sites:
     def has(self, region: str) -> bool:
         """Return whether gateways may run in a region."""
         return region in self.hosts.regions or any(cloud.has(region) for cloud in self.clouds)
+
+    def network_tier(self, region: Region, wanted: NetworkTierChoice | None) -> NetworkTier | None:
+        """Return the only network tier that machines in a region may have; None if a plan may choose one as `wanted`.
+
+        Nothing changes the tier of the user's own hosts: the premium tier is assumed.
+        """
+        if str(region) in self.hosts.regions:
+            return "premium"
+        cloud = next((cloud for cloud in self.clouds if cloud.has(str(region))), None)
+        return None if cloud is None else cloud.network_tier(wanted)
 
     def describe(self) -> str:
         """Return the places in words: `hosts in site:lab; aws in all regions`."""
