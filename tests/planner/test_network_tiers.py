@@ -70,10 +70,10 @@ def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[World]
 @pytest.mark.parametrize(
     ("seed", "boot_s", "types", "machines_max"),
     [
-        *((seed, 0.0, 1, 1 + seed % 2) for seed in (0, 1, 3, 4, 6)),
-        *(pytest.param(seed, 0.0, 1, 1 + seed % 2, marks=pytest.mark.slow) for seed in (5, 7)),
+        *((seed, 0.0, 1, 1 + seed % 2) for seed in (0, 3, 4, 6)),
+        *(pytest.param(seed, 0.0, 1, 1 + seed % 2, marks=pytest.mark.slow) for seed in (1, 5, 7)),
         (1, 45.0, 1, 1),
-        (4, 0.0, 2, 1),
+        pytest.param(4, 0.0, 2, 1, marks=pytest.mark.slow),
     ],
 )
 def test_the_best_tiers_are_those_of_brute_force(seed: int, boot_s: float, types: int, machines_max: int) -> None:
@@ -127,7 +127,7 @@ def test_several_destinations_have_one_network_tier() -> None:
         prepare_multicast(catalog, SOURCE, [SINK, Region("q", "r3")], 1.0, PlanningLimits(network_tiers="best"))
 
 
-@pytest.mark.parametrize("machines_max", [1, 2])
+@pytest.mark.parametrize("machines_max", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_choice_is_never_worse_than_one_tier_everywhere(machines_max: int) -> None:
     """In this world the search alone found 2.06 and 4.12 Gbit/s, where the premium tier moves 7 Gbit/s."""
     catalog, goal = tiered_world(7, boot_s=45.0, types=2), MaxCost(3.266)

@@ -220,6 +220,12 @@ def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
                 args.problem, effort=args.effort, single=bool(args.topology_file), machines_setting=setting
             )
         _check_regions(args)
+        if args.tier == "best" and (args.frontier or args.plot):
+            option = "--frontier" if args.frontier else "--plot"
+            raise UsageError(
+                f"--tier best and {option} cannot be combined: a frontier has one network tier",
+                hint="choose premium or standard instead of best",
+            )
         volume_gb = args.volume or VOLUME_GB
         asked: PlanArguments = {
             "volume_gb": volume_gb,
