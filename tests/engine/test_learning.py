@@ -183,6 +183,27 @@ def test_lessons_are_stored_and_used(tmp_path: Path) -> None:
     assert later.origin.kind == "modelled"
 
 
+def test_a_rate_of_the_standard_network_tier_is_not_that_of_the_premium_tier(tmp_path: Path) -> None:
+    """Google and Azure have both tiers. The rate belongs to machines of that tier alone."""
+    sample = replace(sample_of(0.7), src=FRANKFURT, network_tier="standard")
+    assert store_samples(tmp_path, [sample, replace(sample, gbps=1.3, network_tier="premium")])
+    assert sorted(each.network_tier for each in read_samples(tmp_path / LEARNED_FILE)) == ["premium", "standard"]
+    catalog = load_catalog(tmp_path, today=TODAY)
+    premium, standard = catalog.grid.links[FRANKFURT, TOKYO], catalog.standard_links[FRANKFURT, TOKYO]
+    assert (premium.gbps, standard.gbps, standard.origin.kind) == (1.3, 0.7, "learned")
+    assert catalog.with_standard_tier([FRANKFURT]).grid.links[FRANKFURT, TOKYO] == standard
+
+
+def test_a_file_without_network_tiers_is_read(tmp_path: Path) -> None:
+    (tmp_path / LEARNED_FILE).write_text(
+        "src,dst,gbps,bound,connections,bytes,seconds,machine,source,date\n"
+        f"{FRANKFURT},{TOKYO},1.5,exact,64,1000000000,20,m,job 1,{DATE}\n"
+    )
+    assert [sample.network_tier for sample in read_samples(tmp_path / LEARNED_FILE)] == [""]
+    catalog = load_catalog(tmp_path, today=TODAY)
+    assert catalog.grid.links[FRANKFURT, TOKYO].gbps == 1.5 and not catalog.standard_links
+
+
 def test_the_file_is_bounded_and_keeps_the_newest_lessons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for gbps in range(1, SAMPLES_PER_LINK_MAX + 4):
         store_samples(tmp_path, [sample_of(float(gbps))])

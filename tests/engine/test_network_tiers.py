@@ -9,6 +9,7 @@ import pytest
 from tests.planner.test_network_tiers import SINK, SOURCE, VOLUME_GB, tiered_world
 from tradewind.engine.ground import fixed_tiers
 from tradewind.engine.launch_spec import plan_prices
+from tradewind.engine.learning import RouteWatch, samples_of
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.rates import SlowRoutes
 from tradewind.engine.replan import PlanRequest, TransferState, as_seen, observed_links, revise_plan, running_tiers
@@ -17,12 +18,14 @@ from tradewind.fleet.orders import network_tier_in
 from tradewind.model.catalog import Catalog, Grid
 from tradewind.model.goal import Cheapest
 from tradewind.model.hosts import SshHost, SshHosts
+from tradewind.model.job import JobSpec, PrefixSelection, Target
 from tradewind.model.network_tier import NetworkTierChoice
 from tradewind.model.plan import Plan
 from tradewind.model.price import EgressPrice, EgressRule, PriceBook, PriceTier
 from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.sites import Cloud, Sites
+from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
 
 DEAR = 7.0
@@ -144,3 +147,19 @@ def test_the_ledger_charges_the_price_of_the_tier() -> None:
             of_tier[tier] = 0.0 if charged is None else charged.usd_per_gb
             assert of_tier[tier] == pytest.approx(listed.usd_per_gb)
     assert of_tier["premium"] != of_tier["standard"]
+
+
+@pytest.mark.parametrize("tier", ["premium", "standard"])
+def test_a_rate_is_learned_in_the_tier_of_the_machines(tier: NetworkTierChoice) -> None:
+    catalog = tiered_world(0)
+    plan = planned(catalog, tier)
+    (route,) = plan.routes
+    assert route.nodes[0] != route.nodes[-1]
+    hops = {(hop.start, hop.end): (SOURCE, SINK) for hop in plan.hops}
+    assert len(hops) == 1, "the plan of this world has one hop"
+    watch = RouteWatch()
+    for part in (0, 1):
+        watch.see({"elapsed_s": 100 * part, "hops": [{"name": " → ".join(route.nodes), "bytes": part * 10**10}]})
+    spec = JobSpec(StoreSpec("file:///from"), PrefixSelection(""), (Target(StoreSpec("file:///to"), ""),))
+    (sample,) = samples_of(catalog, spec, plan, hops, watch, source="job 1", date="2026-11-24")
+    assert sample.network_tier == tier

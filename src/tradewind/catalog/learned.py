@@ -29,14 +29,16 @@ __all__ = ["LEARNED_FILE", "Sample", "learned_figures", "read_samples", "store_s
 
 LEARNED_FILE = "learned.csv"
 SAMPLES_PER_LINK_MAX = 8
-"""Maximum samples of one link; the newest are kept."""
+"""Maximum samples of one link, in the standard network tier and otherwise; the newest are kept."""
 SAMPLES_MAX = 20_000
 """Maximum samples of all links; the oldest are dropped first. About 2 MB."""
 LOCK_TRIES_MAX = 20
 LOCK_PAUSE_S = 0.05
 """If another transfer is writing for longer than a second of attempts, the samples of this one are dropped."""
 
-HEADER = ("src", "dst", "gbps", "bound", "connections", "bytes", "seconds", "machine", "source", "date")
+REQUIRED = ("src", "dst", "gbps", "bound", "connections", "bytes", "seconds", "machine", "source", "date")
+"""Columns that every file has. Older versions did not write the network tier."""
+HEADER = (*REQUIRED, "network_tier")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Sample:
     source: str
     """The transfer, `job 20250131-120000-k3f9t`."""
     date: str
+    network_tier: str = ""
+    """Network tier of the sending machine, `premium` or `standard`; empty if unknown or without a choice."""
 
     @property
     def method(self) -> str:
@@ -67,7 +71,7 @@ class Sample:
 
 def read_samples(path: Path) -> Iterator[Sample]:
     """Yield the samples of a file. Raises ConfigError, which names file, line and column."""
-    for row in read_rows(path, [[name] for name in HEADER]):
+    for row in read_rows(path, [[name] for name in REQUIRED]):
         if row.fields["bound"] not in ("exact", "least"):
             raise row.wrong("bound", f"{row.fields['bound']!r} is neither exact nor least")
         yield Sample(
@@ -81,6 +85,7 @@ def read_samples(path: Path) -> Iterator[Sample]:
             row.fields["machine"],
             row.fields["source"],
             row.origin("", "learned").date,
+            row.fields.get("network_tier", ""),
         )
 
 
@@ -142,11 +147,12 @@ def store_samples(folder: Path, samples: Iterable[Sample]) -> bool:
 def _bounded(samples: list[Sample]) -> list[Sample]:
     """Return the samples within the limits. Within a day the first is the newest; sorting keeps that order."""
     newest_first = sorted(samples, key=lambda sample: sample.date, reverse=True)
-    counts: dict[tuple[Region, Region], int] = defaultdict(int)
+    counts: dict[tuple[Region, Region, bool], int] = defaultdict(int)
     kept = []
     for sample in newest_first:
-        counts[sample.src, sample.dst] += 1
-        if counts[sample.src, sample.dst] <= SAMPLES_PER_LINK_MAX:
+        link = sample.src, sample.dst, sample.network_tier == "standard"
+        counts[link] += 1
+        if counts[link] <= SAMPLES_PER_LINK_MAX:
             kept.append(sample)
     return sorted(kept[:SAMPLES_MAX], key=lambda sample: (sample.src, sample.dst, sample.date))
 
@@ -154,7 +160,7 @@ def _bounded(samples: list[Sample]) -> list[Sample]:
 def _row(sample: Sample) -> list[str]:
     bound = "least" if sample.at_least else "exact"
     amounts = [f"{sample.gbps:.4g}", bound, str(sample.connections), str(sample.bytes), f"{sample.seconds:.1f}"]
-    return [str(sample.src), str(sample.dst), *amounts, sample.machine, sample.source, sample.date]
+    return [str(sample.src), str(sample.dst), *amounts, sample.machine, sample.source, sample.date, sample.network_tier]
 
 
 @contextmanager

@@ -28,7 +28,8 @@ from tradewind.catalog.tables import (
 from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.files import state_home
 from tradewind.model.machine import MachineOffer, MachineType
-from tradewind.model.price import EgressPrice, EgressRule, PriceBook
+from tradewind.model.network_tier import NetworkTier
+from tradewind.model.price import EgressPrice, EgressRule, PriceBook, StandardTier
 from tradewind.model.records import replace
 from tradewind.model.region import Region
 
@@ -37,6 +38,7 @@ __all__ = ["LINKS_FILE", "MACHINES_FILE", "PRICES_FILE", "catalog_folder", "load
 LINKS_FILE, PRICES_FILE, MACHINES_FILE = "links.csv", "prices.csv", "machines.csv"
 
 Pair = tuple[Region, Region]
+STANDARD: NetworkTier = "standard"
 MachineKey = tuple[Region, str, bool]
 """Region, type, whether spot."""
 
@@ -68,6 +70,7 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
     if (folder / MACHINES_FILE).exists():
         machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
     catalog = _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
+    catalog = replace(catalog, standard_links=dict(_standard_links(folder, links, packaged.standard_tiers, now)))
     if (folder / STORES_FILE).exists():
         catalog = replace(catalog, stores=with_overrides(packaged.stores, dict(read_stores(folder / STORES_FILE))))
     if (folder / QUOTAS_FILE).exists():
@@ -104,13 +107,29 @@ def _user_links(folder: Path, modelled: Mapping[Pair, Link], today: datetime.dat
         for pair, figure in read_links(folder / LINKS_FILE):
             figures[pair] = [f for f in figures[pair] if f.origin.kind != figure.origin.kind] + [figure]
     if (folder / LEARNED_FILE).exists():
-        for pair, figure in learned_figures(read_samples(folder / LEARNED_FILE), today).items():
+        samples = (sample for sample in read_samples(folder / LEARNED_FILE) if sample.network_tier != STANDARD)
+        for pair, figure in learned_figures(samples, today).items():
             figures[pair].append(figure)
     for pair, of in figures.items():
         model = modelled.get(pair)
         if model is not None:
             of.append(Figure(model.gbps, model.origin, model.rtt_ms, model.rtt_origin))
         yield pair, layered(of, today)
+
+
+def _standard_links(
+    folder: Path, links: Mapping[Pair, Link], tiers: Mapping[str, StandardTier], today: datetime.date
+) -> Iterator[tuple[Pair, Link]]:
+    """Yield the links whose rate from the standard network tier was learned, above the assumed one."""
+    if not (folder / LEARNED_FILE).exists():
+        return
+    samples = (sample for sample in read_samples(folder / LEARNED_FILE) if sample.network_tier == STANDARD)
+    for pair, figure in learned_figures(samples, today).items():
+        figures, tier, link = [figure], tiers.get(pair[0].provider), links.get(pair)
+        if tier is not None and link is not None:
+            assumed = replace(tier.rate_origin, kind="modelled")
+            figures.append(Figure(link.gbps, assumed, link.rtt_ms, link.rtt_origin or link.origin))
+        yield pair, layered(figures, today)
 
 
 def _price_book(folder: Path, packaged: Packaged, refreshed: Iterable[EgressRule]) -> PriceBook:

@@ -156,8 +156,8 @@ def samples_of(
         at_least = hop not in limiting or spec.rate_limit_bytes_per_s is not None or number < SCALED_CONNECTIONS_MIN
         link_gbps = rate_gbps if number < SCALED_CONNECTIONS_MIN else rate_gbps * CONNECTIONS_MAX / number
         link_gbps = min(link_gbps, _cap_gbps(catalog, src, dst))
-        machine = _machine(plan, src)
-        samples.append(Sample(src, dst, link_gbps, at_least, number, count_bytes, seconds, machine, source, date))
+        amounts = link_gbps, at_least, number, count_bytes, seconds
+        samples.append(Sample(src, dst, *amounts, _machine(plan, src), source, date, _network_tier(plan, src, dst)))
     return samples
 
 
@@ -207,3 +207,9 @@ def _machine(plan: Plan, region: Region) -> str:
     """Return the machine type of the plan in a region; empty if it has several types or none."""
     types = {of.offer.machine.name for of in plan.overlay.machines if of.region == region} if plan.overlay else set()
     return types.pop() if len(types) == 1 else ""
+
+
+def _network_tier(plan: Plan, src: Region, dst: Region) -> str:
+    """Return the network tier of a link in the plan; empty within a cloud, where it makes no difference."""
+    machines = () if plan.overlay is None or src.provider == dst.provider else plan.overlay.machines
+    return next((each.network_tier or "" for each in machines if each.region == src), "")
