@@ -152,3 +152,12 @@ def test_baselines_of_a_choice_send_in_the_premium_tier() -> None:
 def test_a_frontier_has_one_network_tier() -> None:
     with pytest.raises(UsageError, match="one network tier"):
         trace_transfer(prepared(tiered_world(0), 2, "best"))
+
+
+def test_a_search_with_little_work_tries_other_tiers_in_single_regions() -> None:
+    """Here neither the search nor one tier everywhere finds more than 2.67 Gbit/s of 5.38."""
+    catalog = tiered_world(26, boot_s=45.0)
+    transfer = prepared(catalog, 1, "best")
+    little = replace(transfer, settings=replace(transfer.settings, work_max=transfer.settings.work_max / 100))
+    plan = planned(little, MaxCost(3.206))
+    assert plan.throughput_gbps > 5.37 and len({machines.network_tier for machines in plan.machines}) == 2

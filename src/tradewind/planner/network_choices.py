@@ -2,26 +2,32 @@
 
 With a choice, no machines of a region are the strongest in all respects, so that the search has no good first answer.
 The plans with one tier everywhere are problems without a choice, which the search proves quickly. They compete with the
-answer of the whole problem, whose bound holds for them too.
+answer of the whole problem, whose bound holds for them too. Then another tier is tried in one region at a time.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+import numpy as np
 
 from tradewind.model.goal import Fastest, Goal, MaxCost, Soonest
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import replace
+from tradewind.model.region import Region
 from tradewind.planner.best import RATE_TIE, solve_over_boot_times
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.goals import PROVEN_GAP, SOONEST_TIE, SOONEST_TIE_S, Point
-from tradewind.planner.network import build_network
+from tradewind.planner.network import ANY_TIER, build_network
 from tradewind.planner.transfer import Transfer, with_boot_within
 
 __all__ = ["solve_over_network_tiers"]
 
 Found = tuple[Transfer, Point]
 
+FLIPS_MAX = 8
+"""Maximum choices of tiers that differ from a better one in one region, each with this part of an answer's work."""
 COST_TIE = 1e-9
 """Relative; of two plans whose costs differ by less, that of the whole problem wins."""
 
@@ -41,16 +47,65 @@ def solve_over_network_tiers(transfer: Transfer, goal: Goal) -> Found | None:
     found = [each for each in (whole, *alone) if each is not None]
     if not found:
         return None
-    part, point = _better(found, goal)
+    part, point = _with_flips(transfer, found, goal)
     if whole is not None and part is whole[0]:
         return whole
     gap = _gap(transfer, goal, whole, point)
     return part, replace(point, gap=gap, solution=replace(point.solution, optimal=gap <= PROVEN_GAP))
 
 
-def _with_one_tier(transfer: Transfer, tier: NetworkTier) -> Transfer:
-    """Return the transfer with one network tier in all regions that have it and are free to choose."""
-    limits = replace(transfer.limits, network_tiers=tier)
+def _with_flips(transfer: Transfer, found: list[Found], goal: Goal) -> Found:
+    """Return the best of some answers, improved by another tier in one region at a time, with work as for one answer.
+
+    Only regions that an answer uses are tried, the source first.
+    """
+    found, best, tried = list(found), _better(found, goal), set[frozenset[tuple[Region, NetworkTier]]]()
+    regions = _regions_to_flip(transfer, found)
+    less = replace(transfer, settings=replace(transfer.settings, work_max=transfer.settings.work_max / FLIPS_MAX))
+    waiting = list(regions)
+    while waiting and len(tried) < FLIPS_MAX:
+        region, tiers = waiting.pop(0), _tiers_of(best, regions)
+        tiers[region] = "premium" if tiers[region] == "standard" else "standard"
+        if frozenset(tiers.items()) in tried:
+            continue
+        tried.add(frozenset(tiers.items()))
+        flipped = solve_over_boot_times(_with_one_tier(less, "premium", tiers), goal)
+        if flipped is None:
+            continue
+        found.append(flipped)
+        before, best = best, _better(found, goal)
+        if best is not before:
+            waiting = [each for each in regions if each != region]
+    return best
+
+
+def _regions_to_flip(transfer: Transfer, found: list[Found]) -> list[Region]:
+    """Return the regions with a choice that send in an answer, the source first."""
+    network, ends = transfer.network, transfer.formulation
+    free = {network.regions[network.tail[e]] for e in range(len(network.tail)) if network.link_tier[e] != ANY_TIER}
+    source, sink = network.regions[ends.source], network.regions[ends.sink]
+    used = dict.fromkeys(region for part, point in found for region in _machines_at(part, point))
+    return [region for region in dict.fromkeys((source, *used)) if region in free and region != sink]
+
+
+def _tiers_of(found: Found, regions: list[Region]) -> dict[Region, NetworkTier]:
+    """Return the tiers of an answer in these regions; premium where it has no machines."""
+    tiers = _machines_at(*found)
+    return {region: tiers.get(region) or "premium" for region in regions}
+
+
+def _machines_at(transfer: Transfer, point: Point) -> dict[Region, NetworkTier | None]:
+    network = transfer.network
+    options = (network.options[k] for k in np.flatnonzero(point.solution.machines))
+    return {network.regions[option.region_index]: option.network_tier for option in options}
+
+
+def _with_one_tier(
+    transfer: Transfer, tier: NetworkTier, tiers: Mapping[Region, NetworkTier] | None = None
+) -> Transfer:
+    """Return the transfer with one network tier in all regions that have it and are free to choose, but for `tiers`."""
+    limits = transfer.limits
+    limits = replace(limits, network_tiers=tier, network_tier_of={**(tiers or {}), **limits.network_tier_of})
     network = build_network(transfer.catalog, limits)
     names, whole = transfer.network.regions, transfer.formulation
     ends = (network.index[names[whole.source]], network.index[names[whole.sink]])
