@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,4 +57,7 @@ def test_a_sink_whose_clock_the_store_refuses_ends_the_transfer_with_the_reason(
     set_clock(stage, "eu-west-1", ahead_s)
     done = stage.command.run(*stage.words, "--via", "fleet").expect(7)
     assert "The difference between the request time and the current time is too large" in done.stderr
+    side = "ahead of" if ahead_s > 0 else "behind"
+    assert re.search(rf"this machine's clock is (3[56]\d\d) s {side} the store's", done.stderr)
+    assert "hint: set the clock of the machine that sends the requests" in done.stderr
     stage.check_nothing_is_left()

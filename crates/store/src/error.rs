@@ -85,6 +85,9 @@ pub struct Error {
     pub message: String,
 }
 
+/// S3's code for a request that was signed at a time too far from the store's.
+pub(crate) const WRONG_CLOCK: &str = "RequestTimeTooSkewed";
+
 /// The operation of errors in the URL of a store.
 pub(crate) const PARSE: &str = "parse";
 
@@ -107,6 +110,9 @@ impl Error {
             BucketNotFound => "check the bucket's name, the region and the endpoint",
             Forbidden => "check the permissions: bucket policy and profile, or the owner and mode of the path",
             Expired => "resume the job: the credentials expired and were not renewed in time",
+            Unauthenticated if self.message.contains(WRONG_CLOCK) => {
+                "set the clock of the machine that sends the requests, e.g. by NTP"
+            }
             Unauthenticated => "check the credentials and the region with `tradewind doctor URL`",
             InvalidKey if self.operation == "list" => "rename it, or leave it out with --exclude",
             InvalidKey if matches!(self.operation, "head" | "get") => {

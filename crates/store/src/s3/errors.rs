@@ -1,6 +1,7 @@
 //! Classifies the XML APIs' error codes by meaning.
 
 use crate::ErrorKind;
+use crate::error::WRONG_CLOCK;
 use crate::rest::status_meaning;
 use http::StatusCode;
 
@@ -20,7 +21,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "ExpiredToken"
         | "InvalidToken"
         | "TokenRefreshRequired"
-        | "RequestTimeTooSkewed"
+        | WRONG_CLOCK
         | "AuthorizationHeaderMalformed"
         | "AuthenticationRequired"
         | "NotSignedUp" => ErrorKind::Unauthenticated,

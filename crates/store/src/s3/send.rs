@@ -4,6 +4,7 @@ use super::Bucket;
 use super::address::BucketAddress;
 use super::credentials::Authority;
 use super::errors::{meaning, says_gone};
+use crate::error::WRONG_CLOCK;
 use crate::rest::{
     Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, is_web_page, no_longer_gone, parse_error,
     read_all, unix_now_ms,
@@ -126,7 +127,13 @@ impl Bucket {
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
         let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);
         refusal.error.message = Secrets::hide_in(&head, &refusal.error.message);
-        let now_unix_s = unix_now_ms() / 1000 - self.http.clock_ahead_s().unwrap_or_default();
+        let ahead_s = self.http.clock_ahead_s().unwrap_or_default();
+        if refusal.code == WRONG_CLOCK && ahead_s != 0 {
+            let side = if ahead_s > 0 { "ahead of" } else { "behind" };
+            let seconds = ahead_s.unsigned_abs();
+            refusal.error.message += &format!("; this machine's clock is {seconds} s {side} the store's");
+        }
+        let now_unix_s = unix_now_ms() / 1000 - ahead_s;
         // The answer to HEAD has no body, so nothing in it says that its 400 or 403 is about expired credentials.
         let unexplained =
             asked.method == Method::HEAD && matches!(refusal.error.kind, ErrorKind::BadRequest | ErrorKind::Forbidden);
@@ -197,13 +204,18 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Delegated, ErrorKind, StoreAuthority, StoreConfig};
+    use crate::{Delegated, ErrorKind, Precondition, StoreAuthority, StoreConfig};
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::Arc;
 
     /// Starts a server that refuses every request with this status and without a body, as for `HEAD`.
     fn refusing(status: u16) -> String {
+        answering(format!("HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
+    }
+
+    /// Starts a server with the same answer to every request.
+    fn answering(answer: String) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
         std::thread::spawn(move || {
@@ -211,7 +223,7 @@ mod tests {
                 let mut stream = stream.unwrap();
                 let lines = BufReader::new(stream.try_clone().unwrap()).lines();
                 lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
-                write!(stream, "HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
             }
         });
         origin
@@ -236,5 +248,24 @@ mod tests {
             delegated.replace(session("first"), None);
             assert_eq!(store.head("key").await.unwrap_err().kind, otherwise, "these last");
         }
+    }
+
+    #[tokio::test]
+    async fn a_refused_time_names_the_clock_that_is_wrong() {
+        let body = "<Error><Code>RequestTimeTooSkewed</Code><Message>too large</Message></Error>";
+        let length = body.len();
+        let date = "Date: Sat, 01 Jan 2000 00:00:00 GMT";
+        let head = format!("HTTP/1.1 403 Forbidden\r\n{date}\r\nContent-Length: {length}\r\nConnection: close");
+        let config = StoreConfig {
+            url: "s3://bucket".to_owned(),
+            endpoint: Some(answering(format!("{head}\r\n\r\n{body}"))),
+            anonymous: true,
+            ..StoreConfig::default()
+        };
+        let error =
+            crate::open(&config).unwrap().get("key", None, &Precondition::default()).await.map(drop).unwrap_err();
+        assert!(error.message.contains("; this machine's clock is "), "{error}");
+        assert!(error.message.ends_with(" s ahead of the store's"), "{error}");
+        assert_eq!(error.hint(), Some("set the clock of the machine that sends the requests, e.g. by NTP"));
     }
 }
