@@ -41,6 +41,22 @@ CANNOT = {
     ],
     "moto": MOTO_CANNOT,
     "gcs": [*MOTO_CANNOT, "copy_part", "put_conditions"],
+    "rclone": [
+        "authentication",
+        "copy_part",
+        "copy_preconditions",
+        "dot_segments",
+        "empty_segments",
+        "file_beside_directory",
+        "long_segments",
+        "markers",
+        "put_conditions",
+        "refuses_damage",
+        "replaced_parts",
+        "replacing_copy_conditions",
+        "upload_checksums",
+        "upload_conditions",
+    ],
     "azurite": ["backslash", "dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
 }
 """Features that each server lacks. The suite reports the tests that it skips for them."""
@@ -63,8 +79,13 @@ def azure_store(server: Server) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("fixture", "describe"),
-    [("s3_server", s3_store), ("moto_server", s3_store), ("gcs_server", gcs_store), ("azure_server", azure_store)],
-    ids=["versitygw", "moto", "gcs", "azurite"],
+    [
+        pytest.param("s3_server", s3_store, id="versitygw"),
+        pytest.param("moto_server", s3_store, id="moto"),
+        pytest.param("gcs_server", gcs_store, id="gcs"),
+        pytest.param("azure_server", azure_store, id="azurite"),
+        pytest.param("rclone_server", s3_store, id="rclone", marks=pytest.mark.slow),
+    ],
 )
 def test_the_suite_passes_on(
     request: pytest.FixtureRequest, fixture: str, describe: Callable[[Server], dict[str, Any]]

@@ -19,15 +19,17 @@ pub(crate) fn expected_bytes(
     let length =
         content_length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
     let Some(range) = range else { return Ok((length, length)) };
-    if status != StatusCode::PARTIAL_CONTENT {
+    let stated = header(headers, "content-range").and_then(parse_content_range);
+    // `rclone serve s3` answers a range with 200. Its `Content-Range` counts if it describes the whole body.
+    let is_part = stated.is_some_and(|(start, end, _)| end - start + 1 == length);
+    if status != StatusCode::PARTIAL_CONTENT && !is_part {
         if range.start == 0 && range.end == length {
             return Ok((length, length));
         }
         return Err(call.error(ErrorKind::Server, "the server ignored the requested range"));
     }
-    let (start, end, size) = header(headers, "content-range")
-        .and_then(parse_content_range)
-        .ok_or_else(|| call.error(ErrorKind::Server, "the answer has no readable Content-Range"))?;
+    let (start, end, size) =
+        stated.ok_or_else(|| call.error(ErrorKind::Server, "the answer has no readable Content-Range"))?;
     if start != range.start || end >= range.end {
         return Err(call.error(ErrorKind::Server, "the server sent another range than requested"));
     }
@@ -54,6 +56,37 @@ fn parse_content_range(text: &str) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn expected(status: StatusCode, length: u64, stated: Option<&str>) -> Result<(u64, u64)> {
+        let call = Call {
+            operation: "get",
+            url: "s3://bucket/key".to_owned(),
+            method: http::Method::GET,
+            origin: String::new(),
+            path: String::new(),
+            query: String::new(),
+            headers: HeaderMap::new(),
+            body: crate::Payload::default(),
+            patient: true,
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert("content-length", length.into());
+        if let Some(stated) = stated {
+            headers.insert("content-range", stated.parse().unwrap());
+        }
+        expected_bytes(&call, status, &headers, Some(&(5..10)))
+    }
+
+    #[test]
+    fn a_range_with_the_status_of_a_whole_object_needs_a_content_range_of_the_whole_body() {
+        let kind = |length, stated| expected(StatusCode::OK, length, stated).map_err(|error| error.kind);
+        assert_eq!(kind(5, Some("bytes 5-9/100")), Ok((5, 100)));
+        assert_eq!(kind(100, Some("bytes 5-9/100")), Err(ErrorKind::Server));
+        assert_eq!(kind(5, Some("bytes 0-4/100")), Err(ErrorKind::Server));
+        assert_eq!(kind(3, Some("bytes 5-7/8")), Err(ErrorKind::PreconditionFailed));
+        assert_eq!(kind(5, None), Err(ErrorKind::Server));
+        assert_eq!(expected(StatusCode::PARTIAL_CONTENT, 5, Some("bytes 5-9/100")).unwrap(), (5, 100));
+    }
 
     #[test]
     fn content_ranges() {

@@ -204,7 +204,7 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Delegated, ErrorKind, Precondition, StoreAuthority, StoreConfig};
+    use crate::{Delegated, ErrorKind, Precondition, PutOptions, StoreAuthority, StoreConfig};
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::Arc;
@@ -227,6 +227,23 @@ mod tests {
             }
         });
         origin
+    }
+
+    #[tokio::test]
+    async fn a_document_of_another_kind_is_not_requested_again() {
+        for (body, expected) in [
+            ("<Other><UploadId>7</UploadId></Other>", ErrorKind::Protocol),
+            ("<InitiateMultipartUploadResult><UploadId>7</Uplo", ErrorKind::Server),
+            ("<html><body>one moment</body></html>", ErrorKind::Server),
+            ("", ErrorKind::Server),
+        ] {
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close");
+            let endpoint = Some(answering(format!("{head}\r\n\r\n{body}")));
+            let config = StoreConfig { url: "s3://bucket".into(), endpoint, anonymous: true, ..StoreConfig::default() };
+            let error = crate::open(&config).unwrap().open_upload("key", &PutOptions::default()).await.unwrap_err();
+            assert_eq!(error.kind, expected, "{body}: {error}");
+        }
     }
 
     #[tokio::test]

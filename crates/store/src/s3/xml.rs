@@ -433,6 +433,15 @@ mod tests {
     }
 
     #[test]
+    fn an_opened_upload_is_read_under_both_names() {
+        let of = |root: &str| parse_opened(format!("<{root}><UploadId>7</UploadId></{root}>").as_bytes());
+        assert_eq!(of("InitiateMultipartUploadResult").unwrap().upload.as_deref(), Some("7"));
+        assert_eq!(of("InitiateMultipartUpload").unwrap().upload.as_deref(), Some("7"));
+        let error = of("Other").unwrap_err().to_string();
+        assert_eq!(error, "unreadable answer: <Other> where <InitiateMultipartUploadResult> was expected");
+    }
+
+    #[test]
     fn locations_are_read_with_and_without_a_name() {
         let said = |xml: &str| parse_location(xml.as_bytes());
         let named = r#"<?xml version="1.0"?>

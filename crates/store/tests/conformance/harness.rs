@@ -53,6 +53,8 @@ pub(crate) enum Ability {
     UploadConditions,
     /// A copy is refused in the same case.
     ReplacingCopyConditions,
+    /// A part can be written again with other bytes.
+    ReplacedParts,
     /// Unfinished uploads can be listed.
     PendingUploads,
     /// A part of an aborted upload is refused.
@@ -97,6 +99,25 @@ fn known_limits(name: &str) -> BTreeSet<Ability> {
             UploadChecksums,
             UploadConditions,
             ReplacingCopyConditions,
+        ]
+        .into(),
+        // Keys are paths on its disk. It checks neither checksums nor conditions, streams parts to its disk in their
+        // order, and answers 400 to requests without credentials.
+        "rclone" => [
+            Authentication,
+            CopyPart,
+            CopyPreconditions,
+            DotSegments,
+            EmptySegments,
+            FileBesideDirectory,
+            LongSegments,
+            Markers,
+            PutConditions,
+            RefusesDamage,
+            ReplacedParts,
+            ReplacingCopyConditions,
+            UploadChecksums,
+            UploadConditions,
         ]
         .into(),
         // moto behind Google's header names.
