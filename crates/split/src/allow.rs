@@ -1,0 +1,280 @@
+//! The allow-list of destinations, and the addresses that no wide rule covers.
+
+use crate::destination::{Destination, Host, split_port};
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// A set of addresses: a network, or one address without `/`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Network {
+    base: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Whether the network contains an address. IPv4 addresses in IPv6 form count as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.base, address.to_canonical()) {
+            (IpAddr::V4(base), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
+                (base.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(base), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix)).unwrap_or(0);
+                (base.to_bits() ^ address.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (base, prefix) = text.split_once('/').map_or((text, None), |(base, prefix)| (base, Some(prefix)));
+        let base = base.parse::<IpAddr>().map_err(|_| format!("{text:?} is not an address or network"))?;
+        let longest = if base.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            None => longest,
+            Some(prefix) => prefix.parse().map_err(|_| format!("{text:?} has a bad prefix length"))?,
+        };
+        if prefix > longest {
+            return Err(format!("{text:?} has a bad prefix length"));
+        }
+        Ok(Self { base: base.to_canonical(), prefix })
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Hosts {
+    /// One address.
+    Exactly(IpAddr),
+    Network(Network),
+    Name(String),
+    /// All names below a domain, with its leading dot.
+    Below(String),
+}
+
+/// A pattern for destinations: `host:port`. The host is a name, `*.domain`, an address or a network; the port is a
+/// number, `first-last` or `*`. IPv6 is in brackets: `[2001:db8::/32]:443`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Pattern {
+    hosts: Hosts,
+    ports: RangeInclusive<u16>,
+}
+
+impl Pattern {
+    /// Whether the pattern matches a destination as it was requested, before its name is resolved.
+    pub fn matches(&self, destination: &Destination) -> bool {
+        self.ports.contains(&destination.port)
+            && match (&self.hosts, &destination.host) {
+                (Hosts::Exactly(only), Host::Address(address)) => only == address,
+                (Hosts::Network(network), Host::Address(address)) => network.contains(*address),
+                (Hosts::Name(only), Host::Name(name)) => only == name,
+                (Hosts::Below(domain), Host::Name(name)) => name.ends_with(domain),
+                _ => false,
+            }
+    }
+
+    fn lists_exactly(&self, address: IpAddr, port: u16) -> bool {
+        self.ports.contains(&port) && self.hosts == Hosts::Exactly(address)
+    }
+
+    fn is_of_addresses(&self) -> bool {
+        matches!(self.hosts, Hosts::Exactly(_) | Hosts::Network(_))
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (host, ports) = split_port(text)?;
+        let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is not a port"));
+        let ports = match ports.split_once('-') {
+            _ if ports == "*" => 1..=u16::MAX,
+            None => port(ports)?..=port(ports)?,
+            Some((first, last)) => port(first)?..=port(last)?,
+        };
+        if ports.is_empty() || *ports.start() == 0 {
+            return Err(format!("{text:?} matches no port"));
+        }
+        let hosts = if let Some(domain) = host.strip_prefix("*.") {
+            match domain.parse()? {
+                Host::Name(domain) => Hosts::Below(format!(".{domain}")),
+                Host::Address(_) => return Err(format!("{text:?} mixes `*` and an address")),
+            }
+        } else if host.contains('/') {
+            Hosts::Network(host.parse()?)
+        } else {
+            match host.parse()? {
+                Host::Address(address) => Hosts::Exactly(address),
+                Host::Name(name) => Hosts::Name(name),
+            }
+        };
+        Ok(Self { hosts, ports })
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// The destinations that a proxy serves. An empty list serves none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct AllowList {
+    patterns: Vec<Pattern>,
+}
+
+impl AllowList {
+    /// Whether a destination may be requested. For a name without a rule of its own, this is so if a rule of addresses
+    /// has its port: then the exit decides by [`AllowList::allows_address`].
+    pub fn allows_request(&self, destination: &Destination) -> bool {
+        match &destination.host {
+            Host::Address(address) => self.allows_address(destination, *address),
+            Host::Name(_) => {
+                let by_address =
+                    |pattern: &Pattern| pattern.is_of_addresses() && pattern.ports.contains(&destination.port);
+                self.patterns.iter().any(|pattern| pattern.matches(destination) || by_address(pattern))
+            }
+        }
+    }
+
+    /// Whether a destination may be dialed at an address to which it resolved.
+    pub fn allows_address(&self, destination: &Destination, address: IpAddr) -> bool {
+        let (address, port) = (address.to_canonical(), destination.port);
+        if is_special(address) {
+            return self.patterns.iter().any(|pattern| pattern.lists_exactly(address, port));
+        }
+        let resolved = Destination { host: Host::Address(address), port };
+        self.patterns.iter().any(|pattern| pattern.matches(destination) || pattern.matches(&resolved))
+    }
+}
+
+/// Addresses of metadata services outside the link-local networks: Azure, Alibaba, Oracle, AWS.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// Whether an address is reachable only from the proxy's own machine or link, or is a metadata service. Only a rule
+/// for exactly this address allows it: a name or network may contain it by mistake, or by an attack on the DNS.
+pub fn is_special(address: IpAddr) -> bool {
+    if METADATA.contains(&address) {
+        return true;
+    }
+    match address {
+        IpAddr::V4(v4) => {
+            v4.octets()[0] == 0 || v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_broadcast()
+        }
+        IpAddr::V6(v6) => match embedded_v4(v6) {
+            Some(v4) => is_special(IpAddr::V4(v4)),
+            None => v6.is_unspecified() || v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast(),
+        },
+    }
+}
+
+/// The IPv4 address that a translator (NAT64, 6to4, mapped or compatible form) would connect to.
+fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let last = Ipv4Addr::from_bits(v6.to_bits() as u32);
+    match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] | [0, 0, 0, 0, 0, 0xffff, _, _] => Some(last),
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 || low > 1 => Some(last),
+        [0x2002, high, low, ..] => Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(patterns: &[&str]) -> AllowList {
+        AllowList { patterns: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect() }
+    }
+
+    fn at(text: &str) -> Destination {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn patterns_match_names_networks_and_ports() {
+        let list = list(&["example.com:443", "*.example.org:8000-8001", "10.0.0.0/8:*", "[2001:db8::/32]:22"]);
+        for good in ["example.com:443", "a.example.org:8001", "10.255.0.1:9", "[2001:db8:1::1]:22"] {
+            assert!(list.allows_request(&at(good)), "{good}");
+        }
+        for bad in ["example.org:8001", "10.0.0.1.example.org:1", "11.0.0.1:9", "[2001:db9::1]:22", "[2001:db8::1]:23"]
+        {
+            let destination = at(bad);
+            assert!(!list.patterns.iter().any(|pattern| pattern.matches(&destination)), "{bad}");
+        }
+        for bad in ["a:1-0", "a:0-9", "10.0.0.0/33:1", "*.10.0.0.1:1", "*:1", "a/8:1"] {
+            assert!(bad.parse::<Pattern>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_allowed_by_its_own_rule_or_by_its_addresses() {
+        let names = list(&["example.com:443"]);
+        assert!(names.allows_address(&at("example.com:443"), "93.184.216.34".parse().unwrap()));
+        assert!(!names.allows_request(&at("other.com:443")));
+        let networks = list(&["10.0.0.0/8:443"]);
+        assert!(networks.allows_request(&at("inside:443")));
+        assert!(!networks.allows_request(&at("inside:80")));
+        assert!(networks.allows_address(&at("inside:443"), "10.1.1.1".parse().unwrap()));
+        assert!(!networks.allows_address(&at("inside:443"), "11.1.1.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn special_addresses_must_be_listed_exactly() {
+        let special = [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "169.254.169.254",
+            "fe80::1",
+            "fd00:ec2::254",
+            "168.63.129.16",
+            "0.0.0.0",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "::7f00:1",
+            "2002:7f00:1::",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+        ];
+        let wide = list(&["0.0.0.0/0:*", "[::/0]:*", "rebound.example:80", "127.0.0.0/8:80"]);
+        let exact = list(&["127.0.0.1:80"]);
+        for address in special {
+            let address: IpAddr = address.parse().unwrap();
+            assert!(!wide.allows_address(&at("rebound.example:80"), address), "{address}");
+            let direct = Destination { host: Host::Address(address.to_canonical()), port: 80 };
+            assert!(!wide.allows_request(&direct), "{address}");
+        }
+        assert!(exact.allows_request(&at("127.0.0.1:80")));
+        assert!(!exact.allows_request(&at("127.0.0.1:81")));
+        assert!(!exact.allows_request(&at("127.0.0.2:80")));
+        assert!(wide.allows_request(&at("8.8.8.8:53")));
+    }
+}

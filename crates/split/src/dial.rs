@@ -1,0 +1,84 @@
+//! Establishes the far side of a flow: dials the destination, or passes the request to the next proxy.
+
+use crate::conn::{Conn, set_options};
+use crate::destination::{Destination, Host};
+use crate::header::{self, Request};
+use crate::limits::ADDRESSES_MAX;
+use crate::proxy::Shared;
+use crate::refusal::{Cause, Refusal};
+use rustls_pki_types::ServerName;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::{TlsConnector, TlsStream};
+
+/// Establishes the far side within the dial timeout.
+pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
+    let timeout = shared.config.limits.dial_timeout();
+    let established = async {
+        match request.route.split_first() {
+            None => direct(shared, &request.destination).await,
+            Some((next, rest)) => through(shared, next, Request { route: rest.to_vec(), ..request.clone() }).await,
+        }
+    };
+    tokio::time::timeout(timeout, established).await.unwrap_or_else(|_elapsed| {
+        Err(Refusal::new(Cause::TimedOut, format!("{} in {timeout:?}", request.destination)))
+    })
+}
+
+/// Dials the destination itself, at the addresses that the allow-list permits.
+async fn direct(shared: &Shared, destination: &Destination) -> Result<Conn, Refusal> {
+    let addresses = resolve(destination).await?;
+    let allowed = |address: &&SocketAddr| shared.config.allow.allows_address(destination, address.ip());
+    let mut last = Refusal::new(Cause::NotAllowed, destination.to_string());
+    for address in addresses.iter().filter(allowed).take(ADDRESSES_MAX) {
+        match connect(shared, *address).await {
+            Ok(tcp) => return Ok(Conn::Plain(tcp)),
+            Err(error) => last = Refusal::new(Cause::of_dial(&error), format!("{destination}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+async fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
+    match &destination.host {
+        Host::Address(address) => Ok(vec![SocketAddr::new(*address, destination.port)]),
+        Host::Name(name) => match lookup_host((name.as_str(), destination.port)).await {
+            Ok(addresses) => Ok(addresses.collect()),
+            Err(error) => Err(Refusal::new(Cause::NameNotFound, format!("{destination}: {error}"))),
+        },
+    }
+}
+
+async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> {
+    let tcp = TcpStream::connect(address).await?;
+    set_options(&tcp, shared.config.congestion_control.as_deref())?;
+    Ok(tcp)
+}
+
+/// Passes a request to the next proxy, and waits for its answer.
+async fn through(shared: &Shared, next: &str, request: Request) -> Result<Conn, Refusal> {
+    let unknown = || Refusal::new(Cause::Route, format!("{next} is not a proxy of this one"));
+    let address = shared.config.proxies.get(next).ok_or_else(unknown)?;
+    let tls = shared.tls.as_ref().ok_or_else(unknown)?;
+    let broken = |error: &dyn std::fmt::Display| Refusal::new(Cause::Hop, format!("{next}: {error}"));
+    let name = ServerName::try_from(next.to_owned()).map_err(|error| broken(&error))?;
+    let mut tcp = Err(Refusal::new(Cause::NameNotFound, next));
+    let started = Instant::now();
+    for address in resolve(address).await?.into_iter().take(ADDRESSES_MAX) {
+        tcp = connect(shared, address).await.map_err(|error| broken(&error));
+        if tcp.is_ok() {
+            break;
+        }
+    }
+    let tcp = tcp?;
+    shared.hop_connected(next, started.elapsed());
+    let stream = TlsConnector::from(tls.client()).connect(name, tcp).await.map_err(|error| broken(&error))?;
+    let mut stream = Box::new(TlsStream::from(stream));
+    request.write(&mut stream).await.map_err(|error| broken(&error))?;
+    match header::read_answer(&mut stream).await.map_err(|error| broken(&error))? {
+        Ok(()) => Ok(Conn::Tls(stream)),
+        Err(cause) => Err(Refusal::new(cause, format!("{next} refused"))),
+    }
+}

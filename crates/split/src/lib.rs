@@ -1,0 +1,39 @@
+//! Split-TCP proxies.
+//!
+//! A split proxy accepts a TCP connection near its client, and carries the bytes to the destination over one
+//! connection per hop. Each hop has its own congestion control and retransmits over a shorter round trip, so a flow
+//! reaches its rate sooner and keeps it under loss.
+//!
+//! - A *client* connects to a listener, which learns the destination in one of several [`config::Way`]s.
+//! - The first proxy (*entry*) picks the route. Each proxy passes the rest of it on in a [`header::Request`], after
+//!   mutual TLS, and waits for a [`header::Answer`].
+//! - The last proxy (*exit*) resolves and dials the destination. Its answer travels back, so that a refused connection
+//!   is refused at the client.
+//!
+//! One flow has one connection per hop: flows are never multiplexed.
+//!
+//! **Never an open relay**: every proxy checks the destination against its own [`allow::AllowList`], the exit once more
+//! after resolving the name. A proxy dials only the proxies of its own configuration; a request names them, and never
+//! their addresses.
+//!
+//! Not guaranteed: a proxy acknowledges bytes before the destination has them. If a proxy dies, such bytes are lost,
+//! and both ends see a reset.
+
+mod admission;
+pub mod allow;
+pub mod config;
+mod conn;
+pub mod destination;
+mod dial;
+pub mod header;
+pub mod limits;
+pub mod proxy;
+pub mod refusal;
+mod relay;
+pub mod status;
+pub mod tls;
+mod ways;
+
+pub use config::Config;
+pub use proxy::Proxy;
+pub use refusal::{Cause, Refusal, SplitError};

@@ -1,0 +1,34 @@
+//! Named limits of a split proxy, each with its effect. [`crate::config::Limits`] has those that a user may change.
+
+use std::time::Duration;
+
+/// Most bytes of one direction of a connection that the proxy itself holds. It reads no more until they are written,
+/// so that a slow reader slows its sender down. An idle connection holds none.
+pub const RELAY_BUFFER_BYTES: usize = 256 << 10;
+/// Free relay buffers that each thread keeps for its next connection; further ones are freed.
+pub const RELAY_BUFFERS_PER_THREAD_MAX: usize = 4;
+/// Most buffers that one direction moves before the other direction and other connections get their turn.
+pub const RELAY_ROUNDS_MAX: usize = 16;
+/// Bytes in the send buffer that the kernel has not sent yet, above which a socket is not writable. Bytes in flight do
+/// not count, so that the kernel still tunes its windows.
+pub const NOTSENT_LOWAT_BYTES: u32 = 128 << 10;
+/// Most bytes of a request or answer between proxies; longer ones are refused.
+pub const HEADER_BYTES_MAX: usize = 4 << 10;
+/// Most proxies that a flow passes; a longer route is refused.
+pub const HOPS_MAX: usize = 8;
+/// Most addresses of a name that are dialed, in the resolver's order.
+pub const ADDRESSES_MAX: usize = 8;
+/// Most bytes of a host name (RFC 1035).
+pub const NAME_BYTES_MAX: usize = 253;
+/// Connections that the kernel queues for a listener before it ignores new ones.
+pub const BACKLOG: u32 = 4096;
+/// Keepalive: idle time before the first probe, and time between probes.
+pub const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
+/// See [`KEEPALIVE_TIME`].
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Unanswered keepalive probes after which a connection is reset.
+pub const KEEPALIVE_RETRIES: u32 = 6;
+/// Pause after the kernel refuses to accept a connection (out of files or memory).
+pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Most bytes of a configuration; a larger one is refused.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;

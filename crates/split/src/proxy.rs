@@ -1,0 +1,223 @@
+//! The proxy: accepts connections, and runs each flow to its end.
+
+use crate::admission::{Admission, Key};
+use crate::config::{Config, Listener};
+use crate::conn::set_options;
+use crate::dial;
+use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG};
+use crate::refusal::{Cause, Refusal, SplitError};
+use crate::relay::{Bytes, End, relay};
+use crate::status::{Hop, Status};
+use crate::tls::HopTls;
+use crate::ways;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: u64,
+    closed: u64,
+    reset: u64,
+    idle: u64,
+    refused: BTreeMap<Cause, u64>,
+    hops: BTreeMap<String, Hop>,
+}
+
+/// What all connections of a proxy share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) tls: Option<Arc<dyn HopTls>>,
+    admission: Arc<Admission>,
+    bytes: Bytes,
+    counts: Mutex<Counts>,
+}
+
+impl Shared {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn hop_connected(&self, name: &str, time: Duration) {
+        self.counts().hops.entry(name.to_owned()).or_default().connected(time.as_secs_f64() * 1e3);
+    }
+
+    fn refuse(&self, refusal: &Refusal) {
+        tracing::debug!(%refusal, "connection refused");
+        *self.counts().refused.entry(refusal.cause).or_default() += 1;
+    }
+
+    fn ended(&self, end: End) {
+        let mut counts = self.counts();
+        match end {
+            End::Closed => counts.closed += 1,
+            End::Reset => counts.reset += 1,
+            End::Idle => counts.idle += 1,
+        }
+    }
+}
+
+/// Reads the state of a proxy while it runs.
+#[derive(Clone, Debug)]
+pub struct Monitor(Arc<Shared>);
+
+impl Monitor {
+    /// The state now.
+    pub fn status(&self) -> Status {
+        let open = self.0.admission.open();
+        let counts = self.0.counts();
+        Status {
+            open,
+            accepted: counts.accepted,
+            closed: counts.closed,
+            reset: counts.reset,
+            idle: counts.idle,
+            refused: counts.refused.clone(),
+            bytes_up: self.0.bytes.up.load(Ordering::Relaxed),
+            bytes_down: self.0.bytes.down.load(Ordering::Relaxed),
+            hops: counts.hops.clone(),
+        }
+    }
+}
+
+/// A split proxy whose listeners are bound.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+}
+
+impl Proxy {
+    /// Checks the configuration and binds its listeners, within a Tokio runtime. `tls` is the identity of
+    /// `config.identity`.
+    ///
+    /// # Errors
+    /// The configuration is refused, or an address cannot be bound.
+    pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>) -> Result<Self, SplitError> {
+        config.check()?;
+        let listeners = config.listeners.iter().map(|listener| listen(listener.listen)).collect::<Result<_, _>>()?;
+        let admission = Admission::new(config.limits.clone());
+        let shared = Shared { config, tls, admission, bytes: Bytes::default(), counts: Mutex::default() };
+        Ok(Self { shared: Arc::new(shared), listeners })
+    }
+
+    /// The bound addresses, in the order of the configuration.
+    ///
+    /// # Errors
+    /// The operating system cannot name one.
+    pub fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// A handle that reads the state.
+    pub fn monitor(&self) -> Monitor {
+        Monitor(self.shared.clone())
+    }
+
+    /// Accepts connections until `stop`, then resets all that are open.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut accepting = JoinSet::new();
+        for (index, listener) in self.listeners.into_iter().enumerate() {
+            accepting.spawn(accept(self.shared.clone(), index, listener, stop.clone()));
+        }
+        while accepting.join_next().await.is_some() {}
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, SplitError> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })
+}
+
+/// Accepts the connections of one listener. Flows run in the set, so that they end with it.
+async fn accept(shared: Arc<Shared>, index: usize, listener: TcpListener, stop: CancellationToken) {
+    let mut flows = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_ended) = flows.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((tcp, client)) => drop(flows.spawn(serve(shared.clone(), index, tcp, client))),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
+                }
+            },
+        }
+    }
+    flows.shutdown().await;
+}
+
+async fn serve(shared: Arc<Shared>, index: usize, tcp: TcpStream, client: SocketAddr) {
+    shared.counts().accepted += 1;
+    let listener = &shared.config.listeners[index];
+    match flow(&shared, listener, tcp, client).await {
+        Ok(end) => shared.ended(end),
+        Err(refusal) => shared.refuse(&refusal),
+    }
+}
+
+/// Runs one flow. A refused client has got its answer when this returns.
+async fn flow(shared: &Shared, listener: &Listener, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
+    let admitted = admit(shared, listener, &tcp, peer);
+    let _places = match admitted {
+        Ok(places) => places,
+        Err(refusal) => {
+            crate::conn::Conn::Plain(tcp).reset();
+            return Err(refusal);
+        }
+    };
+    let opened = ways::open(shared, listener, tcp, peer).await?;
+    let (mut client, request) = (opened.client, opened.request);
+    let established = async {
+        let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
+        if !shared.config.allow.allows_request(&request.destination) {
+            return Err(Refusal::new(Cause::NotAllowed, request.destination.to_string()));
+        }
+        let to = shared.admission.enter(Key::Destination(request.destination.to_string()))?;
+        Ok((dial::establish(shared, &request).await?, by_proxy, to))
+    };
+    match established.await {
+        Ok((far, _by_proxy, _to)) => {
+            if let Err(error) = ways::accepted(listener.way, &mut client).await {
+                far.reset();
+                return Err(Refusal::of_read(&error));
+            }
+            Ok(relay(client, far, opened.prefix, &shared.bytes, shared.config.limits.idle_timeout()).await)
+        }
+        Err(refusal) => {
+            let answer = ways::refused(listener.way, client, refusal.cause);
+            // A client that does not read its answer keeps its place no longer than one that sends no request.
+            let _ = tokio::time::timeout(shared.config.limits.request_timeout(), answer).await;
+            Err(refusal)
+        }
+    }
+}
+
+/// Takes the places of a new connection, and sets its options.
+fn admit(
+    shared: &Shared,
+    listener: &Listener,
+    tcp: &TcpStream,
+    peer: SocketAddr,
+) -> Result<impl Sized + use<>, Refusal> {
+    let place = shared.admission.accept(Instant::now())?;
+    // A proxy carries the flows of many clients; it is counted by its name, after its handshake.
+    let client = match listener.way {
+        crate::config::Way::Hop => None,
+        crate::config::Way::Forward => Some(shared.admission.enter(Key::Client(peer.ip().to_canonical()))?),
+    };
+    set_options(tcp, shared.config.congestion_control.as_deref()).map_err(|error| Refusal::of_read(&error))?;
+    Ok((place, client))
+}

@@ -1,0 +1,197 @@
+//! Moves the bytes of one flow in both directions, until both are closed or one side breaks.
+//!
+//! Both directions run in one task. A direction reads only after everything read before is written, so that it holds
+//! at most one buffer. Buffers belong to the thread and not to the connection: an idle connection holds none.
+
+use crate::conn::Conn;
+use crate::limits::{RELAY_BUFFER_BYTES, RELAY_BUFFERS_PER_THREAD_MAX, RELAY_ROUNDS_MAX};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// How a flow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Both sides closed.
+    Closed,
+    /// One side was reset or broke; the other side was reset.
+    Reset,
+    /// No byte for the idle timeout; both sides were reset.
+    Idle,
+}
+
+/// Bytes moved by all flows of a proxy, from clients and to clients.
+#[derive(Debug, Default)]
+pub(crate) struct Bytes {
+    pub(crate) up: AtomicU64,
+    pub(crate) down: AtomicU64,
+}
+
+thread_local! {
+    static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take_buffer() -> Box<[u8]> {
+    FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; RELAY_BUFFER_BYTES].into_boxed_slice())
+}
+
+fn give_back(buffer: Box<[u8]>) {
+    FREE.with_borrow_mut(|free| {
+        if free.len() < RELAY_BUFFERS_PER_THREAD_MAX && buffer.len() == RELAY_BUFFER_BYTES {
+            free.push(buffer);
+        }
+    });
+}
+
+struct Pending {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+#[derive(Default)]
+struct Direction {
+    pending: Option<Pending>,
+    unflushed: bool,
+    source_closed: bool,
+    closed: bool,
+    moved: bool,
+}
+
+impl Direction {
+    /// A direction that first writes `bytes`.
+    fn starting_with(bytes: Vec<u8>) -> Self {
+        let end = bytes.len();
+        let pending = (end > 0).then(|| Pending { buffer: bytes.into_boxed_slice(), start: 0, end });
+        Self { pending, ..Self::default() }
+    }
+
+    /// Moves bytes until the direction is closed.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Conn,
+        to: &mut Conn,
+        count: &AtomicU64,
+    ) -> Poll<io::Result<()>> {
+        for _ in 0..RELAY_ROUNDS_MAX {
+            if self.closed {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.poll_write(cx, to, count))?;
+            if self.source_closed {
+                ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                self.closed = true;
+                self.moved = true;
+                return Poll::Ready(Ok(()));
+            }
+            if self.poll_read(cx, from)?.is_pending() {
+                if self.unflushed {
+                    ready!(Pin::new(&mut *to).poll_flush(cx))?;
+                    self.unflushed = false;
+                }
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, to: &mut Conn, count: &AtomicU64) -> Poll<io::Result<()>> {
+        while let Some(pending) = &mut self.pending {
+            let written = ready!(Pin::new(&mut *to).poll_write(cx, &pending.buffer[pending.start..pending.end]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            count.fetch_add(written as u64, Ordering::Relaxed);
+            pending.start += written;
+            (self.moved, self.unflushed) = (true, true);
+            if pending.start == pending.end
+                && let Some(done) = self.pending.take()
+            {
+                give_back(done.buffer);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, from: &mut Conn) -> io::Result<Poll<()>> {
+        let mut buffer = take_buffer();
+        let mut room = ReadBuf::new(&mut buffer);
+        let read = Pin::new(from).poll_read(cx, &mut room);
+        let end = room.filled().len();
+        if end > 0 {
+            self.pending = Some(Pending { buffer, start: 0, end });
+        } else {
+            give_back(buffer);
+        }
+        match read {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(result) => {
+                result?;
+                self.source_closed = end == 0;
+                Ok(Poll::Ready(()))
+            }
+        }
+    }
+}
+
+/// Runs a flow to its end. `prefix` has the bytes that the client sent before its request was answered.
+pub(crate) async fn relay(mut client: Conn, mut far: Conn, prefix: Vec<u8>, bytes: &Bytes, idle: Duration) -> End {
+    // Until both directions are closed, the end of this task or process may lose bytes, so it must not look orderly.
+    client.reset_when_dropped(true);
+    far.reset_when_dropped(true);
+    let (mut up, mut down) = (Direction::starting_with(prefix), Direction::default());
+    let mut timer = pin!(sleep(idle));
+    let mut up_first = true;
+    let end = poll_fn(|cx| {
+        // Both take turns at being first: together they may use up the task's budget.
+        up_first = !up_first;
+        let mut closed = true;
+        for turn in [up_first, !up_first] {
+            let polled = match turn {
+                true => up.poll(cx, &mut client, &mut far, &bytes.up),
+                false => down.poll(cx, &mut far, &mut client, &bytes.down),
+            };
+            match polled {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(End::Reset),
+                Poll::Pending => closed = false,
+            }
+        }
+        if closed {
+            return Poll::Ready(End::Closed);
+        }
+        poll_idle(cx, timer.as_mut(), &mut [&mut up.moved, &mut down.moved], idle)
+    })
+    .await;
+    if end == End::Closed {
+        client.reset_when_dropped(false);
+        far.reset_when_dropped(false);
+    }
+    end
+}
+
+/// Ends a flow in which nothing moved for a whole period. The timer runs on while bytes move, and is not set for each
+/// of them: so a flow ends after one to two periods.
+fn poll_idle(
+    cx: &mut Context<'_>,
+    mut timer: Pin<&mut Sleep>,
+    moved: &mut [&mut bool; 2],
+    idle: Duration,
+) -> Poll<End> {
+    while timer.as_mut().poll(cx).is_ready() {
+        if !moved.iter().any(|moved| **moved) {
+            return Poll::Ready(End::Idle);
+        }
+        moved.iter_mut().for_each(|moved| **moved = false);
+        timer.as_mut().reset(Instant::now() + idle);
+    }
+    Poll::Pending
+}

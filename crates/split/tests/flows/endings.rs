@@ -1,0 +1,73 @@
+use crate::CHAINS;
+use crate::harness::{chain, in_time, pair};
+use serde_json::json;
+use socket2::SockRef;
+use std::io::ErrorKind;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+async fn read_to_error(stream: &mut TcpStream) -> ErrorKind {
+    in_time(stream.read_to_end(&mut Vec::new())).await.unwrap_err().kind()
+}
+
+#[tokio::test]
+async fn a_reset_of_one_side_is_a_reset_of_the_other() {
+    for hops in CHAINS {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let chain = chain(listener.local_addr().unwrap(), hops, &json!({}));
+        for client_resets in [true, false] {
+            let (client, server) = pair(&listener, &chain).await;
+            let (mut resets, mut suffers) = if client_resets { (client, server) } else { (server, client) };
+            resets.write_all(b"some").await.unwrap();
+            in_time(suffers.read_exact(&mut [0; 4])).await.unwrap();
+            SockRef::from(&resets).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(resets);
+            assert_eq!(read_to_error(&mut suffers).await, ErrorKind::ConnectionReset, "{hops} hops");
+        }
+        for proxy in &chain {
+            let status = proxy.until(|status| status.open == 0).await;
+            assert_eq!((status.reset, status.closed), (2, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_stops_resets_its_flows() {
+    for hops in [0, 1] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut chain = chain(listener.local_addr().unwrap(), hops, &json!({}));
+        let (mut client, mut server) = pair(&listener, &chain).await;
+        client.write_all(b"some").await.unwrap();
+        in_time(server.read_exact(&mut [0; 4])).await.unwrap();
+        drop(chain.pop());
+        // Bytes may be lost with the proxy, so no end may look like an orderly one.
+        assert_eq!(read_to_error(&mut server).await, ErrorKind::ConnectionReset);
+        assert_eq!(read_to_error(&mut client).await, ErrorKind::ConnectionReset);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_flow_is_reset_and_a_busy_one_is_not() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let chain = chain(listener.local_addr().unwrap(), 1, &json!({"idle_timeout_ms": 200}));
+    let (mut idle, mut idle_server) = pair(&listener, &chain).await;
+    let (mut busy, mut busy_server) = pair(&listener, &chain).await;
+    let talk = async {
+        // Each byte is one step; the flow ends only if no byte moves for the whole timeout.
+        loop {
+            busy.write_all(b"x").await.unwrap();
+            busy_server.read_exact(&mut [0]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        () = talk => unreachable!("the busy flow never ends"),
+        error = read_to_error(&mut idle) => assert_eq!(error, ErrorKind::ConnectionReset),
+    }
+    assert_eq!(read_to_error(&mut idle_server).await, ErrorKind::ConnectionReset);
+    busy.write_all(b"x").await.unwrap();
+    in_time(busy_server.read_exact(&mut [0])).await.unwrap();
+    let status = chain[0].until(|status| status.open == 1).await;
+    assert_eq!(status.idle + status.reset, 1);
+}

@@ -1,0 +1,139 @@
+use crate::CHAINS;
+use crate::harness::{Fleet, Running, chain, in_time, pair};
+use serde_json::json;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tradewind_split::{Cause, Config};
+
+/// Connects, and expects a reset before any byte.
+async fn expect_reset(address: SocketAddr) {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let read = in_time(client.read(&mut [0])).await;
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_refused_at_the_client() {
+    for hops in CHAINS {
+        // Bound and not listening: connections are refused, and nobody else gets the port.
+        let closed = TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let chain = chain(closed.local_addr().unwrap(), hops, &json!({}));
+        expect_reset(chain[0].address).await;
+        for proxy in &chain {
+            let status = proxy.until(|status| status.open == 0 && !status.refused.is_empty()).await;
+            assert_eq!(status.refused, [(Cause::Refused, 1)].into());
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_proxy_checks_the_destination_itself() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (fleet, destination) = (Fleet::new(), listener.local_addr().unwrap());
+    // The exit allows the whole network, but a loopback address must be listed exactly.
+    let exit = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused",
+                      "allow": ["127.0.0.0/8:*", "example.com:443"]});
+    let exit = Running::start(exit, Some(fleet.identity("exit")));
+    let entry = json!({
+        "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": destination}], "identity": "unused",
+        "proxies": {"exit": exit.address}, "routes": [{"destination": destination, "through": ["exit"]}],
+        "allow": [destination],
+    });
+    let entry = Running::start(entry, Some(fleet.identity("entry")));
+    expect_reset(entry.address).await;
+    for proxy in [&entry, &exit] {
+        assert_eq!(proxy.until(|status| status.open == 0).await.refused, [(Cause::NotAllowed, 1)].into());
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_cannot_use_a_hop() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let destination = listener.local_addr().unwrap();
+    let exit = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused",
+                      "allow": [destination]});
+    let exit = Running::start(exit, Some(Fleet::new().identity("exit")));
+    let entry = json!({
+        "listeners": [{"listen": "127.0.0.1:0", "way": "forward", "destination": destination}], "identity": "unused",
+        "proxies": {"exit": exit.address}, "routes": [{"destination": destination, "through": ["exit"]}],
+        "allow": [destination],
+    });
+    let entry = Running::start(entry, Some(Fleet::new().identity("entry")));
+    expect_reset(entry.address).await;
+    assert_eq!(entry.until(|status| status.open == 0).await.refused, [(Cause::Hop, 1)].into());
+    let mut plain = TcpStream::connect(exit.address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    exit.until(|status| status.refused == [(Cause::Unauthenticated, 2)].into() && status.open == 0).await;
+}
+
+#[tokio::test]
+async fn a_silent_client_is_cut_off() {
+    let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused", "allow": [],
+                        "limits": {"request_timeout_ms": 100}});
+    let proxy = Running::start(config, Some(Fleet::new().identity("exit")));
+    let mut silent = TcpStream::connect(proxy.address).await.unwrap();
+    assert_eq!(in_time(silent.read(&mut [0])).await.unwrap(), 0);
+    assert_eq!(proxy.until(|status| status.open == 0).await.refused, [(Cause::TimedOut, 1)].into());
+}
+
+#[tokio::test]
+async fn a_destination_that_does_not_answer_times_out() {
+    // A full backlog of one: the kernel drops further handshakes, as a lost host would.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut filling = Vec::new();
+    while let Ok(stream) =
+        tokio::time::timeout(std::time::Duration::from_millis(100), TcpStream::connect(address)).await
+    {
+        filling.push(stream.unwrap());
+    }
+    for hops in [0, 1] {
+        let chain = chain(address, hops, &json!({"dial_timeout_ms": 200}));
+        expect_reset(chain[0].address).await;
+        assert_eq!(chain[0].until(|status| status.open == 0).await.refused, [(Cause::TimedOut, 1)].into());
+    }
+}
+
+#[tokio::test]
+async fn connections_beyond_a_limit_are_reset_and_places_are_freed() {
+    for limit in ["connections_max", "connections_per_client_max", "connections_per_destination_max"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let chain = chain(listener.local_addr().unwrap(), 0, &json!({limit: 2}));
+        let (first, second) = (pair(&listener, &chain).await, pair(&listener, &chain).await);
+        expect_reset(chain[0].address).await;
+        assert_eq!(chain[0].status().refused, [(Cause::Limit, 1)].into());
+        drop(first);
+        chain[0].until(|status| status.open == 1).await;
+        drop((pair(&listener, &chain).await, second));
+    }
+}
+
+#[test]
+fn unsafe_or_contradictory_configurations_are_refused() {
+    let forward = |listen: &str| json!({"listen": listen, "way": "forward", "destination": "a:1"});
+    let bad = [
+        json!({"listeners": [], "allow": []}),
+        json!({"listeners": [forward("0.0.0.0:0")], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "127.0.0.1:0", "way": "forward"}], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "allow": ["a:1"]}),
+        json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "proxies": {"b": "b:1"}}),
+        json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "routes": [{"destination": "a:1", "through": ["b"]}]}),
+    ];
+    for config in bad {
+        let parsed: Config = serde_json::from_value(config.clone()).unwrap();
+        assert!(parsed.check().is_err(), "{config}");
+    }
+    let unknown = [
+        json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "extra": 1}),
+        json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "limits": {"extra": 1}}),
+        json!({"listeners": [forward("127.0.0.1:0")]}),
+    ];
+    for config in unknown {
+        assert!(serde_json::from_value::<Config>(config.clone()).is_err(), "{config}");
+    }
+}

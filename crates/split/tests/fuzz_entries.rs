@@ -1,0 +1,69 @@
+//! Drives the fuzz entries (`fuzz/entries`) with mutated good input, so that every test run covers them on stable Rust.
+
+#[path = "../../../fuzz/seeds.rs"]
+mod seeds;
+#[path = "../../../fuzz/entries/split_headers.rs"]
+mod split_headers;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tradewind_split::Cause;
+use tradewind_split::header::{Request, VERSION, read_answer, write_answer};
+
+const INPUTS: u64 = 5_000;
+
+fn request(route: usize) -> Request {
+    Request {
+        destination: "[2001:db8::1]:443".parse().unwrap(),
+        route: (0..route).map(|index| format!("proxy-{index}")).collect(),
+        client: "10.0.0.1:40000".parse().unwrap(),
+        entry: "[::1]:1080".parse().unwrap(),
+    }
+}
+
+async fn good() -> Vec<Vec<u8>> {
+    let mut good = vec![Vec::new(); 4];
+    request(0).write(&mut good[0]).await.unwrap();
+    request(3).write(&mut good[1]).await.unwrap();
+    write_answer(&mut good[2], Ok(())).await.unwrap();
+    write_answer(&mut good[3], Err(Cause::Refused)).await.unwrap();
+    good
+}
+
+#[tokio::test]
+async fn headers_survive_and_bad_ones_are_refused() {
+    let good = good().await;
+    assert_eq!(Request::read(&mut &*good[1]).await.unwrap(), request(3));
+    assert_eq!(read_answer(&mut &*good[3]).await.unwrap(), Err(Cause::Refused));
+    let mut too_long = Vec::new();
+    request(8).write(&mut too_long).await.unwrap();
+    let other_version = [&[VERSION + 1], &good[0][1..]].concat();
+    let announces_too_much = [VERSION, 1, 0xff, 0xff];
+    let mut trailing = good[0].clone();
+    trailing.push(0);
+    trailing[3] += 1;
+    for bad in [&too_long[..], &other_version, &announces_too_much, &trailing, &good[2], &good[0][..20]] {
+        assert!(Request::read(&mut &*bad).await.is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn headers() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let good = runtime.block_on(good());
+    seeds::keep("split_headers", &good);
+    good.iter().for_each(|header| split_headers::run(header));
+    let mut rng = StdRng::seed_from_u64(1);
+    for _ in 0..INPUTS {
+        let mut input = good[rng.random_range(0..good.len())].clone();
+        for _ in 0..rng.random_range(1..5) {
+            let at = rng.random_range(0..input.len());
+            match rng.random_range(0..3) {
+                0 => input[at] = rng.random(),
+                1 => input.truncate(at.max(1)),
+                _ => input.insert(at, rng.random()),
+            }
+        }
+        split_headers::run(&input);
+    }
+}
