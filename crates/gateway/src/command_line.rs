@@ -2,7 +2,7 @@
 
 use crate::limits::{BLOCKING_THREADS_MAX, IDENTITY_DAYS_DEFAULT, WORKERS_MAX, WORKERS_MIN};
 use crate::program::{Environment, NodeRunner};
-use crate::{identity, owner, schema, serve, task};
+use crate::{identity, owner, schema, serve, split, task};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,6 +45,14 @@ enum Command {
     },
     /// Print the JSON schema of the contract
     Schema,
+    /// Run a split-TCP proxy until it is stopped
+    // Hidden until the command line of Tradewind starts it.
+    #[command(hide = true)]
+    Split {
+        /// File to read the configuration from; `-` is stdin
+        #[arg(long, value_name = "PATH")]
+        config: PathBuf,
+    },
     /// Run one task (ls, cat, check, …) given as JSON
     Task {
         /// File to read the task from [default: stdin]
@@ -90,6 +98,7 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Schema => print(&schema::text()),
+        Command::Split { config } => run_split(&config, cli.workers),
         Command::Task { file } => run_task(file.as_deref(), cli.workers),
     }
 }
@@ -145,6 +154,13 @@ fn run_owner(args: &owner::OwnerArgs, workers: Option<u16>) -> ExitCode {
         code
     });
     owned.unwrap_or_else(|error| fail(&error, error.hint()))
+}
+
+fn run_split(config: &Path, workers: Option<u16>) -> ExitCode {
+    raise_file_limit();
+    refuse_huge_pages();
+    let code = split::Prepared::new(config).and_then(|prepared| runtime(workers)?.block_on(prepared.run()));
+    code.map_or_else(|error| fail(&error, error.hint()), |()| ExitCode::SUCCESS)
 }
 
 fn run_task(file: Option<&Path>, workers: Option<u16>) -> ExitCode {

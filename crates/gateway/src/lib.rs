@@ -36,6 +36,7 @@ mod reading;
 pub mod retry;
 pub mod schema;
 pub mod serve;
+mod split;
 #[cfg(test)]
 mod stepped;
 pub mod stores;

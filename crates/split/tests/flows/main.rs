@@ -1,4 +1,5 @@
 //! Real proxies on loopback: how flows start, move bytes and end, directly and over hops.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod endings;
 mod harness;
