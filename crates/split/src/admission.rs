@@ -77,7 +77,8 @@ impl Admission {
     /// Takes a place of a client or destination.
     pub(crate) fn enter(self: &Arc<Self>, key: Key) -> Result<Place, Refusal> {
         let most = match key {
-            Key::Client(_) | Key::Proxy(_) => self.limits.connections_per_client_max,
+            Key::Client(_) => self.limits.connections_per_client_max,
+            Key::Proxy(_) => self.limits.connections_per_proxy_max,
             Key::Destination(_) => self.limits.connections_per_destination_max,
         };
         let mut counts = self.counts();

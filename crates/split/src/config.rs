@@ -1,11 +1,14 @@
 //! The configuration of a split proxy: a strict document, in which unknown fields are errors.
 
-use crate::allow::{AllowList, Pattern};
+use crate::allow::{AllowList, Network, Pattern};
 use crate::destination::Destination;
-use crate::limits::HOPS_MAX;
+use crate::limits::{CONFIG_BYTES_MAX, HOPS_MAX};
 use crate::refusal::SplitError;
+use crate::token::Tokens;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +33,9 @@ pub struct Config {
     /// Limits.
     #[serde(default)]
     pub limits: Limits,
+    /// Destinations that get a header of the PROXY protocol, version 2, from the exit.
+    #[serde(default)]
+    pub proxy_protocol: Vec<Pattern>,
     /// Congestion control of all connections, if this machine permits it, such as `bbr`.
     #[serde(default)]
     pub congestion_control: Option<String>,
@@ -41,6 +47,14 @@ pub struct Config {
 pub enum Way {
     /// Every connection goes to the same destination.
     Forward,
+    /// SOCKS5 (RFC 1928), the command CONNECT.
+    Socks5,
+    /// The HTTP method CONNECT.
+    Connect,
+    /// The destination is the server name in the client's TLS handshake, which is passed on unchanged.
+    Sni,
+    /// A firewall on this machine redirected the connection; the kernel knows its destination. Linux only.
+    Transparent,
     /// The client is another proxy of the fleet.
     Hop,
 }
@@ -56,6 +70,33 @@ pub struct Listener {
     /// The destination of `forward`.
     #[serde(default)]
     pub destination: Option<Destination>,
+    /// The port of `sni`'s destinations [default: 443].
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// The file of tokens that `socks5` or `connect` clients must know one of ([`crate::token::Tokens`]).
+    #[serde(default)]
+    pub tokens: Option<PathBuf>,
+    /// The networks of clients. Empty: any, if the way in allows that.
+    #[serde(default)]
+    pub clients: Vec<Network>,
+    /// Connections begin with a header of the PROXY protocol, version 2, that names the client.
+    #[serde(default)]
+    pub proxy_protocol: bool,
+}
+
+impl Listener {
+    /// Reads its file of tokens, if it has one.
+    ///
+    /// # Errors
+    /// The file cannot be read or is refused.
+    pub(crate) fn read_tokens(&self) -> Result<Option<Tokens>, SplitError> {
+        let Some(path) = &self.tokens else { return Ok(None) };
+        let fault = |reason: String| SplitError::Tokens { path: path.display().to_string(), reason };
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
+        read.map_err(|error| fault(error.to_string()))?;
+        text.parse().map(Some).map_err(fault)
+    }
 }
 
 /// The route of some destinations.
@@ -74,8 +115,10 @@ pub struct Route {
 pub struct Limits {
     /// Most connections at once.
     pub connections_max: usize,
-    /// Most connections of one client address at once. On a `hop` listener the client is the proxy, by its name.
+    /// Most connections of one client address at once, also if they come through other proxies.
     pub connections_per_client_max: usize,
+    /// Most connections of one proxy at once.
+    pub connections_per_proxy_max: usize,
     /// Most connections to one destination at once.
     pub connections_per_destination_max: usize,
     /// Most connections accepted per second, over all listeners.
@@ -86,6 +129,8 @@ pub struct Limits {
     pub dial_timeout_ms: u64,
     /// A connection without a byte in either direction for this time is reset.
     pub idle_timeout_ms: u64,
+    /// After the order to stop, flows may end on their own for this time. Then they are reset.
+    pub drain_timeout_ms: u64,
 }
 
 impl Default for Limits {
@@ -93,11 +138,13 @@ impl Default for Limits {
         Self {
             connections_max: 20_000,
             connections_per_client_max: 4_096,
+            connections_per_proxy_max: 16_384,
             connections_per_destination_max: 16_384,
             accepts_per_second_max: 5_000,
             request_timeout_ms: 5_000,
             dial_timeout_ms: 10_000,
             idle_timeout_ms: 3_600_000,
+            drain_timeout_ms: 30_000,
         }
     }
 }
@@ -113,6 +160,10 @@ impl Limits {
 
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_millis(self.idle_timeout_ms)
+    }
+
+    pub(crate) fn drain_timeout(&self) -> Duration {
+        Duration::from_millis(self.drain_timeout_ms)
     }
 }
 
@@ -149,12 +200,35 @@ impl Config {
         if listener.destination.is_some() != (listener.way == Way::Forward) {
             return fault("`forward` has a `destination`, and no other way has one");
         }
+        let takes_tokens = matches!(listener.way, Way::Socks5 | Way::Connect);
+        if listener.tokens.is_some() && !takes_tokens {
+            return fault("only `socks5` and `connect` have `tokens`");
+        }
+        if listener.port.is_some() && listener.way != Way::Sni {
+            return fault("only `sni` has a `port`");
+        }
+        if listener.port == Some(0) {
+            return fault("port 0 is no destination");
+        }
+        if listener.proxy_protocol && listener.way == Way::Hop {
+            return fault("`hop` learns the client from the proxy, without `proxy_protocol`");
+        }
+        let open = !listener.listen.ip().is_loopback() && listener.clients.is_empty();
         match listener.way {
             Way::Hop if self.identity.is_none() => fault("`hop` needs an `identity`"),
-            Way::Forward if !listener.listen.ip().is_loopback() => {
-                fault("`forward` cannot authenticate clients, so it listens on loopback only")
+            Way::Hop => Ok(()),
+            Way::Transparent if !cfg!(target_os = "linux") => fault("`transparent` needs Linux"),
+            _ if open && listener.proxy_protocol => {
+                fault("anybody could claim to be another client: list the load balancers in `clients`")
             }
-            Way::Hop | Way::Forward => Ok(()),
+            Way::Socks5 | Way::Connect if !listener.listen.ip().is_loopback() && listener.tokens.is_none() => {
+                fault("other machines need `tokens`")
+            }
+            Way::Socks5 | Way::Connect => Ok(()),
+            Way::Forward | Way::Sni | Way::Transparent if open => {
+                fault("this way in cannot authenticate clients: list their networks in `clients`")
+            }
+            Way::Forward | Way::Sni | Way::Transparent => Ok(()),
         }
     }
 

@@ -1,25 +1,31 @@
 //! Establishes the far side of a flow: dials the destination, or passes the request to the next proxy.
 
+use crate::allow::Pattern;
 use crate::conn::{Conn, set_options};
 use crate::destination::{Destination, Host};
 use crate::header::{self, Request};
-use crate::limits::ADDRESSES_MAX;
+use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT};
 use crate::proxy::Shared;
+use crate::proxy_protocol;
 use crate::refusal::{Cause, Refusal};
 use rustls_pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::{TlsConnector, TlsStream};
 
 /// Establishes the far side within the dial timeout.
 pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
-    let timeout = shared.config.limits.dial_timeout();
+    let timeout = shared.config.limits.dial_timeout().min(Duration::from_millis(request.within_ms.into()));
+    let deadline = Instant::now() + timeout;
     let established = async {
         match request.route.split_first() {
-            None => direct(shared, &request.destination).await,
-            Some((next, rest)) => through(shared, next, Request { route: rest.to_vec(), ..request.clone() }).await,
+            None => direct(shared, request).await,
+            Some((next, rest)) => {
+                through(shared, next, Request { route: rest.to_vec(), ..request.clone() }, deadline).await
+            }
         }
     };
     tokio::time::timeout(timeout, established).await.unwrap_or_else(|_elapsed| {
@@ -28,17 +34,34 @@ pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn
 }
 
 /// Dials the destination itself, at the addresses that the allow-list permits.
-async fn direct(shared: &Shared, destination: &Destination) -> Result<Conn, Refusal> {
+async fn direct(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
+    let destination = &request.destination;
     let addresses = resolve(destination).await?;
     let allowed = |address: &&SocketAddr| shared.config.allow.allows_address(destination, address.ip());
     let mut last = Refusal::new(Cause::NotAllowed, destination.to_string());
     for address in addresses.iter().filter(allowed).take(ADDRESSES_MAX) {
         match connect(shared, *address).await {
-            Ok(tcp) => return Ok(Conn::Plain(tcp)),
+            Ok(tcp) => return introduce(shared, request, *address, tcp).await,
             Err(error) => last = Refusal::new(Cause::of_dial(&error), format!("{destination}: {error}")),
         }
     }
     Err(last)
+}
+
+/// Names the client to a destination that expects it.
+async fn introduce(
+    shared: &Shared,
+    request: &Request,
+    address: SocketAddr,
+    mut tcp: TcpStream,
+) -> Result<Conn, Refusal> {
+    let (destination, resolved) = (&request.destination, Destination::from(address));
+    let expects = |pattern: &Pattern| pattern.matches(destination) || pattern.matches(&resolved);
+    if shared.config.proxy_protocol.iter().any(expects) {
+        let header = proxy_protocol::encode(request.client, request.entry);
+        tcp.write_all(&header).await.map_err(|error| Refusal::new(Cause::of_dial(&error), error.to_string()))?;
+    }
+    Ok(Conn::Plain(tcp))
 }
 
 async fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
@@ -58,7 +81,7 @@ async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> 
 }
 
 /// Passes a request to the next proxy, and waits for its answer.
-async fn through(shared: &Shared, next: &str, request: Request) -> Result<Conn, Refusal> {
+async fn through(shared: &Shared, next: &str, mut request: Request, deadline: Instant) -> Result<Conn, Refusal> {
     let unknown = || Refusal::new(Cause::Route, format!("{next} is not a proxy of this one"));
     let address = shared.config.proxies.get(next).ok_or_else(unknown)?;
     let tls = shared.tls.as_ref().ok_or_else(unknown)?;
@@ -76,6 +99,8 @@ async fn through(shared: &Shared, next: &str, request: Request) -> Result<Conn, 
     shared.hop_connected(next, started.elapsed());
     let stream = TlsConnector::from(tls.client()).connect(name, tcp).await.map_err(|error| broken(&error))?;
     let mut stream = Box::new(TlsStream::from(stream));
+    let left = deadline.saturating_duration_since(Instant::now()) * DIAL_SHARE_PERCENT / 100;
+    request.within_ms = left.as_millis().try_into().unwrap_or(u32::MAX);
     request.write(&mut stream).await.map_err(|error| broken(&error))?;
     match header::read_answer(&mut stream).await.map_err(|error| broken(&error))? {
         Ok(()) => Ok(Conn::Tls(stream)),

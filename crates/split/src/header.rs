@@ -27,6 +27,8 @@ pub struct Request {
     pub client: SocketAddr,
     /// The address that the client connected to.
     pub entry: SocketAddr,
+    /// How long the proxy that gets this request may take to establish the flow, in milliseconds.
+    pub within_ms: u32,
 }
 
 /// The answer: the flow is established up to the destination, or was refused.

@@ -28,11 +28,13 @@ mod dial;
 pub mod header;
 pub mod limits;
 pub mod proxy;
+pub mod proxy_protocol;
 pub mod refusal;
 mod relay;
 pub mod status;
 pub mod tls;
-mod ways;
+pub mod token;
+pub mod ways;
 
 pub use config::Config;
 pub use proxy::Proxy;

@@ -16,6 +16,18 @@ pub const NOTSENT_LOWAT_BYTES: u32 = 128 << 10;
 pub const HEADER_BYTES_MAX: usize = 4 << 10;
 /// Most proxies that a flow passes; a longer route is refused.
 pub const HOPS_MAX: usize = 8;
+/// Share of the time to dial that a proxy gives to the next one, in percent. In the rest, the next one's answer arrives.
+pub const DIAL_SHARE_PERCENT: u32 = 90;
+/// Most bytes of a CONNECT request; a longer one is refused.
+pub const CONNECT_BYTES_MAX: usize = 8 << 10;
+/// Most header fields of a CONNECT request; a request with more is refused.
+pub const CONNECT_FIELDS_MAX: usize = 64;
+/// Most bytes read to find the server name of a TLS handshake; a longer start is refused.
+pub const HELLO_BYTES_MAX: usize = 16 << 10;
+/// Most bytes after the fixed part of a PROXY header; a longer one is refused.
+pub const PROXY_HEADER_BYTES_MAX: usize = 4 << 10;
+/// Most tokens in a file; a longer one is refused.
+pub const TOKENS_MAX: usize = 4096;
 /// Most addresses of a name that are dialed, in the resolver's order.
 pub const ADDRESSES_MAX: usize = 8;
 /// Most bytes of a host name (RFC 1035).

@@ -1,7 +1,7 @@
 //! The proxy: accepts connections, and runs each flow to its end.
 
 use crate::admission::{Admission, Key};
-use crate::config::{Config, Listener};
+use crate::config::{Config, Listener, Way};
 use crate::conn::set_options;
 use crate::dial;
 use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG};
@@ -9,6 +9,7 @@ use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{Bytes, End, relay};
 use crate::status::{Hop, Status};
 use crate::tls::HopTls;
+use crate::token::Tokens;
 use crate::ways;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ struct Counts {
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) tls: Option<Arc<dyn HopTls>>,
+    /// In the order of the listeners.
+    tokens: Vec<Option<Tokens>>,
     admission: Arc<Admission>,
     bytes: Bytes,
     counts: Mutex<Counts>,
@@ -94,16 +97,17 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Checks the configuration and binds its listeners, within a Tokio runtime. `tls` is the identity of
-    /// `config.identity`.
+    /// Checks the configuration, reads its tokens, and binds its listeners, within a Tokio runtime. `tls` is the
+    /// identity of `config.identity`.
     ///
     /// # Errors
-    /// The configuration is refused, or an address cannot be bound.
+    /// The configuration or a file of tokens is refused, or an address cannot be bound.
     pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>) -> Result<Self, SplitError> {
         config.check()?;
+        let tokens = config.listeners.iter().map(Listener::read_tokens).collect::<Result<_, _>>()?;
         let listeners = config.listeners.iter().map(|listener| listen(listener.listen)).collect::<Result<_, _>>()?;
         let admission = Admission::new(config.limits.clone());
-        let shared = Shared { config, tls, admission, bytes: Bytes::default(), counts: Mutex::default() };
+        let shared = Shared { config, tls, tokens, admission, bytes: Bytes::default(), counts: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), listeners })
     }
 
@@ -120,7 +124,8 @@ impl Proxy {
         Monitor(self.shared.clone())
     }
 
-    /// Accepts connections until `stop`, then resets all that are open.
+    /// Accepts connections until `stop`. Then flows may end on their own for the drain timeout; the others are reset,
+    /// as all are if this future is dropped.
     pub async fn run(self, stop: CancellationToken) {
         let mut accepting = JoinSet::new();
         for (index, listener) in self.listeners.into_iter().enumerate() {
@@ -156,20 +161,23 @@ async fn accept(shared: Arc<Shared>, index: usize, listener: TcpListener, stop: 
             },
         }
     }
+    drop(listener);
+    let ended = async { while flows.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(shared.config.limits.drain_timeout(), ended).await;
     flows.shutdown().await;
 }
 
 async fn serve(shared: Arc<Shared>, index: usize, tcp: TcpStream, client: SocketAddr) {
     shared.counts().accepted += 1;
-    let listener = &shared.config.listeners[index];
-    match flow(&shared, listener, tcp, client).await {
+    match flow(&shared, index, tcp, client).await {
         Ok(end) => shared.ended(end),
         Err(refusal) => shared.refuse(&refusal),
     }
 }
 
 /// Runs one flow. A refused client has got its answer when this returns.
-async fn flow(shared: &Shared, listener: &Listener, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
+async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
+    let (listener, tokens) = (&shared.config.listeners[index], shared.tokens[index].as_ref());
     let admitted = admit(shared, listener, &tcp, peer);
     let _places = match admitted {
         Ok(places) => places,
@@ -178,18 +186,20 @@ async fn flow(shared: &Shared, listener: &Listener, tcp: TcpStream, peer: Socket
             return Err(refusal);
         }
     };
-    let opened = ways::open(shared, listener, tcp, peer).await?;
+    let opened = ways::open(shared, listener, tokens, tcp, peer).await?;
     let (mut client, request) = (opened.client, opened.request);
     let established = async {
         let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
+        let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
+        let by_client = claimed.map(|client| shared.admission.enter(client)).transpose()?;
         if !shared.config.allow.allows_request(&request.destination) {
             return Err(Refusal::new(Cause::NotAllowed, request.destination.to_string()));
         }
         let to = shared.admission.enter(Key::Destination(request.destination.to_string()))?;
-        Ok((dial::establish(shared, &request).await?, by_proxy, to))
+        Ok((dial::establish(shared, &request).await?, (by_proxy, by_client, to)))
     };
     match established.await {
-        Ok((far, _by_proxy, _to)) => {
+        Ok((far, _places)) => {
             if let Err(error) = ways::accepted(listener.way, &mut client).await {
                 far.reset();
                 return Err(Refusal::of_read(&error));
@@ -205,6 +215,11 @@ async fn flow(shared: &Shared, listener: &Listener, tcp: TcpStream, peer: Socket
     }
 }
 
+/// Whether connections come from a proxy or load balancer, which names its client after the connection is accepted.
+fn names_clients(listener: &Listener) -> bool {
+    listener.way == Way::Hop || listener.proxy_protocol
+}
+
 /// Takes the places of a new connection, and sets its options.
 fn admit(
     shared: &Shared,
@@ -213,11 +228,11 @@ fn admit(
     peer: SocketAddr,
 ) -> Result<impl Sized + use<>, Refusal> {
     let place = shared.admission.accept(Instant::now())?;
-    // A proxy carries the flows of many clients; it is counted by its name, after its handshake.
-    let client = match listener.way {
-        crate::config::Way::Hop => None,
-        crate::config::Way::Forward => Some(shared.admission.enter(Key::Client(peer.ip().to_canonical()))?),
-    };
+    let client = peer.ip().to_canonical();
+    if !listener.clients.is_empty() && !listener.clients.iter().any(|network| network.contains(client)) {
+        return Err(Refusal::new(Cause::Unauthenticated, format!("{client} is not in the networks of clients")));
+    }
+    let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(client))).transpose()?;
     set_options(tcp, shared.config.congestion_control.as_deref()).map_err(|error| Refusal::of_read(&error))?;
     Ok((place, client))
 }

@@ -82,6 +82,14 @@ pub enum SplitError {
     /// The configuration contradicts itself or would be unsafe.
     #[error("configuration: {0}")]
     Config(String),
+    /// A file of tokens cannot be used.
+    #[error("tokens {path}: {reason}")]
+    Tokens {
+        /// The file.
+        path: String,
+        /// The fault, without text of the file.
+        reason: String,
+    },
     /// An address cannot be listened on.
     #[error("listener {address}: {source}")]
     Listen {
@@ -97,6 +105,7 @@ impl SplitError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Config(_) => "correct the configuration",
+            Self::Tokens { .. } => "write one NAME:SHA256 a line, with the SHA-256 of the token in hexadecimal",
             Self::Listen { .. } => "choose an address of this machine and a free port",
         }
     }

@@ -1,14 +1,18 @@
 //! Drives the fuzz entries (`fuzz/entries`) with mutated good input, so that every test run covers them on stable Rust.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 #[path = "../../../fuzz/seeds.rs"]
 mod seeds;
 #[path = "../../../fuzz/entries/split_headers.rs"]
 mod split_headers;
+#[path = "../../../fuzz/entries/split_ways.rs"]
+mod split_ways;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tradewind_split::Cause;
 use tradewind_split::header::{Request, VERSION, read_answer, write_answer};
+use tradewind_split::{Cause, proxy_protocol};
 
 const INPUTS: u64 = 5_000;
 
@@ -18,6 +22,7 @@ fn request(route: usize) -> Request {
         route: (0..route).map(|index| format!("proxy-{index}")).collect(),
         client: "10.0.0.1:40000".parse().unwrap(),
         entry: "[::1]:1080".parse().unwrap(),
+        within_ms: 10_000,
     }
 }
 
@@ -50,9 +55,27 @@ async fn headers_survive_and_bad_ones_are_refused() {
 #[test]
 fn headers() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let good = runtime.block_on(good());
-    seeds::keep("split_headers", &good);
-    good.iter().for_each(|header| split_headers::run(header));
+    drive("split_headers", &runtime.block_on(good()), split_headers::run);
+}
+
+#[test]
+fn ways() {
+    let socks5 = b"\x01\x05\x01\x02\x01\x03ann\x06secret\x05\x01\x00\x03\x0bexample.com\x01\xbb".to_vec();
+    let plain = b"\x00\x05\x01\x00\x05\x01\x00\x01\x0a\x00\x00\x01\x01\xbb".to_vec();
+    let connect = b"\x02CONNECT a.example:443 HTTP/1.1\r\nProxy-Authorization: Basic YW5uOnNlY3JldA==\r\n\r\n".to_vec();
+    let mut hello = vec![3];
+    hello.extend(split_ways::hello("a.example"));
+    let proxied = |client: &str, entry: &str| {
+        [&[4][..], &proxy_protocol::encode(client.parse().unwrap(), entry.parse().unwrap())].concat()
+    };
+    let (v4, v6) = (proxied("10.0.0.1:4", "10.0.0.2:5"), proxied("[2001:db8::1]:4", "10.0.0.2:5"));
+    drive("split_ways", &[socks5, plain, connect, hello, v4, v6], split_ways::run);
+}
+
+/// Runs an entry with good input, and with mutations of it.
+fn drive(name: &str, good: &[Vec<u8>], run: impl Fn(&[u8])) {
+    seeds::keep(name, good);
+    good.iter().for_each(|input| run(input));
     let mut rng = StdRng::seed_from_u64(1);
     for _ in 0..INPUTS {
         let mut input = good[rng.random_range(0..good.len())].clone();
@@ -64,6 +87,6 @@ fn headers() {
                 _ => input.insert(at, rng.random()),
             }
         }
-        split_headers::run(&input);
+        run(&input);
     }
 }

@@ -36,7 +36,7 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
 async fn a_proxy_that_stops_resets_its_flows() {
     for hops in [0, 1] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut chain = chain(listener.local_addr().unwrap(), hops, &json!({}));
+        let mut chain = chain(listener.local_addr().unwrap(), hops, &json!({"drain_timeout_ms": 0}));
         let (mut client, mut server) = pair(&listener, &chain).await;
         client.write_all(b"some").await.unwrap();
         in_time(server.read_exact(&mut [0; 4])).await.unwrap();
@@ -70,4 +70,37 @@ async fn an_idle_flow_is_reset_and_a_busy_one_is_not() {
     in_time(busy_server.read_exact(&mut [0])).await.unwrap();
     let status = chain[0].until(|status| status.open == 1).await;
     assert_eq!(status.idle + status.reset, 1);
+}
+
+#[tokio::test]
+async fn a_proxy_that_drains_accepts_nothing_and_lets_flows_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut chain = chain(listener.local_addr().unwrap(), 0, &json!({}));
+    let (mut client, mut server) = pair(&listener, &chain).await;
+    let mut entry = chain.remove(0);
+    entry.order_to_stop();
+    let refused = async {
+        while TcpStream::connect(entry.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(refused).await;
+    client.write_all(b"some").await.unwrap();
+    in_time(server.read_exact(&mut [0; 4])).await.unwrap();
+    for end in [&mut client, &mut server] {
+        end.shutdown().await.unwrap();
+    }
+    in_time(entry.stopped()).await;
+    assert_eq!(entry.status().closed, 1);
+}
+
+#[tokio::test]
+async fn flows_are_reset_at_the_end_of_the_drain_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut chain = chain(listener.local_addr().unwrap(), 0, &json!({"drain_timeout_ms": 50}));
+    let (mut client, _server) = pair(&listener, &chain).await;
+    let mut entry = chain.remove(0);
+    entry.order_to_stop();
+    assert_eq!(read_to_error(&mut client).await, ErrorKind::ConnectionReset);
+    in_time(entry.stopped()).await;
 }

@@ -8,6 +8,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -86,6 +87,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     monitor: Monitor,
     stop: CancellationToken,
+    running: JoinHandle<()>,
 }
 
 impl Drop for Running {
@@ -100,8 +102,16 @@ impl Running {
         let proxy = Proxy::bind(config, tls).unwrap();
         let (address, monitor) = (proxy.addresses().unwrap()[0], proxy.monitor());
         let stop = CancellationToken::new();
-        tokio::spawn(proxy.run(stop.clone()));
-        Self { address, monitor, stop }
+        let running = tokio::spawn(proxy.run(stop.clone()));
+        Self { address, monitor, stop, running }
+    }
+
+    pub(crate) fn order_to_stop(&self) {
+        self.stop.cancel();
+    }
+
+    pub(crate) async fn stopped(&mut self) {
+        (&mut self.running).await.unwrap();
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -161,4 +171,18 @@ pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
 
 pub(crate) fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(work)
+}
+
+pub(crate) async fn read_exactly(stream: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    in_time(stream.read_exact(&mut bytes)).await.unwrap();
+    bytes
+}
+
+/// A file that has the token `secret` for the name `ann`.
+pub(crate) fn token_file() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    std::fs::write(file.path(), format!("ann:{hash}\n")).unwrap();
+    file
 }

@@ -3,8 +3,10 @@
 
 mod endings;
 mod harness;
+mod hostile;
 mod refusals;
 mod transfer;
+mod ways;
 
 /// Chains that each test of a flow runs through: direct, one hop, two hops.
 const CHAINS: [usize; 3] = [0, 1, 2];

@@ -122,6 +122,12 @@ fn unsafe_or_contradictory_configurations_are_refused() {
         json!({"listeners": [{"listen": "127.0.0.1:0", "way": "forward"}], "allow": ["a:1"]}),
         json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "allow": ["a:1"]}),
         json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "proxies": {"b": "b:1"}}),
+        json!({"listeners": [{"listen": "0.0.0.0:0", "way": "socks5"}], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "[::]:0", "way": "connect", "clients": ["10.0.0.0/8"]}], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "0.0.0.0:0", "way": "sni"}], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "0.0.0.0:0", "way": "transparent"}], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "127.0.0.1:0", "way": "sni", "tokens": "t"}], "allow": ["a:1"]}),
+        json!({"listeners": [{"listen": "0.0.0.0:0", "way": "socks5", "tokens": "t", "proxy_protocol": true}], "allow": []}),
         json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "routes": [{"destination": "a:1", "through": ["b"]}]}),
     ];
     for config in bad {
