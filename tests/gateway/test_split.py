@@ -1,5 +1,6 @@
 """Split proxies as real processes, with identities that the gateway program makes."""
 
+import hashlib
 import json
 import os
 import socket
@@ -51,6 +52,8 @@ def stack() -> Iterator[ExitStack]:
 
 def started(stack: ExitStack, config: dict[str, Any]) -> SplitProxy:
     proxy = SplitProxy(config)
+    assert proxy.process.stdout is not None
+    stack.enter_context(proxy.process.stdout)
     stack.callback(proxy.process.wait)
     stack.callback(proxy.process.kill)
     return proxy
@@ -117,3 +120,56 @@ def test_a_bad_configuration_is_one_error_with_a_hint(config: str, tmp_path: Pat
     assert done.returncode == 1
     assert done.stderr.startswith("error: configuration")
     assert done.stderr.endswith("hint: correct the configuration\n")
+
+
+def curl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["curl", "--silent", "--show-error", "--max-time", str(PATIENCE_S), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NO_PROXY": ""})
+
+
+@pytest.mark.parametrize(("way", "scheme"), [("socks5", "socks5h"), ("connect", "http")])
+def test_curl_fetches_a_page_with_a_token_and_says_when_it_is_refused(
+    way: str, scheme: str, stack: ExitStack, tmp_path: Path
+) -> None:
+    server, to = destination(stack)
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"ann:{hashlib.sha256(b'secret').hexdigest()}\n")
+    listener = {"listen": "127.0.0.1:0", "way": way, "tokens": str(tokens)}
+    proxy = started(stack, {"listeners": [listener], "allow": [to]})
+
+    def answer() -> None:
+        accepted, _ = server.accept()
+        with accepted, accepted.makefile("rb") as request:
+            while request.readline().strip():
+                pass
+            accepted.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    through = ["--proxytunnel", "--proxy", f"{scheme}://ann:secret@{proxy.address}"]
+    assert curl(*through, f"http://{to}/").stdout == "hello"
+    thread.join()
+    elsewhere = curl(*through, "http://127.0.0.1:9/")
+    assert elsewhere.returncode != 0
+    stranger = curl("--proxytunnel", "--proxy", f"{scheme}://ann:wrong@{proxy.address}", f"http://{to}/")
+    assert stranger.returncode != 0
+    assert proxy.stop()["refused"] == {"not_allowed": 1, "unauthenticated": 1}
+
+
+def test_a_stop_waits_for_flows_and_a_second_one_does_not(stack: ExitStack, tmp_path: Path) -> None:
+    server, to = destination(stack)
+    entry, exit_ = chain(stack, tmp_path, to)
+    client = stack.enter_context(socket.create_connection((entry.host, entry.port), PATIENCE_S))
+    accepted, _ = server.accept()
+    stack.enter_context(accepted)
+    exit_.process.terminate()
+    while True:
+        try:
+            socket.create_connection((exit_.host, exit_.port), PATIENCE_S).close()
+        except ConnectionError:
+            break
+    client.sendall(b"still")
+    assert accepted.recv(5, socket.MSG_WAITALL) == b"still"
+    assert exit_.stop()["closed"] == 0
+    with pytest.raises(ConnectionResetError):
+        client.recv(1)

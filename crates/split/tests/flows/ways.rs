@@ -134,6 +134,34 @@ async fn the_client_of_a_load_balancer_is_named_to_the_destination() {
 }
 
 #[tokio::test]
+async fn an_exit_counts_the_clients_of_other_proxies() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (fleet, destination) = (Fleet::new(), listener.local_addr().unwrap());
+    let exit = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused",
+                      "allow": [destination], "limits": {"connections_per_client_max": 1}});
+    let exit = Running::start(exit, Some(fleet.identity("exit")));
+    let forward =
+        json!({"listen": "127.0.0.1:0", "way": "forward", "destination": destination, "proxy_protocol": true});
+    let entry = json!({"listeners": [forward], "identity": "unused", "proxies": {"exit": exit.address},
+                       "routes": [{"destination": destination, "through": ["exit"]}], "allow": [destination]});
+    let entry = Running::start(entry, Some(fleet.identity("entry")));
+    let mut held = Vec::new();
+    for (client, served) in [("203.0.113.9:1", true), ("203.0.113.9:2", false), ("203.0.113.10:1", true)] {
+        let mut balancer = TcpStream::connect(entry.address).await.unwrap();
+        let header = proxy_protocol::encode(client.parse().unwrap(), "192.0.2.1:443".parse().unwrap());
+        balancer.write_all(&header).await.unwrap();
+        if served {
+            held.push((in_time(listener.accept()).await.unwrap(), balancer));
+        } else {
+            assert!(in_time(balancer.read(&mut [0])).await.is_err());
+        }
+    }
+    for proxy in [&exit, &entry] {
+        assert_eq!(proxy.until(|status| status.open == 2).await.refused, [(Cause::Limit, 1)].into());
+    }
+}
+
+#[tokio::test]
 async fn a_connection_that_no_firewall_redirected_is_refused() {
     let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "transparent"}], "allow": ["127.0.0.1:*"]});
     let proxy = Running::start(config, None);
