@@ -1,7 +1,7 @@
 """`tradewind demo`: a transfer of real files during which a relay is killed, with a commentary.
 
 It uses an emulated WAN if the host permits it (`demo_sky`), otherwise gateways on this machine; or emulated clouds
-(`demo_cloud`).
+(`demo_cloud`); or downloads through split proxies (`demo_accelerate`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.demo_accelerate import run_accelerated
 from tradewind.cli.demo_cloud import run_cloud
 from tradewind.cli.demo_sky import require_same, run_in_sky
 from tradewind.cli.terminal import Terminal
@@ -37,11 +38,16 @@ its temporary folder at the end.
 
 With --cloud, as root and from a checkout of the source code, stand-ins of AWS and Google Cloud run on this host, whose
 machines really boot. Objects go from an S3 bucket to a GCS bucket through rented machines; one is killed and replaced,
-and `fleet sweep` finds nothing afterwards. Where `make clusters` has built Kubernetes, the relay runs in a cluster."""
+and `fleet sweep` finds nothing afterwards. Where `make clusters` has built Kubernetes, the relay runs in a cluster.
+
+With --accelerate, as root, curl and git fetch over 200 ms of an emulated WAN: directly, with larger windows at both
+ends (which costs nothing), and through one and two split proxies. Times are compared with the prediction, and every
+byte with the original."""
 EXAMPLES = """\
   sudo tradewind demo
   tradewind demo --local --size 300MB
   sudo .venv/bin/tradewind demo --cloud
+  sudo tradewind demo --accelerate
   tradewind demo --tree ~/src --keep"""
 
 #: Default volume of the demo without a sky. It is reduced if the disk is too small.
@@ -56,9 +62,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--size",
         metavar="SIZE",
         type=typed(parse_bytes),
-        help="approximate volume (default 240MB; with --local 1.2GB, with --cloud 40MB)",
+        help="approximate volume (default 240MB; with --local 1.2GB, with --cloud or --accelerate 40MB)",
     )
     parser.add_argument("--cloud", action="store_true", help="rent machines of emulated clouds on this host")
+    parser.add_argument("--accelerate", action="store_true", help="download over a long path, also by split proxies")
     parser.add_argument("--tree", metavar="DIR", action="append", help="copy files from this folder; can be repeated")
     parser.add_argument("--local", action="store_true", help="run on this machine alone, without an emulated WAN")
     parser.add_argument("--keep", action="store_true", help="keep the copy")
@@ -66,6 +73,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run the demo. Return 0 only if every file arrived and both trees are identical."""
+    if args.accelerate:
+        return run_accelerated(args)
     if args.cloud:
         return run_cloud(args)
     place = Path(tempfile.mkdtemp(prefix="tradewind-demo-"))

@@ -1,0 +1,1 @@
+"""Flow acceleration: TCP flows through split proxies, in an emulated WAN."""
