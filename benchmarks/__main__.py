@@ -6,19 +6,21 @@ import argparse
 import datetime
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.chain import run_chain
 from benchmarks.local import GROUPS, run_local
 from benchmarks.measure import load
+from benchmarks.relay import run_relay
 from benchmarks.scale import ScaleError, run_scale
 from benchmarks.splice import run_splice
 from benchmarks.tables import as_json, machine, markdown
 from testbed.drive import MissingBinary
 from testbed.servers import InstallError, ServerError
 
-LOCAL, CHAIN, SCALE, SPLICE, PLANNER = SUITES = ("local", "chain", "scale", "splice", "planner")
+LOCAL, CHAIN, SCALE, SPLICE, RELAY, PLANNER = SUITES = ("local", "chain", "scale", "splice", "relay", "planner")
 
 
 def main() -> int:
@@ -26,9 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure tradewind and comparable programs."
     )
-    parser.add_argument(
-        "suites", nargs="*", metavar="local|chain|scale|splice|planner", help="suites to run (default: all)"
-    )
+    parser.add_argument("suites", nargs="*", metavar="|".join(SUITES), help="suites to run (default: all)")
     parser.add_argument("--quick", action="store_true", help="few small runs, to check that the benchmark works")
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks"), help="folder for the results")
     parser.add_argument(
@@ -48,7 +48,9 @@ def main() -> int:
             elif name == SCALE:
                 _scale(arguments)
             elif name == SPLICE:
-                _splice(arguments)
+                _moved(name, run_splice, arguments)
+            elif name == RELAY:
+                _moved(name, run_relay, arguments)
             else:
                 _measure(name, arguments)
     except (InstallError, MissingBinary, ScaleError, ServerError) as error:
@@ -77,15 +79,15 @@ def _scale(arguments: argparse.Namespace) -> None:
     (arguments.out / "scale.svg").write_text(plot)
 
 
-def _splice(arguments: argparse.Namespace) -> None:
+def _moved(name: str, measure: Callable[[bool], tuple[str, dict[str, Any]]], arguments: argparse.Namespace) -> None:
     before, started = load(), _now()
-    table, figures = run_splice(arguments.quick)
-    about = _about(SPLICE, arguments.quick, before, started)
+    table, figures = measure(arguments.quick)
+    about = _about(name, arguments.quick, before, started)
     text = f"{_header(about)}\n\n{table}"
     print(text)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "splice.md").write_text(text)
-    (arguments.out / "splice.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
+    (arguments.out / f"{name}.md").write_text(text)
+    (arguments.out / f"{name}.json").write_text(json.dumps({"about": about, **figures}, indent=1) + "\n")
 
 
 def _measure(name: str, arguments: argparse.Namespace) -> None:

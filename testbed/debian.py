@@ -16,7 +16,10 @@ __all__ = ["debian_program"]
 PACKAGES = {
     "globus-gridftp-server": "globus-gridftp-server-progs",
     "globus-url-copy": "globus-gass-copy-progs",
+    "haproxy": "haproxy",
     "iperf3": "iperf3",
+    "nginx": "libnginx-mod-stream",
+    "socat": "socat",
     "ssh": "openssh-client",
     "sshd": "openssh-server",
     "stunnel": "stunnel4",
