@@ -32,6 +32,10 @@ StrictModes no
 PermitRootLogin prohibit-password
 PasswordAuthentication no
 UseDNS no
+SetEnv SHLVL=1
+"""
+"""Settings of a server. Debian's bash reads ~/.bashrc for a command over SSH if it is the first shell. `SHLVL` says it
+is not, because the developer's own file may be slow.
 """
 CLIENT = """\
 Host *
