@@ -14,7 +14,7 @@ from tradewind.engine.fleets import Fleets
 from tradewind.engine.gateways import JobGateways, WarmChoice
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.provisioning import plan_gateways
-from tradewind.engine.warm import require_kept, why_not_warm
+from tradewind.engine.warm import require_kept, why_not_warm, why_other_tier
 from tradewind.errors import FleetTaken, UsageError
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
@@ -25,8 +25,11 @@ from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MinThroughput
 from tradewind.model.kubernetes import KubeCluster, KubeSettings
+from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute
+from tradewind.model.records import replace
 from tradewind.model.region import Region
+from tradewind.model.sites import NO_SITES, Cloud, Sites
 from tradewind.planner.network import PlanningLimits
 
 A, B = Region("site", "a"), Region("site", "b")
@@ -100,6 +103,37 @@ def test_a_warm_fleet_is_left_where_rented_machines_are_clearly_better(
 ) -> None:
     found = why_not_warm(goal, plan_of(*warm), plan_of(*rented))
     assert found is None if words is None else found is not None and words in found
+
+
+@pytest.mark.parametrize(
+    ("configured", "machine", "tier", "wanted"),
+    [
+        ("PREMIUM", "premium", None, None),
+        ("PREMIUM", "premium", "best", None),
+        ("PREMIUM", "premium", "standard", "standard"),
+        ("STANDARD", "standard", None, None),
+        ("STANDARD", "standard", "premium", "premium"),
+        # The configuration has changed since the fleet was started.
+        ("STANDARD", "premium", None, "standard"),
+        ("PREMIUM", None, "standard", None),
+    ],
+)
+def test_a_warm_fleet_in_another_network_tier_is_not_used(
+    configured: str, machine: NetworkTier | None, tier: NetworkTierChoice | None, wanted: str | None
+) -> None:
+    sites = Sites(clouds=(Cloud("gcp", ("gcp:us-east1", "gcp:us-central1"), {"network_tier": configured}),))
+    fleet = [WarmMachine("gcp:us-east1", network_tier=machine), WarmMachine("aws:us-east-1")]
+    found = why_other_tier(fleet, sites, load_catalog(), tier)
+    if wanted is None:
+        assert found is None
+    else:
+        words = f"its machines in gcp:us-east1 send in the {machine} network tier, not in the {wanted} one"
+        assert found == words
+
+
+def test_regions_that_have_only_the_premium_tier_are_right_in_each_case() -> None:
+    catalog, fleet = load_catalog(), [WarmMachine("gcp:us-east1", network_tier="premium")]
+    assert why_other_tier(fleet, NO_SITES, replace(catalog, standard_tiers={}), "standard") is None
 
 
 def start(folder: Path, choice: WarmChoice, said: list[str]) -> JobGateways:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tradewind.engine.survey import SiteMember, members_of, survey
 from tradewind.errors import TradewindError
 from tradewind.model.hosts import in_region
-from tradewind.model.records import dataclass, replace
+from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.model.sites import CLOUDS, FleetTable, Sites
 
@@ -38,7 +38,8 @@ HOME_FOUND = "home_found"
 @dataclass(frozen=True, slots=True)
 class Ground:
     """Where a plan can place gateways: the provider's document, the catalog of its regions, and the most machines in a
-    region. `scale` is that of an emulated WAN, 1 elsewhere. `notes` say what could not be asked.
+    region. `scale` is that of an emulated WAN, 1 elsewhere. `notes` say what could not be asked. `network_tiers` are
+    those of machines that already run, where there is a choice.
     """
 
     provider: Mapping[str, Any]
@@ -46,6 +47,7 @@ class Ground:
     machines: int
     scale: float = 1.0
     notes: tuple[str, ...] = ()
+    network_tiers: Mapping[Region, NetworkTier] = field(default_factory=dict)
 
 
 def ground_of_sky(control: JobControl, file: str, sky: Sky) -> Ground:

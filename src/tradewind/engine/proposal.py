@@ -239,7 +239,7 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
             raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {request.sites.describe()}")
 
     def look() -> tuple[WarmGround | None, Ground | TradewindError]:
-        warm = warm_ground(control, regions)
+        warm = warm_ground(control, request.sites, regions, request.tier)
         try:
             return warm, ground_of_sites(control, request.sites, regions)
         except TradewindError as error:
@@ -248,7 +248,7 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
             return warm, error
 
     made, (warm, ground) = _counted(control, request, look, LOCAL, regions)
-    on_warm = None if warm is None else _on_warm_machines(request, made, warm, regions)
+    on_warm = None if warm is None or warm.why_not else _on_warm_machines(request, made, warm, regions)
     try:
         if isinstance(ground, TradewindError):
             raise ground
@@ -257,11 +257,15 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
         if on_warm is None:
             raise
         return on_warm
-    if warm is None or on_warm is None:
+    if warm is None:
         return rented
-    why_not = why_not_warm(request.goal, on_warm.plan, rented.plan)
+    why_not = warm.why_not
+    if on_warm is not None:
+        why_not = why_not_warm(request.goal, on_warm.plan, rented.plan)
+        if why_not is None:
+            return on_warm
     if why_not is None:
-        return on_warm
+        return rented
     return replace(rented, notes=(*rented.notes, f"does not use warm fleet {warm.fleet}: {why_not}"))
 
 
@@ -382,7 +386,7 @@ def _on_ground(request: Request, made: Proposal, ground: Ground, regions: tuple[
         # The survey has left out spot machines where the configuration does not want them.
         spot=provider["kind"] != "sky",
         network_tiers=request.tier or "premium",
-        network_tier_of=fixed_tiers(request.sites, catalog, request.tier),
+        network_tier_of={**fixed_tiers(request.sites, catalog, request.tier), **ground.network_tiers},
     )
     ceiling_usd = _ceiling_usd(request, volume_gb)
     goal = _goal(request, ceiling_usd)

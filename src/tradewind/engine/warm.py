@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.ground import Ground, ground_of_sites
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
     from tradewind.model.catalog import Catalog
     from tradewind.model.machine import MachineOffer
+    from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
     from tradewind.model.sites import Sites
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "warm_ground",
     "warm_up",
     "why_not_warm",
+    "why_other_tier",
 ]
 
 #: Default time after which unused machines of a warm fleet end.
@@ -130,7 +132,7 @@ def warm_up(
     for region in wanted:
         offer = min(ground.catalog.machine_offers(region), key=lambda one: (one.usd_per_s, one.spot))
         for number in range(1, machines + 1):
-            found[f"{region_name(region)}-{number}"] = _machine(region, offer)
+            found[f"{region_name(region)}-{number}"] = _machine(region, offer, sites.network_tier(region, None))
     return WarmUp(control, ground.provider, found, idle_s, kept_s, ground.notes)
 
 
@@ -150,13 +152,13 @@ def require_kept(provider: Provider, regions: Sequence[Region], kept_s: float) -
             )
 
 
-def _machine(region: Region, offer: MachineOffer) -> WarmMachine:
+def _machine(region: Region, offer: MachineOffer, tier: NetworkTier | None) -> WarmMachine:
     from tradewind.fleet.site_catalog import HOST
 
     machine = offer.machine
     kind = None if machine.name == HOST else machine.name
     caps = machine.egress_gbps, machine.ingress_gbps
-    return WarmMachine(str(region), kind, offer.spot, offer.usd_per_s, str(offer.origin), *caps)
+    return WarmMachine(str(region), kind, offer.spot, offer.usd_per_s, str(offer.origin), *caps, tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,29 +168,62 @@ class WarmGround:
     fleet: str
     ground: Ground
     ends_unix_s: float
+    why_not: str | None = None
+    """Why the transfer may not use it; None if it may."""
 
     def lasts(self, time_s: float) -> bool:
         """Return whether its machines are there for a transfer of this time, even if it takes longer than planned."""
         return self.ends_unix_s - time.time() >= TIME_FACTOR * time_s + KEPT_S_MIN
 
 
-def warm_ground(control: JobControl, regions: Sequence[Region]) -> WarmGround | None:
-    """Return the warm fleet with the most living machines in all these regions; None if there is none."""
+def warm_ground(
+    control: JobControl, sites: Sites, regions: Sequence[Region], tier: NetworkTierChoice | None
+) -> WarmGround | None:
+    """Return the warm fleet with the most living machines in all these regions; None if there is none.
+
+    Fleets in the network tier that the user wants come first: `tier`, or without it the one that the sites configure.
+    """
+    from tradewind.catalog.load import catalog_folder, load_catalog
+
     journal = FleetJournal(control.store.state_dir)
+    base = load_catalog(catalog_folder(control.store.state_dir))
     book, best = WarmBook(journal), None
     for record in book.free():
         machines = _living(control, journal, record, book)
         counts = Counter(one.region for one in machines.values())
-        if all(counts[str(region)] for region in regions) and (best is None or len(machines) > len(best[1])):
-            best = record, machines
+        if not all(counts[str(region)] for region in regions):
+            continue
+        why_not = why_other_tier(machines.values(), sites, base, tier)
+        rank = why_not is None, len(machines)
+        if best is None or rank > best[0]:
+            best = rank, record, machines, why_not
     if best is None:
         return None
-    record, machines = best
+    _, record, machines, why_not = best
     keeping = book.keeping(record.id)
     assert keeping is not None  # It has machines.
-    catalog = _catalog(control, machines)
+    catalog = _catalog(machines, base)
     most = max(Counter(one.region for one in machines.values()).values())
-    return WarmGround(record.id, Ground(record.provider, catalog, most), keeping.ends_unix_s)
+    tiers = {Region.parse(one.region): one.network_tier for one in machines.values() if one.network_tier is not None}
+    ground = Ground(record.provider, catalog, most, network_tiers=tiers)
+    return WarmGround(record.id, ground, keeping.ends_unix_s, why_not)
+
+
+def why_other_tier(
+    machines: Iterable[WarmMachine], sites: Sites, catalog: Catalog, tier: NetworkTierChoice | None
+) -> str | None:
+    """Return which machines are in a network tier that the user does not want; None if there are none.
+
+    With `best` each tier will do. A region that has only the premium tier is right in each case.
+    """
+    for one in machines:
+        region = Region.parse(one.region)
+        wanted = sites.network_tier(region, tier) or tier
+        if one.network_tier in (None, wanted) or wanted in (None, "best"):
+            continue
+        if wanted in catalog.network_tiers(region):
+            return f"its machines in {region} send in the {one.network_tier} network tier, not in the {wanted} one"
+    return None
 
 
 def why_not_warm(goal: Goal | None, warm: Plan, rented: Plan) -> str | None:
@@ -232,9 +267,8 @@ def _living(control: JobControl, journal: FleetJournal, record: FleetRecord, boo
     return found
 
 
-def _catalog(control: JobControl, machines: Mapping[str, WarmMachine]) -> Catalog:
+def _catalog(machines: Mapping[str, WarmMachine], base: Catalog) -> Catalog:
     """Return the catalog of these machines. They have started, and their minimum time was paid."""
-    from tradewind.catalog.load import catalog_folder, load_catalog
     from tradewind.fleet.site_catalog import Supply, site_catalog
 
     supplies: dict[Region, Supply] = {}
@@ -250,7 +284,7 @@ def _catalog(control: JobControl, machines: Mapping[str, WarmMachine]) -> Catalo
             ingress_gbps=one.ingress_gbps,
         )
         supplies[Region.parse(one.region)] = Supply((offer,), counts[one.region])
-    catalog = site_catalog(supplies, load_catalog(catalog_folder(control.store.state_dir)))
+    catalog = site_catalog(supplies, base)
     offers = {
         region: tuple(replace(one, machine=replace(one.machine, boot_s=0.0, billed_s_min=0.0)) for one in found)
         for region, found in catalog.region_offers.items()

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.owner import here
 from tradewind.model.document import parse_json
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.records import dataclass, field, fields
 
 __all__ = ["MARGIN_S", "WARM_PURPOSE", "Keeping", "WarmBook", "WarmMachine", "WarmUse"]
@@ -36,6 +37,8 @@ class WarmMachine:
     egress_gbps: float = 0.0
     """Cap on the rate at which it sends; this and the next are 0 if unknown."""
     ingress_gbps: float = 0.0
+    network_tier: NetworkTier | None = None
+    """None in a cloud without a choice."""
 
 
 @dataclass(frozen=True, slots=True)
