@@ -19,6 +19,8 @@ from tests.fleet.worlds import wait_until
 from tradewind.gateway.binary import find_gateway
 
 REGIONS = ("aws:us-east-1", "aws:us-west-2", "aws:eu-west-1")
+#: Timeout from the order of a machine to its first byte. It takes 3 to 7 s, and longer on a busy host.
+FIRST_BYTE_S = 30.0
 
 
 class Stage(Transfer):
@@ -84,6 +86,9 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> Non
     assert any("us-west-2" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])
     stage.check_has_no_key(stage.folder / "cloud" / "machines")
     stage.check(done)
+    phases = [boot["phases_s"] for boot in done.summary["machines"]]
+    assert [list(each) for each in phases] == 4 * [["accepted", "running", "enrolled", "first_byte"]]
+    assert max(each["first_byte"] for each in phases) < FIRST_BYTE_S
 
 
 @pytest.mark.slow

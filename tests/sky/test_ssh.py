@@ -164,8 +164,11 @@ def test_a_transfer_moves_between_hosts_and_leaves_nothing(stage: Stage) -> None
     stage.check(again)
     assert "--via auto uses your machines in site:a and site:b: " in again.stderr
     assert [path.stat().st_mtime_ns for path in stage.programs()] == before
-    (job, *_) = (json.loads(line)["id"] for line in stage.command.run("jobs", "list", "--json").stdout.splitlines())
-    assert "started 3 machines; the slowest was accepted after " in stage.command.run("jobs", "show", job).stdout
+    jobs = [json.loads(line)["id"] for line in stage.command.run("jobs", "list", "--json").stdout.splitlines()]
+    started = [line for line in again.stderr.splitlines() if line.startswith("started ")]
+    assert len(started) == 1 and started[0].startswith("started 3 machines; the slowest was accepted after ")
+    assert ", enrolled " in started[0] and ", first byte " in started[0]
+    assert started[0] in stage.command.run("jobs", "show", max(jobs)).stdout.splitlines()
     swept = stage.command.run("fleet", "sweep").expect(0).stdout.splitlines()
     assert swept == [*(f"{site}-1: removed a copied program" for site in SITES), "nothing is left"]
 

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from tradewind.cli.boots import phases
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.cli.warm import add_warm_arguments, bring_up, show_receipt
 from tradewind.errors import UsageError
@@ -266,11 +267,8 @@ def _attempt_line(attempt: Attempt) -> str:
 
 
 def _boot_line(boot: Boot) -> str:
-    """Return how long a machine took to start, and which part of that its provider took to accept the order."""
-    took = format_duration(max(0.0, boot.ready_unix_s - boot.ordered_unix_s))
-    accepted = boot.accepted_unix_s
-    part = "" if accepted is None else f" (accepted after {format_duration(max(0.0, accepted - boot.ordered_unix_s))})"
-    return f"{boot.name}  {boot.region}  enrolled {took} after its order{part}"
+    """Return how long a machine took to start, by phase."""
+    return f"{boot.name}  {boot.region}  {phases(boot)} after its order"
 
 
 def _lease(fleet: FleetState) -> str:

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
+from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.failures import Failures
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.cli.terminal import Terminal, can_ask, confirm
@@ -142,7 +143,8 @@ class Follower(StopHandlers):
                 print(f"hint: {error.hint}", file=sys.stderr)
         progress = Progress() if job.summary is None else job.summary.progress
         cost = _cost(job, progress).document()
-        print(json.dumps({**(job.summary_document or {}), "cost": cost, "job_id": job.id, "exit_code": code}))
+        more = {"cost": cost, **boots_document(job.boots), "job_id": job.id, "exit_code": code}
+        print(json.dumps({**(job.summary_document or {}), **more}))
         return code
 
     def _flag(self, number: int, frame: FrameType | None) -> None:
@@ -214,7 +216,8 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
             objects, size = format_count(summary.to_delete.objects, "object"), format_bytes(summary.to_delete.bytes)
             lines.insert(0, f"would delete {objects}, {size}")
         return lines
-    return summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, _cost(job, progress))
+    lines = summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, _cost(job, progress))
+    return [*lines, *boot_lines(job.boots)]
 
 
 def _cost(job: RunningJob, progress: Progress) -> JobCost:

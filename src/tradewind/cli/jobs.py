@@ -7,10 +7,11 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.arguments import add_setting, typed
+from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.config import parse_count
 from tradewind.cli.options import parse_time_ms
 from tradewind.cli.terminal import printable
@@ -20,10 +21,9 @@ from tradewind.engine.report import cost_lines, in_columns, job_cost, ledger_tab
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import Deletion, JobSpec
-from tradewind.model.units import format_bytes, format_count, format_duration, format_usd
+from tradewind.model.units import format_bytes, format_count, format_usd
 
 if TYPE_CHECKING:
-    from tradewind.engine.fleets import Boot
     from tradewind.engine.pruning import Pruned
 
 ACTIONS = ("list", "show", "attach", "wait", "pause", "resume", "cancel", "receipt", "prune")
@@ -219,7 +219,7 @@ def _show(args: Namespace, job: Job) -> int:
         summary = None if record.summary is None else to_document(record.summary)
         limits = None if record.state != "running" else to_document(record.progress.limits)
         more = {"limits": limits, "cost": cost.document(), "summary": summary, "spec": record.document["spec"]}
-        print(json.dumps({**_document(record), **more}, ensure_ascii=False))
+        print(json.dumps({**_document(record), **more, **boots_document(job.boots)}, ensure_ascii=False))
         return 0
     rows = [("job", record.id), ("state", record.state), ("created", _local_time(record.created_unix_ms))]
     rows.append(("source", record.source))
@@ -229,9 +229,10 @@ def _show(args: Namespace, job: Job) -> int:
         ("objects", f"{progress.objects_done:,} done of {progress.objects_total:,}, {progress.objects_failed:,} failed")
     )
     rows.append(("bytes", f"{format_bytes(progress.bytes_done)} of {format_bytes(progress.bytes_total)}"))
-    rows += [("started", line) for line in _boot_lines(job.boots)]
     for name, content in rows:
         print(printable(f"{name:<8}{content}"))
+    for line in boot_lines(job.boots):
+        print(printable(line))
     if record.summary is not None:
         for line in summary_lines(record.summary, plan, ceiling, cost):
             print(printable(line))
@@ -247,16 +248,6 @@ def _show(args: Namespace, job: Job) -> int:
     if record.state in RESUMABLE:
         print(f"resume  tradewind jobs resume {record.id}")
     return 0
-
-
-def _boot_lines(boots: Sequence[Boot]) -> Iterator[str]:
-    """Yield one line that says how long machines took to start: the slowest of them, by phase."""
-    if boots:
-        slowest = max(boots, key=lambda boot: boot.ready_unix_s - boot.ordered_unix_s)
-        took = format_duration(max(0.0, slowest.ready_unix_s - slowest.ordered_unix_s))
-        accepted = slowest.accepted_unix_s
-        phase = "" if accepted is None else f"accepted after {format_duration(accepted - slowest.ordered_unix_s)}, "
-        yield f"{format_count(len(boots), 'machine')}; the slowest was {phase}enrolled {took} after its order"
 
 
 def _resume(args: Namespace, job: Job) -> int:

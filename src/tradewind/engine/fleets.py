@@ -10,8 +10,9 @@ from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import StateError, TradewindError
+from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.ending import end_fleet
-from tradewind.fleet.journal import Attempt, Boot, FleetJournal, FleetRecord, UnreadableFleet
+from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
@@ -101,7 +102,7 @@ class Fleets:
 
     def boots(self, fleet_id: str) -> Sequence[Boot]:
         """Return the starts of a fleet's machines that answered, oldest first."""
-        return self._journal.boots(fleet_id)
+        return BootBook(self._journal).of_fleet(fleet_id)
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tradewind.errors import FleetTaken
+from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
-from tradewind.fleet.journal import TAKEN_HINT, Boot, FleetJournal, FleetRecord
+from tradewind.fleet.journal import TAKEN_HINT, FleetJournal, FleetRecord
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import WarmBook
 from tradewind.model.plan import Deployment, Plan
@@ -111,6 +112,10 @@ class JobGateways:
         """End the gateways that a plan does not have."""
         self._fleet.shrink(plan)
 
+    def moved(self, names: Iterable[str]) -> None:
+        """Note that bytes move on routes of these gateways."""
+        self._fleet.moved(names)
+
     def deployment(self) -> Deployment:
         """Return the plan with the addresses that the gateways reported."""
         return self._fleet.deployment()
@@ -156,7 +161,7 @@ def has_fleet(journal: FleetJournal, job_id: str) -> bool:
 
 def boots_of(journal: FleetJournal, job_id: str) -> list[Boot]:
     """Return the starts of all machines of a job that answered, oldest first. Raises StateError."""
-    return journal.boots_for(_purpose(job_id))
+    return BootBook(journal).of_purpose(_purpose(job_id))
 
 
 def job_of(record: FleetRecord) -> str | None:

@@ -86,6 +86,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
     it is `needed`.
     Raises UsageError, GatewayError.
     """
+    from tradewind.fleet.boots import BootBook
     from tradewind.fleet.journal import FleetJournal
     from tradewind.fleet.site_catalog import site_catalog
 
@@ -107,7 +108,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
                 raise
             notes.append(f"the plan does without {member.name}: {error}")
             supplies = {region: supply for region, supply in supplies.items() if region not in regions}
-    catalog = site_catalog(supplies, base, FleetJournal(control.store.state_dir).boot_times())
+    catalog = site_catalog(supplies, base, BootBook(FleetJournal(control.store.state_dir)).times_s())
     return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=tuple(notes))
 
 

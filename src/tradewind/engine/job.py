@@ -14,7 +14,8 @@ from tradewind.engine.receipt import receipt_of
 from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.engine.skies import provider_again
 from tradewind.errors import JobFailed, UsageError
-from tradewind.fleet.journal import Boot, FleetJournal
+from tradewind.fleet.boots import Boot
+from tradewind.fleet.journal import FleetJournal
 from tradewind.model.event import Event, ToDelete
 from tradewind.model.job import Deletion
 from tradewind.model.ledger import Ledger

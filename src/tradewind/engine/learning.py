@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tradewind.catalog.learned import Sample
     from tradewind.model.catalog import Catalog
 
-__all__ = ["EMULATED", "SAMPLE_BYTES_MIN", "SAMPLE_S_MIN", "RouteWatch", "measurable_hops", "record_samples"]
+__all__ = ["EMULATED", "SAMPLE_BYTES_MIN", "SAMPLE_S_MIN", "RouteWatch", "measurable_hops", "moving", "record_samples"]
 
 EMULATED = frozenset({"sky"})
 """Kinds of provider whose regions are emulated: their rates are not real."""
@@ -31,6 +31,9 @@ SAMPLE_S_MIN = 10.0
 """Minimum bytes and duration of a hop to learn from; in less, connections were still opening."""
 SCALED_CONNECTIONS_MIN = 16
 """Minimum connections of a hop whose rate is scaled up to 64 connections, for which the catalog has its rates."""
+
+ARROW = " → "
+"""Between the stations of a route in the lead's reports."""
 
 Hop = tuple[str, str]
 
@@ -72,7 +75,12 @@ class RouteWatch:
 
     def _activity(self, route: PlannedRoute) -> _Activity:
         stations = [node for node, before in zip(route.nodes, (None, *route.nodes), strict=False) if node != before]
-        return self._routes.get(" → ".join(stations), _Activity())
+        return self._routes.get(ARROW.join(stations), _Activity())
+
+
+def moving(progress: Mapping[str, Any]) -> set[str]:
+    """Return the gateways on whose routes bytes have moved, from a progress document."""
+    return {name for route in progress.get("hops", ()) if route["bytes"] for name in route["name"].split(ARROW)}
 
 
 def measurable_hops(plan: Plan, deployment: Deployment) -> dict[Hop, tuple[Region, Region]]:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.event_log import EventLog
 from tradewind.engine.event_store import EventStore
-from tradewind.engine.gateways import JobGateways
+from tradewind.engine.gateways import JobGateways, boots_of
 from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE, JobStore, done_line
-from tradewind.engine.learning import RouteWatch, measurable_hops, record_samples
+from tradewind.engine.learning import RouteWatch, measurable_hops, moving, record_samples
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.sources import LIST_FILE
 from tradewind.engine.supervisor import (
@@ -54,6 +54,8 @@ from tradewind.errors import (
     TradewindError,
     TransferError,
 )
+from tradewind.fleet.boots import Boot
+from tradewind.fleet.journal import FleetJournal
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, kill_started
 from tradewind.model.event import Event, Progress, Summary, event_from_document
@@ -236,6 +238,13 @@ class RunningJob:
         """Cost of the job so far, line by line, over all its runs."""
         return self._ledger.ledger
 
+    @property
+    def boots(self) -> list[Boot]:
+        """Start times of the machines that were rented for it, oldest first. Raises StateError."""
+        if self.plan.overlay is None or self.spec.state_dir is None:
+            return []
+        return boots_of(FleetJournal(self._store.state_dir), self.id)
+
     def spent_usd(self) -> float:
         """Cost of the job so far [USD]: egress, machines and requests of all its runs, at list prices."""
         return self._ledger.spent_usd()
@@ -333,10 +342,11 @@ class RunningJob:
     def _count(self, event: SupervisorEvent) -> None:
         """Update the ledger before the supervisor reads it."""
         if isinstance(event, LeadSaid) and event.generation == self._supervisor.generation:
-            if event.document["event"] == "progress":
-                self._ledger.see(event.document)
-            elif event.document["event"] == "done":
-                self._ledger.see(event.document["progress"])
+            document = event.document
+            progress = document if document["event"] == "progress" else document.get("progress")
+            if document["event"] in ("progress", "done") and progress is not None:
+                self._ledger.see(progress)
+                self._gateways.moved(moving(progress))
         self._ledger.beat()
 
     def _carry_out(self, action: Action) -> Finish | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
+from tradewind.fleet.boots import BootRecorder
 from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
 from tradewind.fleet.ending import list_machines, terminate
 from tradewind.fleet.enrolment import Enrolment
@@ -157,6 +158,7 @@ class Fleet:
         self._closing = threading.Lock()
         self._in_flight = InFlight()
         self._offers: dict[str, tuple[Offer, ...]] = {}
+        self._boots = BootRecorder(journal, self.id)
         self._launcher = Launcher(provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers)
         #: Number of ended machines by name. It is part of the order's key, so that a replacement is a new order.
         self._endings: Counter[str] = Counter()
@@ -283,7 +285,9 @@ class Fleet:
         return dead
 
     def _listed(self) -> tuple[Machine, ...]:
-        return list_machines(self._provider, self.id, self._in_flight)
+        found = list_machines(self._provider, self.id, self._in_flight)
+        self._boots.listed(found)
+        return found
 
     def reconcile(self) -> None:
         """Order the machines that the plan wants and that do not run; end those that run and are not wanted."""
@@ -329,6 +333,7 @@ class Fleet:
             return
         for order in orders:
             self._journal.launched(self.id, order.name, order.region)
+            self._boots.ordered(order.name)
             if self._meter is not None:
                 self._meter.launched(self.id, order.name, order.region)
         planned = {order.name: order for order in orders}
@@ -337,6 +342,7 @@ class Fleet:
             for order, machine in self._launcher.launch(orders):
                 del missing[order.name]
                 self._launched_s[order.name] = time.monotonic()
+                self._boots.listed([machine])
                 self._leases.begin(order.name, order.lease.seconds)
                 self.machines[order.name] = machine
                 self._report_launch(planned[order.name], order, machine)
@@ -616,6 +622,10 @@ class Fleet:
         if self._enrolment is not None and program.node != self.plan.lead and stores:
             self._enrolment.owner.delegate(program.node, stores, on_this_host=self._provider.kind in ON_THIS_HOST)
         GatewayClient.of(deployment, program.node).put_program(to_document(program))
+
+    def moved(self, names: Iterable[str]) -> None:
+        """Note that bytes move on routes of these gateways."""
+        self._boots.moved(names)
 
     def gateway_states(self) -> dict[str, dict[str, Any]]:
         """Return the state of each gateway from the owner, by name; empty without identities. Raises GatewayError."""

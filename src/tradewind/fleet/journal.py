@@ -27,7 +27,7 @@ from tradewind.model.locks import is_locked, try_lock
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
 
-__all__ = ["TAKEN_HINT", "Attempt", "Boot", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
+__all__ = ["TAKEN_HINT", "Attempt", "FleetJournal", "FleetRecord", "Intent", "UnreadableFleet", "new_fleet_id"]
 
 LOCK = "owner.lock"
 #: Maximum time for which a folder has no record while it is made or removed.
@@ -36,9 +36,6 @@ MADE_S = 10.0
 CLOSED_FLEETS_MAX = 1000
 #: Timeout of writing a heartbeat or the time of a machine while another process writes.
 BUSY_S = 2.0
-
-#: Number of the last machines of a type in a region from which their start is learned.
-BOOTS_MAX = 20
 TAKEN_HINT = "nothing was started; plan the transfer again"
 
 _COLUMNS = "id, purpose, provider, wanted, created_unix_ms, owner, lock_inode, heartbeat_unix_s"
@@ -70,21 +67,6 @@ class Attempt:
     zone: str | None = None
     action: str | None = None
     """The permission that is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """The start of a machine [Unix s]: its order, the provider's acceptance, and the first answer of its gateway.
-
-    A gateway answers once it has enrolled.
-    """
-
-    name: str
-    region: str
-    ordered_unix_s: float
-    ready_unix_s: float
-    accepted_unix_s: float | None = None
-    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +215,7 @@ class FleetJournal:
 
     def record_attempt(self, fleet_id: str, attempt: Attempt) -> None:
         """Add an attempt to launch a machine."""
-        self._note(
+        self.note(
             "INSERT INTO attempts SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
             " FROM attempts WHERE fleet = ?1",
             (fleet_id, *(getattr(attempt, each.name) for each in fields(attempt))),
@@ -254,40 +236,13 @@ class FleetJournal:
         )
         return [Attempt(*row) for row in rows]
 
-    def boots(self, fleet_id: str) -> list[Boot]:
-        """Return the starts of a fleet's machines that answered, oldest first."""
-        return self._boots("machines.fleet = ?", (fleet_id,))
-
-    def boots_for(self, purpose: str) -> list[Boot]:
-        """Return the starts of all machines that answered, of the fleets with this purpose, oldest first."""
-        return self._boots("machines.fleet IN (SELECT id FROM fleets WHERE purpose = ?)", (purpose,))
-
-    def boot_times(self) -> dict[tuple[str, str | None], float]:
-        """Return the median time from the order to the first answer [s] of the last machines, by region and type."""
-        found: dict[tuple[str, str | None], list[float]] = {}
-        for boot in reversed(self._boots("1", ())):
-            times = found.setdefault((boot.region, boot.type), [])
-            if len(times) < BOOTS_MAX:
-                times.append(max(0.0, boot.ready_unix_s - boot.ordered_unix_s))
-        return {key: sorted(times)[len(times) // 2] for key, times in found.items()}
-
-    def _boots(self, condition: str, values: Sequence[Any]) -> list[Boot]:
-        rows = self.database.rows(
-            "SELECT machines.name, machines.region, launched_unix_s, ready_unix_s, attempts.unix_s, attempts.type"
-            " FROM machines LEFT JOIN attempts ON attempts.fleet = machines.fleet AND attempts.name = machines.name"
-            "  AND outcome = 'launched' AND attempts.unix_s BETWEEN launched_unix_s AND ready_unix_s"
-            f" WHERE ready_unix_s IS NOT NULL AND {condition} ORDER BY machines.fleet, machines.number",
-            values,
-        )
-        return [Boot(*row) for row in rows]
-
     def beat(self, fleet_id: str) -> None:
         """Write the owner's heartbeat, on which hosts rely that share the folder but no locks. A failure is ignored."""
-        self._note("UPDATE fleets SET heartbeat_unix_s = ? WHERE id = ?", (time.time(), fleet_id))
+        self.note("UPDATE fleets SET heartbeat_unix_s = ? WHERE id = ?", (time.time(), fleet_id))
 
     def launched(self, fleet_id: str, name: str, region: str) -> None:
         """Note that a machine is about to be ordered."""
-        self._note(
+        self.note(
             "INSERT INTO machines (fleet, number, name, region, launched_unix_s)"
             " SELECT ?1, 1 + coalesce(max(number), 0), ?2, ?3, ?4 FROM machines WHERE fleet = ?1",
             (fleet_id, name, region, time.time()),
@@ -295,16 +250,32 @@ class FleetJournal:
 
     def ready(self, fleet_id: str, name: str, lease_s: float) -> None:
         """Note that a machine answers, and that its lease expires in `lease_s` unless it is renewed."""
-        self._note(
+        self.note(
             "UPDATE machines SET ready_unix_s = ? WHERE fleet = ? AND name = ? AND ready_unix_s IS NULL"
             " AND ended_unix_s IS NULL",
             (time.time(), fleet_id, name),
         )
         self.leased(fleet_id, name, lease_s)
 
+    def running(self, fleet_id: str, name: str) -> None:
+        """Note that the provider says that a machine runs."""
+        self.note(
+            "UPDATE machines SET running_unix_s = ? WHERE fleet = ? AND name = ? AND running_unix_s IS NULL"
+            " AND ended_unix_s IS NULL",
+            (time.time(), fleet_id, name),
+        )
+
+    def moved(self, fleet_id: str, name: str) -> None:
+        """Note that bytes move on a route of a machine's gateway."""
+        self.note(
+            "UPDATE machines SET first_byte_unix_s = ? WHERE fleet = ? AND name = ? AND first_byte_unix_s IS NULL"
+            " AND ended_unix_s IS NULL",
+            (time.time(), fleet_id, name),
+        )
+
     def leased(self, fleet_id: str, name: str, lease_s: float) -> None:
         """Note that the lease of a machine was renewed for `lease_s` from now."""
-        self._note("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (fleet_id, name, time.time() + lease_s))
+        self.note("INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (fleet_id, name, time.time() + lease_s))
 
     def lease_ends(self, fleet_id: str) -> dict[str, float]:
         """Return when the lease of each running machine expires unless it is renewed [Unix s]. Raises StateError.
@@ -328,14 +299,14 @@ class FleetJournal:
     def refused(self, fleet_id: str, names: Collection[str]) -> None:
         """Note that machines were ordered but not launched."""
         for name in names:
-            self._note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
+            self.note("DELETE FROM machines WHERE fleet = ? AND name = ? AND ended_unix_s IS NULL", (fleet_id, name))
 
     def ended(self, fleet_id: str, names: Collection[str], ago_s: float = 0.0, at_unix_s: float | None = None) -> None:
         """Note that machines ended at `at_unix_s`, but at least `ago_s` ago. An end that was noted before is kept."""
         now_s = time.time()
         end_s = min(now_s - ago_s, now_s if at_unix_s is None else at_unix_s)
         for name in names:
-            self._note(
+            self.note(
                 "UPDATE machines SET ended_unix_s = max(launched_unix_s, ?) WHERE fleet = ? AND name = ?"
                 " AND ended_unix_s IS NULL",
                 (end_s, fleet_id, name),
@@ -450,7 +421,7 @@ class FleetJournal:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             return UnreadableFleet(fleet_id, f"its record cannot be read ({type(error).__name__}: {error})")
 
-    def _note(self, statement: str, values: Sequence[Any]) -> None:
+    def note(self, statement: str, values: Sequence[Any]) -> None:
         """Write a fact that is for information only: failures are ignored."""
         with suppress(StateError, ConfigError, OSError), self.database.transaction(durable=False, busy_s=BUSY_S) as own:
             own.execute(statement, values)

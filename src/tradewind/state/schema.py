@@ -164,8 +164,13 @@ CREATE TABLE warm_uses (
 ) WITHOUT ROWID;
 """
 
+_BOOT_PHASES = """
+ALTER TABLE machines ADD COLUMN running_unix_s REAL;
+ALTER TABLE machines ADD COLUMN first_byte_unix_s REAL;
+"""
+
 #: Each entry migrates a database by one version.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS, _DUPLICATES, _WARM_FLEETS)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _FLEET_INTENTS, _PROPOSALS, _DUPLICATES, _WARM_FLEETS, _BOOT_PHASES)
 #: Newest database version that this program reads.
 VERSION = len(MIGRATIONS)
 #: Tables with rows per job, in the column `job`.
