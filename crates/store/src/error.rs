@@ -119,10 +119,7 @@ impl Error {
                 "correct the name, or leave the object out with --exclude"
             }
             InvalidKey => "choose another destination name, or leave the object out with --exclude",
-            Overwritten => {
-                "run the transfer again, with --verify read if the store's ETags are not stable: another writer or a late \
-                 attempt wrote this key"
-            }
+            Overwritten => "run the transfer again: another writer or a late attempt wrote this key",
             Lost => "the store lost data that it had acknowledged: report this to its operator, or use another store",
             Occupied if self.operation == "make" => "choose another name",
             Occupied if self.operation == "remove" => "--force deletes its objects first",

@@ -23,7 +23,6 @@ pub(super) use proof::{hold_same, parts_md5_tag, written_as};
 use std::sync::Arc;
 pub use target::Target;
 use tokio_util::task::TaskTracker;
-use tradewind_contract::VerifyMode;
 use tradewind_store::{
     Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, UploadId, Written, may_be_md5,
 };
@@ -160,9 +159,11 @@ impl Sink {
                     }
                 };
                 let computed = with_md5(checksums, &written.checksums, &payload);
-                let written = self.looked_at(target, &place.key, size_bytes, &computed, written, place.verify).await?;
-                let computed = with_md5(computed, &written.checksums, &payload);
-                let target_proof = self.prove(target, &place, &computed, &written).await?;
+                let verify = Some(place.verify);
+                let looked = self.looked_at(target, &place.key, size_bytes, &computed, written, verify).await?;
+                let computed = with_md5(computed, &looked.written.checksums, &payload);
+                let target_proof = self.prove(target, &place, &computed, &looked).await?;
+                let written = looked.written;
                 let unsynced = target.unsynced(&place.options, &computed);
                 Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
             }
@@ -192,7 +193,7 @@ impl Sink {
                 self.unless_met(target, &place, wanted, failure).await?
             }
         };
-        let written = self.looked_at(target, &place.key, size_bytes, &listed, written, VerifyMode::Auto).await?;
+        let written = self.looked_at(target, &place.key, size_bytes, &listed, written, None).await?.written;
         let agrees = listed.plausible(size_bytes).agrees_with(&written.checksums.plausible(size_bytes));
         if agrees == Some(false) {
             let why = "the store's copy has a different checksum than the original";
@@ -320,8 +321,10 @@ impl Sink {
         if let Some(since) = sweep_since_unix_ms {
             self.sweep(target, &place.key, since).await;
         }
-        let written = self.looked_at(target, &place.key, size_bytes, &checksums, written, place.verify).await?;
-        let proven = self.prove(target, &place, &checksums, &written).await?;
+        let verify = Some(place.verify);
+        let looked = self.looked_at(target, &place.key, size_bytes, &checksums, written, verify).await?;
+        let proven = self.prove(target, &place, &checksums, &looked).await?;
+        let written = looked.written;
         let by_parts =
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };

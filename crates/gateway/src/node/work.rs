@@ -427,8 +427,7 @@ impl Failure {
     /// A failure because the object at the destination is not the one that was written there.
     pub fn overwritten(url: &str) -> Self {
         let message = format!("{url}: the written object was replaced or removed, so it is not proven");
-        let hint = "run the transfer again, with --verify read if the store's ETags are not stable: another writer or a late \
-                    attempt wrote this key";
+        let hint = "run the transfer again: another writer or a late attempt wrote this key";
         Self { hint: Some(hint.to_owned()), ..Self::new(Fault::Permanent, "overwritten", message) }
     }
 

@@ -13,10 +13,17 @@ use tradewind_store::{
     Checksums, ErrorKind, Expect, ObjectDeletion, ObjectInfo, PartTag, Payload, Precondition, Written, look_at_written,
 };
 
+/// An object that the store acknowledged.
+pub(super) struct Looked {
+    pub(super) written: Written,
+    /// Whether its bytes were read back and are those that were sent.
+    is_read_back: bool,
+}
+
 impl Sink {
     /// Returns the attributes of an object that the store acknowledged. If the answer has nothing to compare with
     /// `computed`, requests the object's attributes, at least for its length. An object that is missing, replaced or of
-    /// another length is a failure.
+    /// another length is a failure. `verify` is `None` for a copy by the store: its bytes are never read here.
     pub(super) async fn looked_at(
         &self,
         target: &Target,
@@ -24,20 +31,23 @@ impl Sink {
         size_bytes: u64,
         computed: &Checksums,
         mut written: Written,
-        verify: VerifyMode,
-    ) -> Result<Written, Failure> {
+        verify: Option<VerifyMode>,
+    ) -> Result<Looked, Failure> {
+        let mut is_read_back = false;
         let is_vouched_for = written.size_bytes.is_some() || computed.agrees_with(&written.checksums).is_some();
-        if !is_vouched_for || verify == VerifyMode::Read {
+        if !is_vouched_for || verify == Some(VerifyMode::Read) {
             let look = |_| look_at_written(target.store.as_ref(), key, &written, computed);
             written = match target.run("head", key, None, look).await {
-                Err(failure) if failure.kind == "overwritten" && verify == VerifyMode::Read => {
-                    self.settled(target, key, computed).await?.ok_or(failure)?
+                Err(failure) if failure.kind == "overwritten" && verify.is_some() => {
+                    is_read_back = true;
+                    let expected = Precondition { size_bytes: Some(size_bytes), ..Precondition::written(&written) };
+                    self.settled(target, key, computed, &expected).await?.ok_or(failure)?
                 }
                 looked => looked?,
             };
         }
         match written.size_bytes.filter(|found| *found != size_bytes) {
-            None => Ok(written),
+            None => Ok(Looked { written, is_read_back }),
             Some(found) => {
                 let why = format!("the store has {found} bytes of it, not {size_bytes}");
                 Err(self.take_back(target, key, Precondition::written(&written), &why).await)
@@ -45,15 +55,20 @@ impl Sink {
         }
     }
 
-    /// Reads back an object whose ETag differs from the one stated when it was written. Returns the object if it has
-    /// the bytes that were sent.
+    /// Reads back an object whose ETag differs from the one stated when it was written. Returns the object if nothing
+    /// else differs and it has the bytes that were sent.
     pub(super) async fn settled(
         &self,
         target: &Target,
         key: &str,
         computed: &Checksums,
+        expected: &Precondition,
     ) -> Result<Option<Written>, Failure> {
         let now = target.run("head", key, None, |_| target.store.head(key)).await?;
+        let expected = Precondition { etag: None, ..expected.clone() };
+        if *computed == Checksums::default() || expected.difference(&now).is_some() {
+            return Ok(None);
+        }
         let (read, _) = self.read_back(target, key, &Precondition::exact(&now)).await?;
         Ok((computed.agrees_with(&read) == Some(true)).then(|| written_as(now)))
     }
@@ -65,13 +80,15 @@ impl Sink {
         target: &Target,
         place: &WholePlace,
         computed: &Checksums,
-        written: &Written,
+        looked: &Looked,
     ) -> Result<Proof, Failure> {
+        let written = &looked.written;
         match Proof::compare(computed, &written.checksums) {
             Err(Differs) => {
                 let why = "the store's checksum differs from that of the bytes sent";
                 Err(self.take_back(target, &place.key, Precondition::written(written), why).await)
             }
+            Ok(Proof::Length) if looked.is_read_back => Ok(Proof::ReadBack),
             Ok(Proof::Length) if place.verify == VerifyMode::Read => {
                 let (read, info) = self.read_back(target, &place.key, &Precondition::written(written)).await?;
                 match computed.agrees_with(&read) {
