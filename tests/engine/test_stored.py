@@ -11,8 +11,8 @@ import pytest
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.ground import HOME_FOUND
 from tradewind.engine.job_control import JobControl
+from tradewind.engine.kept_proposal import proposal_again
 from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, stored_launch
-from tradewind.engine.proposal import proposal_again
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.replan import PlanRequest
 from tradewind.engine.request import Options

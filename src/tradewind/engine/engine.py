@@ -22,8 +22,9 @@ from tradewind.engine.attach import ADOPTABLE
 from tradewind.engine.job import Job
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord
+from tradewind.engine.kept_proposal import kept_proposal, proposal_again
 from tradewind.engine.preview import Preview, preview_of
-from tradewind.engine.proposal import Proposal, Request, kept_proposal, proposal_again, propose
+from tradewind.engine.proposal import Proposal, Request, propose
 from tradewind.engine.request import UrlOrPath
 from tradewind.engine.running import RunningJob
 from tradewind.engine.stored import ProposalStore

@@ -5,7 +5,6 @@ A sky that was started to count the volume runs until the proposal is started or
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.launch_spec import LaunchSpec, local_launch, planned_launch, single_launch, topology_launch
+from tradewind.engine.launch_spec import LaunchSpec, local_launch, single_launch, topology_launch
+from tradewind.engine.placed import placed
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
-from tradewind.engine.skies import provider_up, regions_of_sky, sky_of
-from tradewind.engine.sources import STANDARD_INPUT
-from tradewind.engine.stored import KeptProposal, KeptRequest, ProposalStore, changed_prices
+from tradewind.engine.skies import regions_of_sky, sky_of
 from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, UsageError
 from tradewind.fleet.providers import LOCAL
-from tradewind.model.goal import Deadline, Fastest, Goal, MaxCost, MinThroughput
-from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_CHUNK_BYTES
+from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.network_tier import NetworkTierChoice, check_network_tiers
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass, field, replace
@@ -30,13 +27,12 @@ from tradewind.model.region import Region
 from tradewind.model.sites import NO_SITES, Sites
 from tradewind.model.store import Access
 from tradewind.model.units import format_count, format_usd
-from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
     from tradewind.engine.warm import WarmGround
 
-__all__ = ["Proposal", "Request", "kept_proposal", "proposal_again", "propose"]
+__all__ = ["Proposal", "Request", "propose"]
 
 T = TypeVar("T")
 
@@ -216,7 +212,7 @@ def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
             return _local(request, f"--via auto uses this machine: {error}")
         ground = ground_of_sky(control, file, sky)
         counted, _ = _counted(control, request, lambda: ground, ground.provider, regions)
-        made = _on_ground(request, counted, ground, regions)
+        made = placed(request, counted, ground, regions)
         if is_auto:
             note = f"--via auto uses the sky, which has machines in {regions[0]} and {regions[1]}"
             made = replace(made, notes=(*made.notes, note))
@@ -252,7 +248,7 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
     try:
         if isinstance(ground, TradewindError):
             raise ground
-        rented = _on_ground(request, made, ground, regions)
+        rented = placed(request, made, ground, regions)
     except TradewindError:
         if on_warm is None:
             raise
@@ -274,7 +270,7 @@ def _on_warm_machines(
 ) -> Proposal | None:
     """Return a proposal for the machines of a warm fleet in both regions; None if they cannot do it."""
     try:
-        made = _on_ground(request, made, warm.ground, regions)
+        made = placed(request, made, warm.ground, regions)
     except InfeasibleGoal:
         return None
     if made.plan.overlay is None:
@@ -367,117 +363,6 @@ def _counted(
     )
 
 
-def _on_ground(request: Request, made: Proposal, ground: Ground, regions: tuple[Region, Region]) -> Proposal:
-    """Return the proposal of `_counted` with a plan on a ground, if there is anything to move."""
-    from tradewind.engine.ground import fixed_tiers
-    from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
-    from tradewind.engine.replan import PlanRequest
-    from tradewind.planner.network import PlanningLimits
-
-    options, objects = request.options, made.objects
-    provider, catalog = ground.provider, ground.catalog
-    made = replace(made, notes=ground.notes)
-    if not made.volume_bytes or made.volume_bytes <= 0:
-        return made
-    volume_gb = made.volume_bytes / 1e9
-    limits = PlanningLimits(
-        machines_per_region=request.machines_per_region or ground.machines,
-        compression_ratio=request.compression_ratio,
-        # The survey has left out spot machines where the configuration does not want them.
-        spot=provider["kind"] != "sky",
-        network_tiers=request.tier or "premium",
-        network_tier_of={**fixed_tiers(request.sites, catalog, request.tier), **ground.network_tiers},
-    )
-    ceiling_usd = _ceiling_usd(request, volume_gb)
-    goal = _goal(request, ceiling_usd)
-    wanted = goal or usual_goal(catalog, *regions, volume_gb, limits, objects=objects or None)
-    plan = plan_gateways(catalog, *regions, volume_gb, wanted, limits, objects=objects or None)
-    if options.dry_run:
-        return replace(made, plan=plan)
-    options = replace(options, chunk_bytes=_chunk_bytes(request, plan, ground.scale))
-    plan = with_memory_for(plan, options.chunk_bytes)
-    plan_request = PlanRequest(
-        catalog,
-        *regions,
-        goal,
-        limits,
-        options.chunk_bytes,
-        ceiling_usd,
-        limit_bytes_per_s=options.limit_bytes_per_s,
-        objects=objects or None,
-    )
-    pace = pace_bytes_per_s(plan)
-    if pace is not None:
-        options = replace(options, limit_bytes_per_s=min(pace, options.limit_bytes_per_s or pace))
-    egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
-    options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
-    launch = planned_launch(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)
-    return replace(made, plan=plan, options=options, launch=launch)
-
-
-def kept_proposal(proposal: Proposal) -> KeptProposal:
-    """Return a proposal that another process can start: places as text, with absolute paths. Raises UrlError."""
-    request = proposal.request
-    kept = KeptRequest(
-        **{
-            **{name: getattr(request, name) for name in KeptRequest.__dataclass_fields__},
-            "source": _absolute(request.source),
-            "destination": _absolute(request.destination),
-            "options": _with_paths(request.options),
-            "topology": _absolute_path(request.topology),
-            "sky": _absolute_path(request.sky),
-        }
-    )
-    options = _with_paths(proposal.options)
-    return KeptProposal(kept, options, proposal.launch, proposal.volume_bytes, proposal.objects, proposal.notes)
-
-
-def proposal_again(control: JobControl, proposal_id: str) -> Proposal:
-    """Return a proposal that any process made. Starts its sky if it is not running.
-
-    Raises UsageError if it does not exist, was started, has expired, or its prices have changed; StateError, SkyError.
-    """
-    from tradewind.engine.ground import with_present_home
-
-    kept = ProposalStore(control.store.database).load(proposal_id)
-    request = Request(**{name: getattr(kept.request, name) for name in KeptRequest.__dataclass_fields__})
-    if request.options.files_from == STANDARD_INPUT:
-        raise UsageError(
-            f"proposal {proposal_id} reads names from standard input, which only the process that made it has",
-            hint="write the names to a file",
-        )
-    launch = kept.launch
-    if launch.plan_request is not None and (request.sky is not None or request.sites):
-        from tradewind.engine.ground import ground_of_sites, prices_now, sky_catalog_of
-
-        if request.sky is not None:
-            now = sky_catalog_of(control, request.sky)
-        elif launch.warm is not None:
-            now = prices_now(control, launch.plan_request.catalog)
-        else:
-            ends = launch.plan_request.source, launch.plan_request.destination
-            now = ground_of_sites(control, request.sites, ends).catalog
-        if changed := changed_prices(launch.plan, launch.plan_request.catalog, now):
-            raise UsageError(
-                f"proposal {proposal_id} is out of date: these prices have changed: {', '.join(changed)}",
-                hint="propose again",
-            )
-    with ExitStack() as stack:
-        provider = stack.enter_context(provider_up(launch.provider, control.store.state_dir))
-        launch = replace(launch, provider=with_present_home(provider or launch.provider))
-        return Proposal(
-            proposal_id,
-            request,
-            launch.plan,
-            kept.options,
-            launch,
-            kept.volume_bytes,
-            kept.objects,
-            kept.notes,
-            held=stack.pop_all(),
-        )
-
-
 def _check_ratio(request: Request) -> None:
     """Raise UsageError for a compression ratio that is none, or that nothing may rely on."""
     ratio = request.compression_ratio
@@ -513,35 +398,6 @@ def _tier_option(request: Request) -> list[str]:
     return [] if request.tier is None else ["--tier"]
 
 
-def _absolute(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
-    """Return places that mean the same in any directory. A trailing slash stays. Raises UrlError."""
-    return tuple(os.path.join(os.getcwd(), text) if _is_path(text) else text for text in place_texts(places))
-
-
-def _is_path(text: str) -> bool:
-    return not text.startswith("file:") and parse_url(text, cwd="/").kind == "file"
-
-
-def _absolute_path(path: str | None) -> str | None:
-    return None if path is None else os.path.abspath(path)
-
-
-def _with_paths(options: Options) -> Options:
-    """Return options with absolute paths of the files they name."""
-    names, access = options.files_from, options.destination
-    return replace(
-        options,
-        files_from=names if names == STANDARD_INPUT else _absolute_path(names),
-        report_file=_absolute_path(options.report_file),
-        source=_with_path(options.source),
-        destination=_with_path(access) if isinstance(access, Access) else tuple(map(_with_path, access)),
-    )
-
-
-def _with_path(access: Access) -> Access:
-    return replace(access, ca_file=_absolute_path(access.ca_file))
-
-
 def _region(access: Access, flag: str) -> Region:
     if access.region is None:
         raise UsageError(f"a plan needs the region of both sides: {flag}", hint=f"e.g. {flag} aws:us-east-1")
@@ -549,56 +405,6 @@ def _region(access: Access, flag: str) -> Region:
         return Region.parse(access.region)
     except ValueError as error:
         raise UsageError(f"{flag}: {error}") from None
-
-
-def _ceiling_usd(request: Request, volume_gb: float) -> float | None:
-    if request.ceiling_usd_per_gb is not None:
-        return request.ceiling_usd_per_gb * volume_gb
-    return request.ceiling_usd
-
-
-def _goal(request: Request, ceiling_usd: float | None) -> Goal | None:
-    """Return the goal of a request: without one the fastest within the ceiling, and without a ceiling the fastest.
-
-    None in a cloud, where the fastest would cost too much: `usual_goal` applies.
-    """
-    if request.goal is not None:
-        return request.goal
-    if ceiling_usd is not None:
-        return MaxCost(ceiling_usd)
-    return Fastest() if request.sky is not None or not request.sites.clouds else None
-
-
-def _egress_ceiling_usd(plan: Plan, ceiling_usd: float | None) -> float | None:
-    """Return the ceiling less the cost of the machines, for egress; None without a ceiling or prices."""
-    if ceiling_usd is None or plan.overlay is None or plan.mean_usd_per_gb == 0:
-        return None
-    return ceiling_usd - plan.overlay.cost.machines_usd - plan.overlay.cost.requests_usd
-
-
-def _mean_usd_per_gb(plan: Plan, ceiling_usd: float | None, volume_gb: float) -> float | None:
-    """Return the maximum average price per byte: the plan's price, or more if the ceiling leaves room.
-
-    Bytes that are lost with a dead machine are sent again, so a plan that costs much less than the ceiling must not
-    stop at its own price. The last part of the ceiling is reserved for the supervisor, which extrapolates costs.
-    """
-    from tradewind.engine.provisioning import RETRY_RESERVE
-    from tradewind.engine.replan import ceiling_usd_per_gb
-
-    if ceiling_usd is None or plan.mean_usd_per_gb == 0:
-        return None
-    room = ceiling_usd_per_gb(ceiling_usd * (1 - 2 * RETRY_RESERVE), plan, round(volume_gb * 1e9))
-    return max(plan.mean_usd_per_gb, room or 0.0)
-
-
-def _chunk_bytes(request: Request, plan: Plan, scale: float) -> int:
-    """Return a chunk size for the plan and the destination's store; a requested size is kept."""
-    from tradewind.engine.provisioning import chunk_bytes_for
-
-    if request.options.chunk_bytes != DEFAULT_CHUNK_BYTES:
-        return request.options.chunk_bytes
-    any_size = parse_url(request.destinations[0], cwd="/").kind in ("file", "mem")
-    return chunk_bytes_for(plan, scale, MIN_FILE_CHUNK_BYTES if any_size else MIN_CHUNK_BYTES)
 
 
 def _new_id() -> str:
