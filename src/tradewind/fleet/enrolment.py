@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tradewind.errors import GatewayError
+from tradewind.errors import GatewayError, GatewayLost
 from tradewind.fleet.home import start_owner
 from tradewind.fleet.provider import KEY_TAG, Home, Machine
 from tradewind.fleet.sockets import HOME, ControlFolder
@@ -61,10 +61,11 @@ class Enrolment:
             self._admitted[machine.name] = (machine.id, machine.control)
         return self._sockets.address(machine.name)
 
-    def renew_process(self, machine: Machine) -> None:
+    def renew_process(self, machine: Machine) -> bool:
         """Let the gateway of a machine become a new process that enrols again, and keeps nothing of an earlier job.
 
-        It may have enrolled with an earlier owner of the fleet. Raises GatewayError.
+        It may have enrolled with an earlier owner of the fleet. Return whether it answered: if not, the answer may have
+        been lost as the process ended its connections, or the machine does not live. Raises GatewayError if it refuses.
         """
         if machine.control is None or machine.control.startswith("unix:"):
             raise GatewayError(
@@ -76,10 +77,14 @@ class Enrolment:
         token = JoinToken.new()
         try:
             GatewayClient(self._sockets.address(machine.name)).join_again(token.hex, token.expires_unix_s)
+            answered = True
+        except GatewayLost:
+            answered = False
         finally:
             self._admitted.pop(machine.name, None)
             self.owner.remove(machine.name)
         self._tokens[machine.tags[KEY_TAG]] = token
+        return answered
 
     def dismiss(self, name: str) -> None:
         """Let a gateway neither enrol nor be reached any more. No effect on one that was never reached."""

@@ -19,6 +19,8 @@ __all__ = ["Keeper"]
 
 #: Timeout until the new process of a gateway answers. It starts on a machine that runs.
 RENEW_S = 20.0
+#: The same if the gateway did not answer that it becomes one: then it may not live.
+RENEW_UNANSWERED_S = 5.0
 #: Interval between two attempts to reach it.
 LOOK_S = 0.02
 
@@ -64,8 +66,8 @@ class Keeper:
 
         def renew(machine: Machine) -> None:
             try:
-                enrolment.renew_process(machine)
-                _wait_answer(machine, enrolment)
+                answered = enrolment.renew_process(machine)
+                _wait_answer(machine, enrolment, RENEW_S if answered else RENEW_UNANSWERED_S)
                 ready.add(machine.name)
             except TradewindError as error:
                 self._report(f"machine {machine.name} of warm fleet {self._fleet_id} cannot be used again: {error}")
@@ -74,9 +76,9 @@ class Keeper:
         return ready
 
 
-def _wait_answer(machine: Machine, enrolment: Enrolment) -> None:
+def _wait_answer(machine: Machine, enrolment: Enrolment, timeout_s: float) -> None:
     """Wait until the new process of a gateway has enrolled. Raises GatewayError."""
-    deadline_s = time.monotonic() + RENEW_S
+    deadline_s = time.monotonic() + timeout_s
     pause = Latch()
     while True:
         control = enrolment.reach(machine)
