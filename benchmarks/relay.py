@@ -270,5 +270,5 @@ def _table(rows: Sequence[dict[str, Any]], versions: Sequence[str]) -> str:
         f"| {row['cpu_us_per_connection']:,.0f} | {row['p50_us']:,.0f} | {row['p99_us']:,.0f} | {row['idle_mb']:,.0f} |"
         for row in rows
     ]
-    note = "CPU of TLS rows is that of both proxies together; idle MB is that of one process group."
+    note = "CPU of TLS rows is that of both proxies together; idle MB is that of one, for 10,000 connections."
     return "\n".join([*lines, "", f"{note} {'; '.join(versions)}."]) + "\n"

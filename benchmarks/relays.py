@@ -1,6 +1,6 @@
 """The programs that `relay` compares: each forwards a port to a destination, alone (plain) or as a pair (mutual TLS).
 
-All of a pair's TLS uses the same identities, TLS 1.3 and AES-256-GCM.
+All pairs use the same identities and TLS 1.3 without resumption, with each program's default cipher and key exchange.
 """
 
 from __future__ import annotations
