@@ -46,6 +46,7 @@ HELD = (
 def test_the_public_names() -> None:
     assert tradewind.__all__ == [
         "Access",
+        "AttributeRules",
         "Client",
         "Cloud",
         "DestinationSummary",

@@ -91,7 +91,7 @@ def test_a_host_that_cannot_be_asked_hides_no_other(stage: Stage) -> None:
     ("words", "why"),
     [
         (("fleet", "sweep", "x"), "`fleet sweep` takes no ID"),
-        (("fleet", "down", "--all"), "--everywhere belongs to `fleet list`, --all to `fleet sweep`"),
+        (("fleet", "list", "--all"), "--everywhere belongs to `fleet list`, --all to `fleet sweep` and `fleet down`"),
     ],
 )
 def test_options_of_other_actions_are_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
