@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.fleet.faulty_provider import FaultyProvider
+from tradewind.errors import ProviderRefused
 from tradewind.fleet.enrolment import Enrolment
+from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
-from tradewind.fleet.provider import KEY_TAG, Home, Machine
+from tradewind.fleet.provider import KEY_TAG, Home, Machine, Offer, Refusal
+from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
+from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute
 
 IDLE_S, KEPT_S = 500, 5000
 
@@ -103,3 +108,17 @@ def test_a_machine_that_does_not_answer_is_neither_taken_nor_kept(
 @pytest.mark.parametrize(("kept_s", "expected"), [(KEPT_S, IDLE_S), (100, 100), (-5, 1)])
 def test_no_lease_goes_beyond_the_end_of_the_fleet(kept_s: float, expected: int) -> None:
     assert expected - 1 <= Keeping(IDLE_S, time.time() + kept_s).lease_s(IDLE_S) <= expected
+
+
+def test_only_the_machines_whose_price_was_agreed_to_are_ordered(tmp_path: Path) -> None:
+    journal = FleetJournal(tmp_path)
+    provider = FaultyProvider(make_provider(LOCAL, find_gateway(), journal))
+    provider.offered = (Offer("site:a", "large", False, 0.0014), Offer("site:a", "small", True, 0.001))
+    provider.refusals["one"].extend([Refusal("capacity", "full")] * 9)
+    machine = WarmMachine("site:a", "small", True, 0.001, network_tier="standard")
+    settings = FleetSettings(led=False, keeping=Keeping(IDLE_S, time.time() + KEPT_S, {"one": machine}))
+    plan = Plan((PlannedGateway("one", "site:a"),), (), (PlannedRoute(("one", "one"), 1.0),), lead="one")
+    with pytest.raises(ProviderRefused):
+        Fleet(provider, journal, plan, find_gateway(), purpose="warm", settings=settings)
+    ordered = {(order.type, order.spot, order.network.network_tier) for order in provider.ordered}
+    assert ordered == {("small", True, "standard")}

@@ -38,7 +38,7 @@ from tradewind.fleet.provider import (
     Provider,
 )
 from tradewind.fleet.readiness import Readiness
-from tradewind.fleet.warm import Keeping, WarmBook
+from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME
 from tradewind.gateway.process import READY_S, STOP_S
@@ -296,8 +296,9 @@ class Fleet:
             # Before the first launch no machine has this fleet's tags.
             found = self._listed() if self._launcher.ever_launched else ()
             listed = {machine.name: machine for machine in found if not machine.ended}
-            idle = set() if self._keeper is None else set(self._keeper.keeping.machines)
-            surplus = [machine for name, machine in listed.items() if name not in wanted and name not in idle]
+            surplus = [
+                machine for name, machine in listed.items() if name not in wanted and name not in self._kept_machines()
+            ]
             self._end(set(self._dead()))
             self._terminate(surplus)
             self.machines.update({name: machine for name, machine in listed.items() if name in wanted})
@@ -313,7 +314,7 @@ class Fleet:
         there = [machine for machine in self._listed() if machine.name in wanted and not machine.ended]
         for machine in there:
             if self._meter is not None:
-                use = self._keeper.keeping.machines.get(machine.name)
+                use = self._kept_machines().get(machine.name)
                 # Its minimum time was paid when it was rented.
                 price = None if use is None else MachinePrice(use.usd_per_s, use.price_source)
                 self._meter.launched(self.id, machine.name, machine.region)
@@ -558,7 +559,13 @@ class Fleet:
         with suppress(CallRefused):
             found = self._in_flight.within(CALL_S, "list offers", lambda: self._provider.offers(regions))
             for region in regions:
-                self._offers[region] = tuple(offer for offer in found if offer.region == region)
+                self._offers[region] = tuple(offer for offer in found if self._may_rent(offer, region))
+
+    def _may_rent(self, offer: Offer, region: str) -> bool:
+        """Return whether an offer is in the region and, where machines are to be kept, is the one agreed to."""
+        kept = [(one.type, one.spot) for one in self._kept_machines().values() if one.region == region and one.type]
+        is_other = bool(kept) and not self._taken and (offer.type, offer.spot) not in kept
+        return offer.region == region and not is_other
 
     def _check_quota(self, region: str, names: Sequence[str]) -> None:
         try:
@@ -670,11 +677,14 @@ class Fleet:
     def _orders(self, lease_s: int) -> list[LaunchOrder]:
         """Return the orders of all machines that the plan wants."""
         rented = self._rented(self.plan)
-        types = machine_types(self.plan, rented)
+        # The plan of `fleet up` names no types. Those that it keeps have a price, to which the user has agreed.
+        kept = {name: (one.type, one.spot) for name, one in self._kept_machines().items()}
+        types: dict[str, tuple[str | None, bool]] = {**kept, **machine_types(self.plan, rented)}
         return [self._order(gateway, lease_s, *types.get(gateway.name, (None, False))) for gateway in rented]
 
     def _order(self, gateway: PlannedGateway, lease_s: int, machine_type: str | None, spot: bool) -> LaunchOrder:
-        name = gateway.name
+        name, kept = gateway.name, self._kept_machines().get(gateway.name)
+        tier = network_tier_in(self.plan, gateway.region) or (None if kept is None else kept.network_tier)
         key = order_key(self.id, name, self._endings[name])
         return LaunchOrder(
             self.id,
@@ -688,11 +698,12 @@ class Fleet:
             spot=spot,
             # A later job decides who connects to a machine that is kept.
             peers=peers_of(self.plan, name) or ((self.plan.lead,) if self._keeper is not None else ()),
-            network=NetworkChoice(
-                listen=self._settings.listen.get(name), network_tier=network_tier_in(self.plan, gateway.region)
-            ),
+            network=NetworkChoice(listen=self._settings.listen.get(name), network_tier=tier),
             join=None if self._enrolment is None else self._enrolment.join(name, key),
         )
+
+    def _kept_machines(self) -> Mapping[str, WarmMachine]:
+        return {} if self._keeper is None else self._keeper.keeping.machines
 
     @property
     def _secured(self) -> bool:
