@@ -6,19 +6,21 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.faulty_provider import FaultyProvider
-from tradewind.errors import ProviderRefused
+from tradewind.errors import GatewayError, ProviderRefused
 from tradewind.fleet.enrolment import Enrolment
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
-from tradewind.fleet.provider import KEY_TAG, Home, Machine, Offer, Refusal
+from tradewind.fleet.provider import KEY_TAG, Ended, Home, Machine, Offer, Provider, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway
@@ -46,6 +48,12 @@ class Stage:
         self.said: list[str] = []
         self.keeper = Keeper(self.journal, self.fleet, self.keeping, self.said.append)
 
+    def take(self, provider: Provider) -> Fleet:
+        """Return the fleet as a job that claims it has it."""
+        plan = Plan((PlannedGateway("one", "site:a"),), (), (PlannedRoute(("one", "one"), 1.0),), lead="one")
+        settings = FleetSettings(led=False, keeping=self.keeping, lease_s=60)
+        return Fleet(provider, self.journal, plan, find_gateway(), purpose="a job", settings=settings, taken=self.fleet)
+
     def owner(self) -> Enrolment:
         """Return the owner of another process that has claimed the fleet."""
         made = Enrolment(find_gateway(), self.folder, Home(), None, keeps_ca=True)
@@ -66,6 +74,21 @@ class Stage:
     def uses(self) -> list[tuple[str, str, bool]]:
         uses = WarmBook(self.journal).uses(self.fleet)
         return [(use.job, use.machine, use.ended_unix_s is not None) for use in uses]
+
+
+class OneMachine(FaultyProvider):
+    """A provider with one machine, which it did not start."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(FakeProvider(Random(0), 0.0))
+        self.machine, self.ended = machine, list[str]()
+
+    def machines(self, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        return (self.machine,)
+
+    def terminate(self, ids: Collection[str], *, grace_s: float = 0.0) -> Sequence[Ended]:
+        self.ended += ids
+        return [Ended(each) for each in ids]
 
 
 @pytest.fixture
@@ -122,3 +145,27 @@ def test_only_the_machines_whose_price_was_agreed_to_are_ordered(tmp_path: Path)
         Fleet(provider, journal, plan, find_gateway(), purpose="warm", settings=settings)
     ordered = {(order.type, order.spot, order.network.network_tier) for order in provider.ordered}
     assert ordered == {("small", True, "standard")}
+
+
+def test_a_job_whose_owner_does_not_start_leaves_the_warm_fleet_as_it_was(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise GatewayError("no owner")
+
+    stage.journal.give_back(stage.fleet)
+    monkeypatch.setattr("tradewind.fleet.fleet.Enrolment", fail)
+    with pytest.raises(GatewayError, match="no owner"):
+        stage.take(FaultyProvider(make_provider(LOCAL, find_gateway(), stage.journal)))
+    assert stage.journal.load(stage.fleet).machines == {"one": "site:a"}
+    assert stage.folder.exists() and stage.process.poll() is None
+
+
+def test_a_fleet_that_was_given_back_ends_no_machine_when_it_is_closed_again(stage: Stage) -> None:
+    stage.journal.give_back(stage.fleet)
+    provider = OneMachine(stage.machine)
+    fleet = stage.take(provider)
+    for _ in range(2):
+        fleet.close()
+    assert provider.ended == []
+    assert stage.journal.load(stage.fleet).ownership == "abandoned"

@@ -174,6 +174,8 @@ class Fleet:
         self._owner = here().label if keeping is None else keeping.owner_label
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
         self._is_kept = self._taken
+        #: True once its machines were given back. Another job may use them from then on.
+        self._is_given_back = False
         self._generation = 1
         self._check_names()
         if taken is None:
@@ -413,15 +415,18 @@ class Fleet:
         with self._changing_plan:
             self._ended.set()
         with self._closing:
-            if self._is_kept and self._give_back(grace_s):
+            if self._is_given_back or (self._is_kept and self._give_back(grace_s)):
                 return
             self._close(grace_s)
 
     def _give_back(self, grace_s: float) -> bool:
         """Keep the machines for later jobs, and end the lead and the owner. Return False if no machine is left."""
-        if self._keeper is None or self._enrolment is None:
+        if self._keeper is None:
             return False
         self._is_kept = False
+        if self._enrolment is None:
+            self._release()  # No machine was taken yet.
+            return True
         left: set[str] | None = None
         try:
             if self._home is not None:
@@ -439,12 +444,16 @@ class Fleet:
         if self._meter is not None:
             self._meter.ended(self.id)
         self._enrolment.close(grace_s)
-        self._journal.give_back(self.id)
+        self._release()
         return True
+
+    def _release(self) -> None:
+        self._is_given_back = True
+        self._journal.give_back(self.id)
 
     def _close(self, grace_s: float) -> None:
         try:
-            if self._launcher.ever_launched:
+            if self._taken or self._launcher.ever_launched:
                 self._journal.dismiss(self.id)
         finally:
             # Machines cost money, whether or not their end can be recorded.
@@ -469,7 +478,7 @@ class Fleet:
     def _end_all(self, grace_s: float) -> None:
         """End the known machines, those that the provider lists, and those that are being launched."""
         known = list(self.machines.values())
-        if not known and not self._launcher.ever_launched:
+        if not (known or self._taken or self._launcher.ever_launched):
             return
         try:
             listed = [machine for machine in self._listed() if not machine.ended]
