@@ -44,13 +44,13 @@ class Keeper:
         """Renew the gateways of machines, and set their leases to the idle timeout. Return the names of those that are
         kept; the caller must end the others.
         """
-        lease_s = self.keeping.lease_s(self.keeping.idle_s)
         kept = set[str]()
 
         def idle(machine: Machine) -> None:
             if (control := enrolment.reach(machine)) is None:
                 return
             with suppress(GatewayError):
+                lease_s = self.keeping.lease_s(self.keeping.idle_s)
                 GatewayClient(control).renew_lease(lease_s)
                 self._journal.leased(self._fleet_id, machine.name, lease_s)
                 kept.add(machine.name)
