@@ -58,7 +58,7 @@ def bring_up(args: Namespace, engine: Engine) -> int:
     if args.max_cost is not None and wanted.usd_most > args.max_cost:
         raise UsageError(
             f"{wanted}: more than --max-cost {format_usd(args.max_cost)}",
-            hint="choose a shorter --lease or a fewer --machines",
+            hint="choose a shorter --lease or fewer --machines",
         )
     if args.max_cost is None and not args.yes and wanted.usd_most > sites.fleet.confirm_above_usd:
         if not can_ask():
