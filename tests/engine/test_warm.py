@@ -186,3 +186,17 @@ def test_a_machine_that_no_job_used_costs_until_its_lease_ended(tmp_path: Path) 
     assert end.receipt is not None and end.receipt.uses == 1
     assert end.receipt.machine_s == pytest.approx(1300, abs=30) and end.receipt.usd == pytest.approx(13, abs=0.3)
     assert end.receipt.idle_s == pytest.approx(800, abs=30)
+
+
+def test_a_fleet_that_a_job_claims_before_its_turn_is_not_ended(tmp_path: Path) -> None:
+    journal, fleet = FleetJournal(tmp_path), new_fleet_id()
+    journal.open(fleet, "warm", {"kind": "local"}, {"one": "site:a"})
+    WarmBook(journal).keep(fleet, Keeping(300, time.time() + 9000, {"one": WarmMachine("site:a")}))
+    journal.leased(fleet, "one", 600)
+    journal.give_back(fleet)
+    fleets = Fleets(JobControl(state_dir=str(tmp_path)).store, None)
+    ends, job = fleets.end_unused(), FleetJournal(tmp_path)
+    job.take(fleet, {})
+    assert list(ends) == [] and job.load(fleet).ownership == "in use"
+    job.give_back(fleet)
+    assert [end.id for end in fleets.end_unused()] == [fleet]

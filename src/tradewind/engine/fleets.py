@@ -114,12 +114,21 @@ class Fleets:
     def end_abandoned(self) -> Iterator[FleetEnd]:
         """End all fleets whose command is gone, and remove what killed commands have left. Raises ConfigError."""
         self._journal.remove_remains()
-        return self._end([record for record in self._journal.records() if record.abandoned])
+        return self._end_unclaimed([record for record in self._journal.records() if record.abandoned])
 
     def end_unused(self) -> Iterator[FleetEnd]:
         """End all fleets that no command uses, warm ones, too. Raises ConfigError."""
         self._journal.remove_remains()
-        return self._end([record for record in self._journal.records() if record.ownership == "abandoned"])
+        return self._end_unclaimed([record for record in self._journal.records() if record.ownership == "abandoned"])
+
+    def _end_unclaimed(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
+        """End those of these fleets that no job has claimed in the meantime."""
+        for record in records:
+            if self._journal.claim(record.id):
+                try:
+                    yield from self._end([record])
+                finally:
+                    self._journal.give_back(record.id)
 
     def _end(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
         for record in records:

@@ -171,6 +171,16 @@ class FleetJournal:
             raise
         return folder
 
+    def claim(self, fleet_id: str) -> bool:
+        """Keep other processes from using a fleet, to end it. Return False if one of them uses it."""
+        try:
+            self._lock(fleet_id, self.path(fleet_id))
+        except GatewayError:
+            return False
+        except FileNotFoundError:
+            pass  # Its folder was removed by hand, so nobody can have it.
+        return True
+
     def give_back(self, fleet_id: str) -> None:
         """Release the claim on a fleet without closing its record."""
         descriptor = self._locks.pop(fleet_id, None)
