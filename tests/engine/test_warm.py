@@ -14,8 +14,8 @@ from tradewind.engine.fleets import Fleets
 from tradewind.engine.gateways import JobGateways, WarmChoice
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.provisioning import plan_gateways
-from tradewind.engine.warm import require_kept, why_not_warm, why_other_tier
-from tradewind.errors import FleetTaken, UsageError
+from tradewind.engine.warm import WarmUp, require_kept, why_not_warm, why_other_tier
+from tradewind.errors import FleetTaken, GatewayError, UsageError
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.provider import ANY_TYPE, Offer
@@ -200,3 +200,24 @@ def test_a_fleet_that_a_job_claims_before_its_turn_is_not_ended(tmp_path: Path) 
     assert list(ends) == [] and job.load(fleet).ownership == "in use"
     job.give_back(fleet)
     assert [end.id for end in fleets.end_unused()] == [fleet]
+
+
+def test_a_fleet_none_of_whose_machines_can_be_kept_is_not_announced(tmp_path: Path) -> None:
+    control, said = JobControl(state_dir=str(tmp_path), gateway=find_gateway()), list[str]()
+    made = WarmUp(control, {"kind": "local"}, {"one": WarmMachine("site:a")}, 300.0, 900.0)
+    with pytest.raises(GatewayError, match="no machine of the warm fleet could be kept"):
+        made.start(said.append)
+    assert list(FleetJournal(tmp_path).records()) == []
+    assert "cannot be used again" in said[0]
+
+
+def test_an_interrupt_while_machines_are_given_back_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tradewind.fleet.keeping.Keeper.give_back", interrupted)
+    control = JobControl(state_dir=str(tmp_path), gateway=find_gateway())
+    made = WarmUp(control, {"kind": "local"}, {"one": WarmMachine("site:a")}, 300.0, 900.0)
+    with pytest.raises(KeyboardInterrupt):
+        made.start(lambda _: None)
+    assert list(FleetJournal(tmp_path).records()) == []

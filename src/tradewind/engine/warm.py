@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.ground import Ground, ground_of_sites
-from tradewind.errors import TradewindError, UsageError
+from tradewind.errors import GatewayError, TradewindError, UsageError
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.provider import ANY_TYPE, FLEET_TAG, Keepable, Offer, Provider
@@ -97,7 +97,13 @@ class WarmUp:
             settings=settings,
             report=report,
         )
-        fleet.close()
+        try:
+            fleet.close()
+        except BaseException:
+            fleet.close(grace_s=0.0)  # Nobody has been told of machines that would run until their leases expire.
+            raise
+        if not fleet.is_given_back:
+            raise GatewayError("no machine of the warm fleet could be kept; all of them were ended")
         return fleet.id
 
 

@@ -175,7 +175,7 @@ class Fleet:
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
         self._is_kept = self._taken
         #: True once its machines were given back. Another job may use them from then on.
-        self._is_given_back = False
+        self.is_given_back = False
         self._generation = 1
         self._check_names()
         if taken is None:
@@ -415,7 +415,7 @@ class Fleet:
         with self._changing_plan:
             self._ended.set()
         with self._closing:
-            if self._is_given_back or (self._is_kept and self._give_back(grace_s)):
+            if self.is_given_back or (self._is_kept and self._give_back(grace_s)):
                 return
             self._close(grace_s)
 
@@ -448,7 +448,7 @@ class Fleet:
         return True
 
     def _release(self) -> None:
-        self._is_given_back = True
+        self.is_given_back = True
         self._journal.give_back(self.id)
 
     def _close(self, grace_s: float) -> None:
