@@ -27,7 +27,7 @@ from tradewind.cli.streams import require_input
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.engine.request import Options
 from tradewind.engine.sources import STANDARD_INPUT
-from tradewind.errors import FleetTaken, UsageError
+from tradewind.errors import FleetTaken, TradewindError, UsageError
 from tradewind.model.codec import AUTO, OFF
 from tradewind.model.network_tier import check_network_tiers
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps
@@ -294,7 +294,11 @@ def _prune_jobs(engine: Engine, args: Namespace) -> None:
 
     from tradewind.cli.jobs import pruned_line
 
-    pruned = engine.prune(round((time.time() - args.jobs_prune_after) * 1000))
+    try:
+        pruned = engine.prune(round((time.time() - args.jobs_prune_after) * 1000))
+    except TradewindError as error:  # The transfer's own result is not changed by it.
+        print(f"warning: old jobs were not removed: {error}", file=sys.stderr)
+        return
     if pruned.jobs and not args.quiet:
         print(f"note: {pruned_line(pruned)} (jobs_prune_after)", file=sys.stderr)
 
