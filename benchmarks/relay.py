@@ -49,7 +49,7 @@ PATIENCE_S = 120.0
 
 
 class Sizes(NamedTuple):
-    """How much is measured."""
+    """The amounts that are measured."""
 
     volume_bytes: int
     connections: int
@@ -115,7 +115,7 @@ def _measure(start: Start, fleet: Fleet, sizes: Sizes) -> dict[str, float]:
 
 
 class _Destinations:
-    """What listens behind the relay, one for each part."""
+    """The destinations behind the relay, one for each part."""
 
     @staticmethod
     def start(part: Callable[..., dict[str, float]]) -> Callable[[socket.socket], None]:

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What becomes of the attributes of a source object.
+/// The treatment of the attributes of a source object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AttributeDirective {
@@ -20,7 +20,7 @@ pub enum AttributeDirective {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttributeRules {
-    /// What becomes of the source's attributes.
+    /// The treatment of the source's attributes.
     #[serde(default)]
     pub directive: AttributeDirective,
     /// `Content-Type` to set.

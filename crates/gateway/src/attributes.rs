@@ -11,7 +11,7 @@ const UNKNOWN_TYPE: &str = "application/octet-stream";
 /// The attributes that an object gets in addition to those that its job sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherited {
-    /// Whether it keeps those of its source.
+    /// True if it keeps those of its source.
     pub from_source: bool,
     /// Its content type if neither the job nor the source states one.
     pub content_type: Option<String>,

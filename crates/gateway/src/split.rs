@@ -35,7 +35,7 @@ pub(crate) enum StartError {
 }
 
 impl StartError {
-    /// What the user can do about it.
+    /// The remedy, for the user.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Config { .. } => "correct the configuration",

@@ -15,7 +15,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the network contains an address. IPv4 addresses in IPv6 form count as IPv4.
+    /// True if the network contains an address. IPv4 addresses in IPv6 form count as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
@@ -77,7 +77,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether the pattern matches a destination as it was requested, before its name is resolved.
+    /// True if the pattern matches a destination as it was requested, before its name is resolved.
     pub fn matches(&self, destination: &Destination) -> bool {
         self.ports.contains(&destination.port)
             && match (&self.hosts, &destination.host) {
@@ -145,7 +145,7 @@ pub struct AllowList {
 }
 
 impl AllowList {
-    /// Whether a destination may be requested. For a name without a rule of its own, this is so if a rule of addresses
+    /// True if a destination may be requested. For a name without a rule of its own, this is so if a rule of addresses
     /// has its port: then the exit decides by [`AllowList::allows_address`].
     pub fn allows_request(&self, destination: &Destination) -> bool {
         match &destination.host {
@@ -158,7 +158,7 @@ impl AllowList {
         }
     }
 
-    /// Whether a destination may be dialed at an address to which it resolved.
+    /// True if a destination may be dialed at an address to which it resolved.
     pub fn allows_address(&self, destination: &Destination, address: IpAddr) -> bool {
         let (address, port) = (address.to_canonical(), destination.port);
         if is_special(address) {
@@ -177,7 +177,7 @@ const METADATA: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-/// Whether an address is reachable only from the proxy's own machine or link, or is a metadata service. Only a rule
+/// True if an address is reachable only from the proxy's own machine or link, or is a metadata service. Only a rule
 /// for exactly this address allows it: a name or network may contain it by mistake, or by an attack on the DNS.
 pub fn is_special(address: IpAddr) -> bool {
     if METADATA.contains(&address) {

@@ -41,7 +41,7 @@ pub struct Config {
     pub congestion_control: Option<String>,
 }
 
-/// How a listener learns the destination.
+/// The way in which a listener learns the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
@@ -65,7 +65,7 @@ pub enum Way {
 pub struct Listener {
     /// Address and port; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// How it learns the destination.
+    /// The way in which it learns the destination.
     pub way: Way,
     /// The destination of `forward`.
     #[serde(default)]
@@ -103,7 +103,7 @@ impl Listener {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// Which destinations.
+    /// The destinations.
     pub destination: Pattern,
     /// Names of the proxies, from the next one to the exit. Empty: direct.
     pub through: Vec<String>,

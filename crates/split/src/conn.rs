@@ -30,7 +30,8 @@ impl Conn {
         self.reset_when_dropped(true);
     }
 
-    /// Whether the kernel sends a reset when this connection is dropped, even if the whole process is killed.
+    /// Lets the kernel send a reset, or an orderly end, when this connection is dropped, even if the whole process is
+    /// killed.
     pub(crate) fn reset_when_dropped(&self, reset: bool) {
         // If this fails, the socket is already closed.
         let _ = SockRef::from(self.tcp()).set_linger(reset.then_some(Duration::ZERO));

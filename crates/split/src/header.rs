@@ -16,7 +16,7 @@ pub const VERSION: u8 = 1;
 const KIND_REQUEST: u8 = 1;
 const KIND_ANSWER: u8 = 2;
 
-/// What a proxy requests from the next one.
+/// The request of a proxy to the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// Where the flow goes.
@@ -27,7 +27,7 @@ pub struct Request {
     pub client: SocketAddr,
     /// The address that the client connected to.
     pub entry: SocketAddr,
-    /// How long the proxy that gets this request may take to establish the flow, in milliseconds.
+    /// Time in which the proxy that gets this request may establish the flow, in milliseconds.
     pub within_ms: u32,
 }
 

@@ -30,7 +30,7 @@ struct Counts {
     hops: BTreeMap<String, Hop>,
 }
 
-/// What all connections of a proxy share.
+/// The state that all connections of a proxy share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
@@ -215,7 +215,7 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
     }
 }
 
-/// Whether connections come from a proxy or load balancer, which names its client after the connection is accepted.
+/// True if connections come from a proxy or load balancer, which names its client after the connection is accepted.
 fn names_clients(listener: &Listener) -> bool {
     listener.way == Way::Hop || listener.proxy_protocol
 }

@@ -18,7 +18,7 @@ const TCP6: u8 = 0x21;
 pub struct Ends {
     /// The client.
     pub client: SocketAddr,
-    /// What it connected to.
+    /// The address that it connected to.
     pub entry: SocketAddr,
 }
 

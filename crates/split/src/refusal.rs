@@ -101,7 +101,7 @@ pub enum SplitError {
 }
 
 impl SplitError {
-    /// What the user can do about it.
+    /// The remedy, for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Config(_) => "correct the configuration",

@@ -27,7 +27,7 @@ pub struct Status {
     pub hops: BTreeMap<String, Hop>,
 }
 
-/// What a proxy knows about one of its next proxies.
+/// The knowledge of a proxy about one of its next proxies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Hop {
     /// Connections opened to it.

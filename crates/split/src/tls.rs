@@ -1,4 +1,4 @@
-//! What a split proxy needs from the fleet's TLS. The gateway implements it with its identity.
+//! The part of the fleet's TLS that a split proxy needs. The gateway implements it with its identity.
 
 use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::CertificateDer;

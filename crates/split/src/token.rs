@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 type Hash = [u8; SHA256_OUTPUT_LEN];
 
-/// Which clients may connect. As text: one `NAME:SHA256` a line, where SHA256 is the hash of the client's token in
+/// The clients that may connect. As text: one `NAME:SHA256` a line, where SHA256 is the hash of the client's token in
 /// hexadecimal. Empty lines, and lines that start with `#`, are skipped.
 ///
 /// Tokens are random, so a fast hash is enough: nobody can try all tokens of 128 bits. The file does not reveal them.
@@ -17,7 +17,7 @@ type Hash = [u8; SHA256_OUTPUT_LEN];
 pub struct Tokens(HashMap<String, Hash>);
 
 impl Tokens {
-    /// Whether a client with this name knows its token. The time does not depend on how much of the token is right.
+    /// True if a client with this name knows its token. The time does not depend on how much of the token is right.
     pub fn accept(&self, name: &str, token: &[u8]) -> bool {
         let wanted = self.0.get(name);
         // Somebody who guesses names must not learn which exist, so an unknown one is compared too.

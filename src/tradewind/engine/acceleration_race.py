@@ -37,7 +37,7 @@ MBITS_PER_BYTE = 8e-6
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one program fetched by one way. The bytes were compared with the original."""
+    """The download of one program by one way. The bytes were compared with the original."""
 
     way: Way
     program: str
@@ -63,7 +63,7 @@ class AccelerationRace:
         self._predicted = predicted_mbps(WAYS)
         self._chains = 0
         self._held = ExitStack()
-        #: What fetches, and how much [bytes].
+        #: The programs that fetch, and the amount for each [bytes].
         self.programs: Mapping[str, int] = {"curl": size_bytes}
         if has_git():
             self.programs = {**self.programs, "git clone": round(size_bytes * REPOSITORY_SHARE)}

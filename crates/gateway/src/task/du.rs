@@ -19,11 +19,11 @@ use tradewind_store::{ErrorKind, ObjectInfo, Store};
 /// Most folders with sums of their own, about 200 MB; more are an error.
 const FOLDERS_MAX: usize = 1_000_000;
 
-/// What to sum, and how to print it.
+/// The listing to sum, and the form of its sums.
 pub(super) struct Du {
     /// The store.
     pub(super) store: Arc<dyn Store>,
-    /// How sums are printed.
+    /// The form in which sums are printed.
     pub(super) form: Form,
     /// Levels of folders with sums of their own.
     pub(super) depth: u32,

@@ -16,7 +16,7 @@ use tradewind_store::{
 /// An object that the store acknowledged.
 pub(super) struct Looked {
     pub(super) written: Written,
-    /// Whether its bytes were read back and are those that were sent.
+    /// True if its bytes were read back and are those that were sent.
     is_read_back: bool,
 }
 
