@@ -42,10 +42,13 @@ impl FromStr for Network {
             None => longest,
             Some(prefix) => prefix.parse().map_err(|_| format!("{text:?} has a bad prefix length"))?,
         };
-        if prefix > longest {
+        let canonical = base.to_canonical();
+        // The bits before the IPv4 address, if it is in IPv6 form.
+        let form = if canonical.is_ipv4() { longest - 32 } else { 0 };
+        if !(form..=longest).contains(&prefix) {
             return Err(format!("{text:?} has a bad prefix length"));
         }
-        Ok(Self { base: base.to_canonical(), prefix })
+        Ok(Self { base: canonical, prefix: prefix - form })
     }
 }
 
@@ -231,6 +234,16 @@ mod tests {
         for bad in ["a:1-0", "a:0-9", "10.0.0.0/33:1", "*.10.0.0.1:1", "*:1", "a/8:1"] {
             assert!(bad.parse::<Pattern>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_network_of_ipv4_in_ipv6_form_is_that_of_ipv4() {
+        for text in ["::ffff:10.0.0.0/104", "::ffff:10.1.2.3"] {
+            let network: Network = text.parse().unwrap();
+            assert!(network.contains("10.1.2.3".parse().unwrap()), "{text}");
+            assert!(!network.contains("11.1.2.3".parse().unwrap()), "{text}");
+        }
+        assert!("::ffff:0:0/95".parse::<Network>().is_err());
     }
 
     #[test]
