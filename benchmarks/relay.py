@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.forks import fork
 from benchmarks.relays import (
     Fleet,
     Relay,
@@ -144,7 +145,7 @@ def _connections(relay: Relay, _port: int, sizes: Sizes) -> dict[str, float]:
                 _expect(client.recv(1) == b".", "an answer")
 
     before_s, begun_s = relay.cpu_s(), time.monotonic()
-    children = [_fork(dial) for _ in range(DIALERS)]
+    children = [fork(dial) for _ in range(DIALERS)]
     statuses = [os.waitpid(child, 0)[1] for child in children]
     _expect(not any(statuses), "every client is served")
     spent_s = time.monotonic() - begun_s
@@ -231,24 +232,12 @@ def _hold(listener: socket.socket) -> None:
 def _child(serve: Callable[[socket.socket], None]) -> Iterator[int]:
     """A process that serves a port."""
     with socket.create_server(("127.0.0.1", 0), backlog=4096) as listener:
-        child = _fork(lambda: serve(listener))
+        child = fork(lambda: serve(listener))
         try:
             yield listener.getsockname()[1]
         finally:
             os.kill(child, 9)
             os.waitpid(child, 0)
-
-
-def _fork(part: Callable[[], None]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            part()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
 
 
 def _expect(happened: bool, what: str) -> None:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from benchmarks.forks import fork
+
 VOLUME_BYTES, QUICK_VOLUME_BYTES = 4 << 30, 64 << 20
 ROUNDS, QUICK_ROUNDS = 5, 1
 END_BYTES = 1 << 20
@@ -66,21 +68,9 @@ def _relay(move: Callable[[int, int, int], None], buffer_bytes: int, volume_byte
 
         begun_s = _now_s()
         parts = (lambda: _send(entry.getsockname(), volume_bytes), relay, lambda: _receive(end, volume_bytes))
-        children = [_fork(part) for part in parts]
+        children = [fork(part) for part in parts]
         spent_s = [_end(child) for child in children]
         return Cost(spent_s[1], sum(spent_s), _now_s() - begun_s)
-
-
-def _fork(part: Callable[[], None]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            part()
-            code = 0
-        finally:
-            os._exit(code)
-    return child
 
 
 def _end(child: int) -> float:

@@ -12,6 +12,8 @@ use std::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Client(IpAddr),
+    /// An address from which proxies connect, until they have shown who they are.
+    Opening(IpAddr),
     Proxy(String),
     Destination(String),
 }
@@ -78,7 +80,7 @@ impl Admission {
     pub(crate) fn enter(self: &Arc<Self>, key: Key) -> Result<Place, Refusal> {
         let most = match key {
             Key::Client(_) => self.limits.connections_per_client_max,
-            Key::Proxy(_) => self.limits.connections_per_proxy_max,
+            Key::Opening(_) | Key::Proxy(_) => self.limits.connections_per_proxy_max,
             Key::Destination(_) => self.limits.connections_per_destination_max,
         };
         let mut counts = self.counts();

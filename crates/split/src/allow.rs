@@ -172,12 +172,15 @@ impl AllowList {
     }
 }
 
-/// Addresses of metadata services outside the link-local networks: Azure, Alibaba, Oracle, AWS.
-const METADATA: [IpAddr; 4] = [
+/// Addresses of metadata services outside the link-local networks: Azure, Alibaba, Oracle, AWS (of machines and of
+/// pods), Google.
+const METADATA: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
 /// True if an address is reachable only from the proxy's own machine or link, or is a metadata service. Only a rule
@@ -267,6 +270,8 @@ mod tests {
             "169.254.169.254",
             "fe80::1",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
             "168.63.129.16",
             "0.0.0.0",
             "::ffff:127.0.0.1",

@@ -117,7 +117,7 @@ pub struct Limits {
     pub connections_max: usize,
     /// Most connections of one client address at once, also if they come through other proxies.
     pub connections_per_client_max: usize,
-    /// Most connections of one proxy at once.
+    /// Most connections of one proxy at once, and most of one address that have not yet shown which proxy they are of.
     pub connections_per_proxy_max: usize,
     /// Most connections to one destination at once.
     pub connections_per_destination_max: usize,

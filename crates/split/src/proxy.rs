@@ -1,6 +1,6 @@
 //! The proxy: accepts connections, and runs each flow to its end.
 
-use crate::admission::{Admission, Key};
+use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
 use crate::conn::set_options;
 use crate::dial;
@@ -179,7 +179,7 @@ async fn serve(shared: Arc<Shared>, index: usize, tcp: TcpStream, client: Socket
 async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
     let (listener, tokens) = (&shared.config.listeners[index], shared.tokens[index].as_ref());
     let admitted = admit(shared, listener, &tcp, peer);
-    let _places = match admitted {
+    let (_places, opening) = match admitted {
         Ok(places) => places,
         Err(refusal) => {
             crate::conn::Conn::Plain(tcp).reset();
@@ -187,6 +187,7 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
         }
     };
     let opened = ways::open(shared, listener, tokens, tcp, peer).await?;
+    drop(opening);
     let (mut client, request) = (opened.client, opened.request);
     let established = async {
         let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
@@ -220,19 +221,20 @@ fn names_clients(listener: &Listener) -> bool {
     listener.way == Way::Hop || listener.proxy_protocol
 }
 
-/// Takes the places of a new connection, and sets its options.
+/// Takes the places of a new connection, and sets its options. The second place is held only until its request is read.
 fn admit(
     shared: &Shared,
     listener: &Listener,
     tcp: &TcpStream,
     peer: SocketAddr,
-) -> Result<impl Sized + use<>, Refusal> {
-    let place = shared.admission.accept(Instant::now())?;
-    let client = peer.ip().to_canonical();
-    if !listener.clients.is_empty() && !listener.clients.iter().any(|network| network.contains(client)) {
-        return Err(Refusal::new(Cause::Unauthenticated, format!("{client} is not in the networks of clients")));
+) -> Result<(impl Sized + use<>, Option<Place>), Refusal> {
+    let address = peer.ip().to_canonical();
+    if !listener.clients.is_empty() && !listener.clients.iter().any(|network| network.contains(address)) {
+        return Err(Refusal::new(Cause::Unauthenticated, format!("{address} is not in the networks of clients")));
     }
-    let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(client))).transpose()?;
+    let place = shared.admission.accept(Instant::now())?;
+    let client = (!names_clients(listener)).then(|| shared.admission.enter(Key::Client(address))).transpose()?;
+    let opening = (listener.way == Way::Hop).then(|| shared.admission.enter(Key::Opening(address))).transpose()?;
     set_options(tcp, shared.config.congestion_control.as_deref()).map_err(|error| Refusal::of_read(&error))?;
-    Ok((place, client))
+    Ok(((place, client), opening))
 }

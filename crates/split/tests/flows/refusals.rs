@@ -117,6 +117,37 @@ async fn connections_beyond_a_limit_are_reset_and_places_are_freed() {
     }
 }
 
+#[tokio::test]
+async fn strangers_do_not_use_up_the_accepts_of_clients() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let destination = listener.local_addr().unwrap();
+    let forward = json!({"listen": "127.0.0.1:0", "way": "forward", "destination": destination,
+                         "clients": ["127.0.0.2"]});
+    let limits = json!({"accepts_per_second_max": 1});
+    let proxy = Running::start(json!({"listeners": [forward], "allow": [destination], "limits": limits}), None);
+    expect_reset(proxy.address).await;
+    let client = TcpSocket::new_v4().unwrap();
+    client.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let _client = client.connect(proxy.address).await.unwrap();
+    in_time(listener.accept()).await.unwrap();
+    assert_eq!(proxy.status().refused, [(Cause::Unauthenticated, 1)].into());
+}
+
+#[tokio::test]
+async fn one_address_cannot_fill_a_hop_without_an_identity() {
+    let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "hop"}], "identity": "unused", "allow": [],
+                        "limits": {"connections_per_proxy_max": 2, "request_timeout_ms": 60_000}});
+    let proxy = Running::start(config, Some(Fleet::new().identity("exit")));
+    let silent = [TcpStream::connect(proxy.address).await.unwrap(), TcpStream::connect(proxy.address).await.unwrap()];
+    proxy.until(|status| status.open == 2).await;
+    expect_reset(proxy.address).await;
+    assert_eq!(proxy.status().refused, [(Cause::Limit, 1)].into());
+    drop(silent);
+    proxy.until(|status| status.open == 0).await;
+    let _silent = TcpStream::connect(proxy.address).await.unwrap();
+    proxy.until(|status| status.open == 1).await;
+}
+
 #[test]
 fn unsafe_or_contradictory_configurations_are_refused() {
     let forward = |listen: &str| json!({"listen": listen, "way": "forward", "destination": "a:1"});
