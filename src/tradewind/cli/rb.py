@@ -11,7 +11,8 @@ from tradewind.errors import UsageError
 USAGE = "[OPTION]… URL"
 HELP = """\
 Remove a bucket or container that is empty. It asks first; without a terminal it needs -y. Others may be able to take
-the name afterwards. Azure does not check that a container is empty: an object written at this moment is lost."""
+the name afterwards. Azure does not check that a container is empty: an object written at this moment is lost, and
+so are old versions of deleted objects."""
 EXAMPLES = """\
   tradewind rb s3://old-bucket
   tradewind rb -y --force az://account/old-container"""

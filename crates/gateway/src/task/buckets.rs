@@ -85,26 +85,28 @@ pub(super) async fn remove(
     streams: &mut Streams,
 ) -> TaskResult {
     if force {
-        let rm = Rm { store, dry_run: false, json, allow_empty: true, policy };
+        let rm = Rm { store: store.clone(), dry_run: false, json, allow_empty: true, policy };
         rm.run("", true, &ObjectFilter::default(), streams).await?;
-    } else {
-        require_empty(store.as_ref(), policy).await?;
     }
-    policy.run("remove", &config.url, || remove_bucket(config)).await.map_err(|error| not_removed(error, force))?;
+    let removed = match require_empty(store.as_ref(), policy).await {
+        Ok(()) => policy.run("remove", &config.url, || remove_bucket(config)).await,
+        Err(error) => Err(error),
+    };
+    removed.map_err(|error| not_removed(error, force))?;
     if !json {
         writeln!(streams.data, "removed {}", config.url)?;
     }
     Ok(())
 }
 
-/// Fails if the bucket holds an object: Azure removes a container with all that is in it.
-async fn require_empty(store: &dyn Store, policy: RetryPolicy) -> TaskResult {
+/// Fails if the bucket holds an object, also one written while others were deleted: Azure removes a container with all
+/// that is in it.
+async fn require_empty(store: &dyn Store, policy: RetryPolicy) -> Result<(), Error> {
     let mut request = ListRequest { max_keys: Some(1), ..ListRequest::default() };
     loop {
         let page = policy.run("list", store.url(), || store.list(&request)).await?;
         if !page.objects.is_empty() || !page.refused.is_empty() {
-            let message = format!("{} is not empty", store.url());
-            return Err(TaskError::ended(Outcome::Failed, message, Some("--force deletes its objects first")));
+            return Err(Error::new(ErrorKind::Occupied, "remove", store.url(), "the bucket is not empty"));
         }
         request.continuation = page.continuation;
         if request.continuation.is_none() {
@@ -119,4 +121,61 @@ fn not_removed(error: Error, force: bool) -> TaskError {
         return TaskError::ended(Outcome::Failed, error.to_string(), Some(hint));
     }
     error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Talk;
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::sync::Mutex;
+    use tradewind_contract::Limits;
+
+    const BLOB: &str = "<Blob><Name>new</Name><Properties><Content-Length>1</Content-Length><Etag>e</Etag>\
+                        <Last-Modified>Thu, 01 Jan 1970 00:00:01 GMT</Last-Modified></Properties></Blob>";
+
+    /// Starts an Azure account whose container gets a blob after its first listing. Returns its address and the lines of
+    /// the requests.
+    fn filled_after_a_listing() -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+                let mut seen = seen.lock().unwrap();
+                let blob = if seen.is_empty() { "" } else { BLOB };
+                seen.push(lines[0].clone());
+                let (status, body) = match lines[0].starts_with("GET") {
+                    true => (
+                        "200 OK",
+                        format!("<EnumerationResults><Blobs>{blob}</Blobs><NextMarker/></EnumerationResults>"),
+                    ),
+                    false => ("202 Accepted", String::new()),
+                };
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close", body.len());
+                stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+            }
+        });
+        (origin, requests)
+    }
+
+    #[tokio::test]
+    async fn a_container_is_not_removed_with_an_object_that_was_written_meanwhile() {
+        let (origin, requests) = filled_after_a_listing();
+        let url = "az://account/container".to_owned();
+        let config = StoreConfig { url, endpoint: Some(origin), anonymous: true, ..StoreConfig::default() };
+        let store = tradewind_store::open(&config).unwrap();
+        let mut streams = Streams { input: None, data: Box::new(io::sink()), talk: Talk::new(io::sink()) };
+        let policy = RetryPolicy::of_gateway(&Limits::default());
+        let removed = remove(&config, store, true, false, policy, &mut streams).await;
+        let requests = requests.lock().unwrap().clone();
+        assert!(removed.is_err(), "{requests:?}");
+        assert!(requests.last().unwrap().starts_with("GET /container?"), "{requests:?}");
+        assert!(!requests.iter().any(|line| line.starts_with("DELETE /container?")), "{requests:?}");
+    }
 }
