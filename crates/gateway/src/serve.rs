@@ -307,15 +307,20 @@ impl Bound {
             join = gateway.joins_again() => ("it joins its fleet again", Some(join)),
         };
         tracing::info!(reason, "ending");
-        let leaving = async {
+        let mut leaving = std::pin::pin!(async {
             let drained = tokio::time::timeout(DRAIN_AT_EXIT_TIMEOUT, gateway.drain()).await;
             server.stop().await;
             drained
-        };
+        });
         if let Some(join) = again {
-            drop(leaving.await);
-            let length = gateway.lease().map(Lease::left);
-            return Err(join_again::replace_process(&join_again::at(join, addresses), length).into());
+            tokio::select! {
+                biased;
+                reason = endings.first() => tracing::info!(reason, "ending for good"),
+                _ = &mut leaving => {
+                    let length = gateway.lease().map(Lease::left);
+                    return Err(join_again::replace_process(&join_again::at(join, addresses), length).into());
+                }
+            }
         }
         tokio::select! {
             drained = leaving => Ok(match drained {

@@ -7,6 +7,8 @@ use crate::serve::{Folder, Serving, silent_move};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
 
 const KEY: &str = "the-key-of-a-job-that-has-ended";
 /// Memory that is read at a time.
@@ -76,5 +78,27 @@ async fn a_gateway_that_joins_again_keeps_its_process_id_and_address_and_nothing
     let lease = json!({ "lease_s": 60 }).to_string();
     assert_eq!(client.call(Method::POST, "/v1/lease", lease).await.0, StatusCode::NO_CONTENT);
     gateway.child.kill().await.unwrap();
+    owner.end().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_told_to_end_while_it_leaves_does_not_come_back() {
+    let folder = Folder::new();
+    let owner = Owner::start_with(&folder, &[], &[]).await;
+    let joining = ["--join", "-", "--lease-s", "600", "--log-level", "info"];
+    let mut gateway = Serving::start_told(&joining, &format!("{}\n", owner.listen("sink")), &[]).await;
+    assert_eq!(owner.put("sink", &entry(gateway.control())).await.0, StatusCode::NO_CONTENT);
+    owner.wait("sink", "its enrolment", |state| state["enrolled"] == true).await;
+    // Half a request delays the exit.
+    let mut holding = UnixStream::connect(owner.socket("sink")).await.unwrap();
+    holding.write_all(b"GET /v1/ver").await.unwrap();
+    assert_eq!(version(&owner.socket("sink")).await.0, StatusCode::OK);
+    let mut client = Client::unix(&owner.socket("sink")).await;
+    let again = json!({ "token_hex": NEXT_TOKEN, "expires_unix_s": soon() }).to_string();
+    assert_eq!(client.call(Method::POST, "/v1/join", again).await.0, StatusCode::ACCEPTED);
+    gateway.log_says("it joins its fleet again").await;
+    gateway.signal(rustix::process::Signal::TERM);
+    gateway.log_says("ending for good").await;
+    assert_eq!(gateway.child.wait().await.unwrap().code(), Some(0));
     owner.end().await;
 }

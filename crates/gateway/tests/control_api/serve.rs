@@ -66,7 +66,7 @@ impl Serving {
         self.ready["control"].as_str().unwrap()
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id().unwrap() as i32).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
