@@ -239,6 +239,7 @@ def test_a_silent_hop_is_closed_and_reconnected(
     assert_arrived(s3, files)
 
 
+@pytest.mark.slow
 def test_a_stall_counts_from_the_last_byte_that_moved(command: Command, files: FilePlace, tmp_path: Path) -> None:
     """The silent hop is detected after about 8 s: 3 s of silence, and 5 s for the attempt to reconnect."""
     stall_s = 14.0
@@ -258,7 +259,9 @@ def test_a_stall_counts_from_the_last_byte_that_moved(command: Command, files: F
     assert tree_hashes(tmp_path / "copy") == tree_hashes(files.folder)
 
 
-@pytest.mark.parametrize("frozen", ["source", "relay", "sink"])
+@pytest.mark.parametrize(
+    "frozen", [pytest.param("source", marks=pytest.mark.slow), pytest.param("relay", marks=pytest.mark.slow), "sink"]
+)
 def test_a_frozen_gateway_and_a_short_stall_end_the_job_resumable(
     command: Command, files: FilePlace, tmp_path: Path, frozen: str
 ) -> None:

@@ -127,7 +127,7 @@ def watch(running: Running, command: Command) -> int:
     return peak
 
 
-@pytest.mark.parametrize("operation", ["list", "get", "head"])
+@pytest.mark.parametrize("operation", [pytest.param("list", marks=pytest.mark.slow), "get", "head"])
 def test_an_endless_body_is_cut_off(
     place: OddPlace, command: Command, tmp_path: Path, impatient: list[str], operation: str
 ) -> None:
@@ -142,7 +142,7 @@ def test_an_endless_body_is_cut_off(
     assert FilePlace(tmp_path / "files").sizes() == {}
 
 
-@pytest.mark.parametrize("operation", ["list", "get"])
+@pytest.mark.parametrize("operation", [pytest.param("list", marks=pytest.mark.slow), "get"])
 def test_a_body_that_drips_is_read_to_its_end(
     place: OddPlace, command: Command, tmp_path: Path, impatient: list[str], operation: str
 ) -> None:

@@ -88,7 +88,7 @@ def reads(name: str) -> Callable[[Request], bool]:
     return lambda request: request.is_read and request.path.endswith(f"/{name}")
 
 
-@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.parametrize("direction", ["up", pytest.param("down", marks=pytest.mark.slow)])
 def test_slow_down_for_20_s_is_waited_out(
     command: Command, files: FilePlace, filled: S3Place, back: FilePlace, proxy: HttpProxy, direction: str
 ) -> None:

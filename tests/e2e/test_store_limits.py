@@ -80,7 +80,10 @@ def shown_while(running: Running, command: Command, stage: str) -> tuple[dict[st
     raise AssertionError(f"never limited by {stage}: {shown['limits']}")
 
 
-@pytest.mark.parametrize(("direction", "stage", "said"), [("up", "write", "writing"), ("down", "read", "reading")])
+@pytest.mark.parametrize(
+    ("direction", "stage", "said"),
+    [("up", "write", "writing"), pytest.param("down", "read", "reading", marks=pytest.mark.slow)],
+)
 def test_a_job_tells_which_store_limits_it(
     command: Command,
     files: FilePlace,

@@ -116,7 +116,18 @@ def test_the_policy_suffices(account: Account, tmp_path: Path) -> None:
     assert [*refusals_of_revocation(stage)] == []
 
 
-@pytest.mark.parametrize("action", [action for action in actions() if action not in UNCHECKED])
+#: The refusal ends a fleet, which is tried for a while.
+LONG = "ec2:TerminateInstances"
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        pytest.param(action, marks=[pytest.mark.slow] if action == LONG else [])
+        for action in actions()
+        if action not in UNCHECKED
+    ],
+)
 def test_a_missing_action_is_named(account: Account, tmp_path: Path, action: str) -> None:
     account.allow(allowing([one for one in actions() if one != action]))
     stage = AwsStage(tmp_path, account.cloud)

@@ -122,6 +122,7 @@ def test_a_formerly_endless_problem_is_answered_within_its_work_limit(monkeypatc
     assert work.done() <= 1.2 * settings.work_max
 
 
+@pytest.mark.slow
 def test_eight_destinations_over_price_tiers_need_bounded_cpu_time() -> None:
     """Each price tier is solved separately, and searches used to be counted as a tenth of their work."""
     source, *sinks = map(parse_region, TIERED.split())

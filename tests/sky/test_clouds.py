@@ -110,6 +110,7 @@ def server() -> Iterator[LocalServer]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_relay_on_a_host_between_two_regions_of_a_cloud_is_killed_and_replaced(
     stage: Stage, server: LocalServer
 ) -> None:

@@ -113,7 +113,11 @@ def silence_relay_to_the_source(stage: Stage, running: Running) -> None:
     stage.sky.set_link("relay-1", "source-1", one_way=True, up=False)
 
 
-LOSSES = (freeze_relay, silence_relay_to_the_sink, silence_relay_to_the_source)
+LOSSES = (
+    freeze_relay,
+    pytest.param(silence_relay_to_the_sink, marks=pytest.mark.slow),
+    pytest.param(silence_relay_to_the_source, marks=pytest.mark.slow),
+)
 
 
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)

@@ -141,6 +141,7 @@ def test_with_replan_a_lost_relay_is_replaced_by_another(stage: Stage, tmp_path:
     assert 0 <= again_bytes <= 5_000_000, "acknowledged bytes are not sent again"
 
 
+@pytest.mark.slow
 def test_a_job_that_is_interrupted_after_a_change_resumes_with_the_new_plan(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
     running.wait_for(moving)
@@ -159,6 +160,7 @@ def test_a_job_that_is_interrupted_after_a_change_resumes_with_the_new_plan(stag
     stage.command.wait_until_alone()
 
 
+@pytest.mark.slow
 def test_a_resumed_job_is_replanned_and_healed_like_a_new_one(stage: Stage, tmp_path: Path) -> None:
     running = stage.start(tmp_path / "copy", "--min-throughput", "40Mbit/s", "--replan")
     running.wait_for(moving)

@@ -173,6 +173,7 @@ def test_a_transfer_moves_between_hosts_and_leaves_nothing(stage: Stage) -> None
     assert swept == [*(f"{site}-1: removed a copied program" for site in SITES), "nothing is left"]
 
 
+@pytest.mark.slow
 def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 6)
@@ -182,6 +183,7 @@ def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
     stage.check(running.finish())
 
 
+@pytest.mark.slow
 def test_a_plan_does_without_a_relay_that_cannot_be_reached(stage: Stage) -> None:
     """A destination that cannot be reached ends the transfer before it begins."""
     text = stage.command.configuration.read_text(encoding="utf-8")
