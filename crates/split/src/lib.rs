@@ -27,6 +27,7 @@ pub mod destination;
 mod dial;
 pub mod header;
 pub mod limits;
+mod lookup;
 pub mod proxy;
 pub mod proxy_protocol;
 pub mod refusal;

@@ -4,7 +4,7 @@ use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
 use crate::conn::set_options;
 use crate::dial;
-use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG};
+use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG, LOOKUPS_MAX};
 use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{Bytes, End, relay};
 use crate::status::{Hop, Status};
@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// In the order of the listeners.
     tokens: Vec<Option<Tokens>>,
     admission: Arc<Admission>,
+    /// The places of name lookups.
+    pub(crate) lookups: Arc<Semaphore>,
     bytes: Bytes,
     counts: Mutex<Counts>,
 }
@@ -107,7 +110,9 @@ impl Proxy {
         let tokens = config.listeners.iter().map(Listener::read_tokens).collect::<Result<_, _>>()?;
         let listeners = config.listeners.iter().map(|listener| listen(listener.listen)).collect::<Result<_, _>>()?;
         let admission = Admission::new(config.limits.clone());
-        let shared = Shared { config, tls, tokens, admission, bytes: Bytes::default(), counts: Mutex::default() };
+        let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        let (bytes, counts) = (Bytes::default(), Mutex::default());
+        let shared = Shared { config, tls, tokens, admission, lookups, bytes, counts };
         Ok(Self { shared: Arc::new(shared), listeners })
     }
 

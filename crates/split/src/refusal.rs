@@ -22,7 +22,7 @@ pub enum Cause {
     Unauthenticated,
     /// The client or a proxy sent a request that is malformed or too large.
     Malformed,
-    /// A limit of connections or of the accept rate is reached.
+    /// A limit of connections, of the accept rate or of name lookups is reached.
     Limit,
     /// The route names a proxy that the configuration does not have, or is too long.
     Route,
