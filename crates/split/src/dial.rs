@@ -6,6 +6,7 @@ use crate::destination::{Destination, Host};
 use crate::header::{self, Request};
 use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT};
 use crate::lookup::look_up;
+use crate::own::leads_here;
 use crate::proxy::Shared;
 use crate::proxy_protocol;
 use crate::refusal::{Cause, Refusal};
@@ -34,11 +35,13 @@ pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn
     })
 }
 
-/// Dials the destination itself, at the addresses that the allow-list permits.
+/// Dials the destination itself, at the addresses that the allow-list permits, and never at its own listeners.
 async fn direct(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
     let destination = &request.destination;
     let addresses = resolve(shared, destination).await?;
-    let allowed = |address: &&SocketAddr| shared.config.allow.allows_address(destination, address.ip());
+    let allowed = |address: &&SocketAddr| {
+        shared.config.allow.allows_address(destination, address.ip()) && !leads_here(&shared.addresses, **address)
+    };
     let mut last = Refusal::new(Cause::NotAllowed, destination.to_string());
     for address in addresses.iter().filter(allowed).take(ADDRESSES_MAX) {
         match connect(shared, *address).await {

@@ -28,6 +28,7 @@ mod dial;
 pub mod header;
 pub mod limits;
 mod lookup;
+mod own;
 pub mod proxy;
 pub mod proxy_protocol;
 pub mod refusal;

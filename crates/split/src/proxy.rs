@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Arc<dyn HopTls>>,
     /// In the order of the listeners.
     tokens: Vec<Option<Tokens>>,
+    /// The bound addresses of the listeners, in their order.
+    pub(crate) addresses: Vec<SocketAddr>,
     admission: Arc<Admission>,
     /// The places of name lookups.
     pub(crate) lookups: Arc<Semaphore>,
@@ -108,11 +110,12 @@ impl Proxy {
     pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>) -> Result<Self, SplitError> {
         config.check()?;
         let tokens = config.listeners.iter().map(Listener::read_tokens).collect::<Result<_, _>>()?;
-        let listeners = config.listeners.iter().map(|listener| listen(listener.listen)).collect::<Result<_, _>>()?;
+        let bound = config.listeners.iter().map(|listener| listen(listener.listen));
+        let (listeners, addresses) = bound.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let admission = Admission::new(config.limits.clone());
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
         let (bytes, counts) = (Bytes::default(), Mutex::default());
-        let shared = Shared { config, tls, tokens, admission, lookups, bytes, counts };
+        let shared = Shared { config, tls, tokens, addresses, admission, lookups, bytes, counts };
         Ok(Self { shared: Arc::new(shared), listeners })
     }
 
@@ -140,12 +143,15 @@ impl Proxy {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, SplitError> {
+/// Binds a listener. Returns it with its address, whose port the kernel may have chosen.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SplitError> {
     let bound = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
     };
     bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })
 }

@@ -16,7 +16,7 @@ pub enum Cause {
     TimedOut,
     /// The name of the destination has no address.
     NameNotFound,
-    /// The destination is not on the allow-list of a proxy, or is an address that must be listed exactly.
+    /// The destination is not on the allow-list of a proxy, is an address that must be listed exactly, or is the proxy itself.
     NotAllowed,
     /// The client did not authenticate.
     Unauthenticated,
