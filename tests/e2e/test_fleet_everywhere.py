@@ -71,7 +71,9 @@ def test_all_machines_are_listed_and_only_abandoned_ones_are_swept(stage: Stage)
         "mine of fleet-mine, in use" in swept.stdout
         and "foreign of fleet-foreign, started on another host" in swept.stdout
     )
-    assert swept.stdout.endswith("kept 2 machines whose command runs or is elsewhere; --all ends them, too\n")
+    assert swept.stdout.endswith(
+        "kept 2 machines whose command runs or is elsewhere, or of warm fleets; --all ends them, too\n"
+    )
     assert stage.listed() == {"mine": "in use", "foreign": "elsewhere"}
     rest = stage.command.run("fleet", "sweep", "--all").expect(0)
     assert "removed a copied program" in rest.stdout and rest.stdout.endswith("nothing is left\n")

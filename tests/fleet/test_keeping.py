@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from tradewind.fleet.enrolment import Enrolment
 from tradewind.fleet.fleet import Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
+from tradewind.fleet.leases import Leases
 from tradewind.fleet.provider import KEY_TAG, Ended, Home, Machine, Offer, Provider, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
@@ -159,6 +161,34 @@ def test_a_job_whose_owner_does_not_start_leaves_the_warm_fleet_as_it_was(
         stage.take(FaultyProvider(make_provider(LOCAL, find_gateway(), stage.journal)))
     assert stage.journal.load(stage.fleet).machines == {"one": "site:a"}
     assert stage.folder.exists() and stage.process.poll() is None
+
+
+def test_a_renewal_under_way_ends_before_its_machine_is_given_back(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    under_way, given_back, order = threading.Event(), threading.Event(), list[str]()
+    renew, give_back = Leases.renew, Keeper.give_back
+
+    def renew_slowly(leases: Leases, names: Collection[str], lease_s: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            under_way.set()
+            given_back.wait(0.5)
+            order.append("renewed")
+        renew(leases, names, lease_s)
+
+    def note_give_back(keeper: Keeper, machines: Sequence[Machine], enrolment: Enrolment) -> set[str]:
+        given_back.set()
+        order.append("given back")
+        return give_back(keeper, machines, enrolment)
+
+    monkeypatch.setattr(Leases, "renew", renew_slowly)
+    monkeypatch.setattr(Keeper, "give_back", note_give_back)
+    monkeypatch.setattr("tradewind.fleet.fleet.RENEWALS_PER_LEASE", 100)
+    stage.journal.give_back(stage.fleet)
+    fleet = stage.take(OneMachine(stage.machine))
+    assert under_way.wait(20)
+    fleet.close()
+    assert order[-2:] == ["renewed", "given back"]
 
 
 def test_a_fleet_that_was_given_back_ends_no_machine_when_it_is_closed_again(stage: Stage) -> None:

@@ -117,7 +117,7 @@ def test_a_fleet_whose_client_was_killed_is_free_again(stage: Stage) -> None:
     done = stage.command.run(*stage.words)
     stage.check(done)
     assert f"of fleet {fleet}" in done.stderr
-    assert stage.gateways() == before
+    assert stage.gateways() == before, done.stderr
 
 
 def test_two_transfers_at_once_share_no_machine(stage: Stage) -> None:

@@ -195,6 +195,7 @@ pub fn is_special(address: IpAddr) -> bool {
         }
         IpAddr::V6(v6) => match embedded_v4(v6) {
             Some(v4) => is_special(IpAddr::V4(v4)),
+            None if local_translations(v6).into_iter().any(|v4| is_special(IpAddr::V4(v4))) => true,
             None => v6.is_unspecified() || v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast(),
         },
     }
@@ -209,6 +210,21 @@ fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
         [0x2002, high, low, ..] => Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))),
         _ => None,
     }
+}
+
+/// The IPv4 addresses that a NAT64 translator of a network operator may connect to: `64:ff9b:1::/48` (RFC 8215) is for
+/// prefixes of 48, 56, 64 or 96 bits, each with the IPv4 address in its own place (RFC 6052, section 2.2). Which one the
+/// translator has is unknown here, so all are judged. Those in 0.0.0.0/8 are left out: translators drop them, and most
+/// addresses have zeros in the places of the other prefixes.
+fn local_translations(v6: Ipv6Addr) -> Vec<Ipv4Addr> {
+    let bytes = v6.octets();
+    if bytes[..6] != [0, 0x64, 0xff, 0x9b, 0, 1] {
+        return Vec::new();
+    }
+    // The eighth byte is no part of an address.
+    let places = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
+    let found = places.map(|place| Ipv4Addr::from(place.map(|index: usize| bytes[index])));
+    found.into_iter().filter(|v4| v4.octets()[0] != 0).collect()
 }
 
 #[cfg(test)]
@@ -276,6 +292,14 @@ mod tests {
             "0.0.0.0",
             "::ffff:127.0.0.1",
             "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b::6464:64c8",
+            "64:ff9b:1::7f00:1",
+            "64:ff9b:1:ffff::a9fe:a9fe",
+            "64:ff9b:1:a9fe:a9:fe00::",
+            "64:ff9b:1:a9:fe:a9fe::",
+            "64:ff9b:1:0:a9:fea9:fe00:0",
+            "64:ff9b:1:a8:3f:8110:0:1",
             "::7f00:1",
             "2002:7f00:1::",
             "::",
@@ -293,6 +317,8 @@ mod tests {
         assert!(exact.allows_request(&at("127.0.0.1:80")));
         assert!(!exact.allows_request(&at("127.0.0.1:81")));
         assert!(!exact.allows_request(&at("127.0.0.2:80")));
-        assert!(wide.allows_request(&at("8.8.8.8:53")));
+        for address in ["8.8.8.8", "[64:ff9b::808:808]", "[64:ff9b:1::808:808]", "[64:ff9b:1:808:8:800::]"] {
+            assert!(wide.allows_request(&at(&format!("{address}:53"))), "{address}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::allow::{AllowList, Network, Pattern};
 use crate::destination::Destination;
-use crate::limits::{CONFIG_BYTES_MAX, HOPS_MAX};
+use crate::limits::{HOPS_MAX, TOKENS_BYTES_MAX};
 use crate::refusal::SplitError;
 use crate::token::Tokens;
 use serde::Deserialize;
@@ -92,9 +92,12 @@ impl Listener {
     pub(crate) fn read_tokens(&self) -> Result<Option<Tokens>, SplitError> {
         let Some(path) = &self.tokens else { return Ok(None) };
         let fault = |reason: String| SplitError::Tokens { path: path.display().to_string(), reason };
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(CONFIG_BYTES_MAX).read_to_string(&mut text));
-        read.map_err(|error| fault(error.to_string()))?;
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(TOKENS_BYTES_MAX + 1).read_to_end(&mut bytes));
+        if read.map_err(|error| fault(error.to_string()))? as u64 > TOKENS_BYTES_MAX {
+            return Err(fault(format!("the file has more than {TOKENS_BYTES_MAX} bytes")));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| fault("the file is not UTF-8".to_owned()))?;
         text.parse().map(Some).map_err(fault)
     }
 }
@@ -236,5 +239,40 @@ impl Config {
     pub(crate) fn route(&self, destination: &Destination) -> Vec<String> {
         let found = self.routes.iter().find(|route| route.destination.matches(destination));
         found.map(|route| route.through.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// The tokens of a file with one token, made longer by a comment of this character.
+    fn read(bytes: u64, filler: char) -> Result<Option<Tokens>, SplitError> {
+        let mut text = format!("ann:{}\n#", "0".repeat(64));
+        let room = usize::try_from(bytes).unwrap() - text.len();
+        text.extend(std::iter::repeat_n('x', room % filler.len_utf8()));
+        text.extend(std::iter::repeat_n(filler, room / filler.len_utf8()));
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let listener = Listener {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            way: Way::Socks5,
+            destination: None,
+            port: None,
+            tokens: Some(file.path().to_owned()),
+            clients: Vec::new(),
+            proxy_protocol: false,
+        };
+        listener.read_tokens()
+    }
+
+    #[test]
+    fn a_file_of_tokens_is_read_whole_or_refused() {
+        for filler in ['x', '\u{20ac}'] {
+            assert!(read(TOKENS_BYTES_MAX, filler).unwrap().is_some());
+            let error = read(TOKENS_BYTES_MAX + 1, filler).unwrap_err().to_string();
+            assert!(error.ends_with("the file has more than 1048576 bytes"), "{error}");
+        }
     }
 }

@@ -5,15 +5,17 @@ use crate::conn::{Conn, set_options};
 use crate::destination::{Destination, Host};
 use crate::header::{self, Request};
 use crate::limits::{ADDRESSES_MAX, DIAL_SHARE_PERCENT};
+use crate::lookup::look_up;
+use crate::own::leads_here;
 use crate::proxy::Shared;
 use crate::proxy_protocol;
 use crate::refusal::{Cause, Refusal};
 use rustls_pki_types::ServerName;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, TlsStream};
 
 /// Establishes the far side within the dial timeout.
@@ -33,11 +35,13 @@ pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn
     })
 }
 
-/// Dials the destination itself, at the addresses that the allow-list permits.
+/// Dials the destination itself, at the addresses that the allow-list permits, and never at its own listeners.
 async fn direct(shared: &Shared, request: &Request) -> Result<Conn, Refusal> {
     let destination = &request.destination;
-    let addresses = resolve(destination).await?;
-    let allowed = |address: &&SocketAddr| shared.config.allow.allows_address(destination, address.ip());
+    let addresses = resolve(shared, destination).await?;
+    let allowed = |address: &&SocketAddr| {
+        shared.config.allow.allows_address(destination, address.ip()) && !leads_here(&shared.addresses, **address)
+    };
     let mut last = Refusal::new(Cause::NotAllowed, destination.to_string());
     for address in addresses.iter().filter(allowed).take(ADDRESSES_MAX) {
         match connect(shared, *address).await {
@@ -64,13 +68,14 @@ async fn introduce(
     Ok(Conn::Plain(tcp))
 }
 
-async fn resolve(destination: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
+async fn resolve(shared: &Shared, destination: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
     match &destination.host {
         Host::Address(address) => Ok(vec![SocketAddr::new(*address, destination.port)]),
-        Host::Name(name) => match lookup_host((name.as_str(), destination.port)).await {
-            Ok(addresses) => Ok(addresses.collect()),
-            Err(error) => Err(Refusal::new(Cause::NameNotFound, format!("{destination}: {error}"))),
-        },
+        Host::Name(name) => {
+            let target = (name.clone(), destination.port);
+            let found = look_up(&shared.lookups, move || Ok(target.to_socket_addrs()?.collect())).await;
+            found.map_err(|Refusal { cause, detail }| Refusal::new(cause, format!("{destination}: {detail}")))
+        }
     }
 }
 
@@ -89,7 +94,7 @@ async fn through(shared: &Shared, next: &str, mut request: Request, deadline: In
     let name = ServerName::try_from(next.to_owned()).map_err(|error| broken(&error))?;
     let mut tcp = Err(Refusal::new(Cause::NameNotFound, next));
     let started = Instant::now();
-    for address in resolve(address).await?.into_iter().take(ADDRESSES_MAX) {
+    for address in resolve(shared, address).await?.into_iter().take(ADDRESSES_MAX) {
         tcp = connect(shared, address).await.map_err(|error| broken(&error));
         if tcp.is_ok() {
             break;

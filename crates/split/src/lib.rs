@@ -27,6 +27,8 @@ pub mod destination;
 mod dial;
 pub mod header;
 pub mod limits;
+mod lookup;
+mod own;
 pub mod proxy;
 pub mod proxy_protocol;
 pub mod refusal;

@@ -4,7 +4,7 @@ use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
 use crate::conn::set_options;
 use crate::dial;
-use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG};
+use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG, LOOKUPS_MAX};
 use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{Bytes, End, relay};
 use crate::status::{Hop, Status};
@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,11 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Arc<dyn HopTls>>,
     /// In the order of the listeners.
     tokens: Vec<Option<Tokens>>,
+    /// The bound addresses of the listeners, in their order.
+    pub(crate) addresses: Vec<SocketAddr>,
     admission: Arc<Admission>,
+    /// The places of name lookups.
+    pub(crate) lookups: Arc<Semaphore>,
     bytes: Bytes,
     counts: Mutex<Counts>,
 }
@@ -105,9 +110,12 @@ impl Proxy {
     pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>) -> Result<Self, SplitError> {
         config.check()?;
         let tokens = config.listeners.iter().map(Listener::read_tokens).collect::<Result<_, _>>()?;
-        let listeners = config.listeners.iter().map(|listener| listen(listener.listen)).collect::<Result<_, _>>()?;
+        let bound = config.listeners.iter().map(|listener| listen(listener.listen));
+        let (listeners, addresses) = bound.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let admission = Admission::new(config.limits.clone());
-        let shared = Shared { config, tls, tokens, admission, bytes: Bytes::default(), counts: Mutex::default() };
+        let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
+        let (bytes, counts) = (Bytes::default(), Mutex::default());
+        let shared = Shared { config, tls, tokens, addresses, admission, lookups, bytes, counts };
         Ok(Self { shared: Arc::new(shared), listeners })
     }
 
@@ -135,12 +143,15 @@ impl Proxy {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, SplitError> {
+/// Binds a listener. Returns it with its address, whose port the kernel may have chosen.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SplitError> {
     let bound = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
     };
     bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })
 }

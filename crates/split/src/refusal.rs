@@ -16,13 +16,13 @@ pub enum Cause {
     TimedOut,
     /// The name of the destination has no address.
     NameNotFound,
-    /// The destination is not on the allow-list of a proxy, or is an address that must be listed exactly.
+    /// The destination is not on the allow-list of a proxy, is an address that must be listed exactly, or is the proxy itself.
     NotAllowed,
     /// The client did not authenticate.
     Unauthenticated,
     /// The client or a proxy sent a request that is malformed or too large.
     Malformed,
-    /// A limit of connections or of the accept rate is reached.
+    /// A limit of connections, of the accept rate or of name lookups is reached.
     Limit,
     /// The route names a proxy that the configuration does not have, or is too long.
     Route,

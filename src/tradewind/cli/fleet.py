@@ -76,7 +76,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="sweep: also end machines whose command runs or is elsewhere; down: also warm fleets",
+        help="sweep: also end machines whose command runs or is elsewhere, and those of warm fleets; "
+        "down: also warm fleets",
     )
     add_warm_arguments(parser)
 
@@ -159,7 +160,8 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
         print("nothing is left")
     kept = [one for one in left if one.owner != "gone"]
     if kept and not (args.all or args.json):
-        print(f"kept {format_count(len(kept), 'machine')} whose command runs or is elsewhere; --all ends them, too")
+        machines = format_count(len(kept), "machine")
+        print(f"kept {machines} whose command runs or is elsewhere, or of warm fleets; --all ends them, too")
     return max(code, 1 if remains and not left else 0)
 
 

@@ -23,7 +23,7 @@ from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
 from tradewind.fleet.launching import Launcher, offer_for
-from tradewind.fleet.leases import RENEWALS_PER_LEASE, Leases
+from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.orders import dialled_gateways, machine_types, network_tier_in, order_key, peers_of, role_of
 from tradewind.fleet.owner import HEARTBEAT_S, here
@@ -431,6 +431,7 @@ class Fleet:
         try:
             if self._home is not None:
                 self._home.close(grace_s)
+            self._end_renewals()
             kept = self._keeper.give_back(list(self.machines.values()), self._enrolment)
             self._terminate([machine for name, machine in self.machines.items() if name not in kept])
             there = {machine.name: machine.region for machine in self._listed() if not machine.ended}
@@ -743,6 +744,12 @@ class Fleet:
             self._charge_dead()
             if time.monotonic() >= due_s:
                 due_s = time.monotonic() + self._renew_all() / RENEWALS_PER_LEASE
+
+    def _end_renewals(self) -> None:
+        """Let a renewal under way end, as it would lengthen the lease of a machine that was given back."""
+        self._leases.close()
+        if self._renewer is not None:
+            self._renewer.join(RENEWAL_S_MAX)
 
     def _renew_all(self) -> int:
         """Renew all leases, and return their length [s]. The lead at home has no lease."""

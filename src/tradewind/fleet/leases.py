@@ -36,6 +36,11 @@ class Leases:
         self._expiries_s: dict[str, float] = {}
         #: Machines whose last renewal failed.
         self._unrenewed: set[str] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Begin no further renewal. One under way ends within RENEWAL_S_MAX."""
+        self._is_closed = True
 
     def begin(self, name: str, lease_s: float) -> None:
         """Add a machine that was ordered with a lease."""
@@ -56,6 +61,8 @@ class Leases:
         each_of([*names], lambda name: self._renew_one(name, lease_s))
 
     def _renew_one(self, name: str, lease_s: int) -> None:
+        if self._is_closed:
+            return
         timeout_s = min(RENEWAL_S_MAX, lease_s / RENEWALS_PER_LEASE)
         try:
             client = self._client_of(name)

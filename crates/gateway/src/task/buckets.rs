@@ -75,6 +75,13 @@ pub(super) async fn make(
     Ok(writeln!(streams.data, "made {}", config.url)?)
 }
 
+/// What remains if a listing still has objects.
+const NEW_OBJECTS: &str = "another client wrote objects in the meantime: run it again when none writes any more";
+/// What remains if the store refuses although its listing is empty.
+const UNLISTED: &str = "no object is left in it, but old versions, delete markers (if it has versioning) or unfinished \
+                        uploads are, which Tradewind does not delete: delete them with the store's own tools or by a \
+                        lifecycle rule, and run it again";
+
 /// Removes a bucket that is empty; with `force` deletes its objects first.
 pub(super) async fn remove(
     config: &StoreConfig,
@@ -88,11 +95,10 @@ pub(super) async fn remove(
         let rm = Rm { store: store.clone(), dry_run: false, json, allow_empty: true, policy };
         rm.run("", true, &ObjectFilter::default(), streams).await?;
     }
-    let removed = match require_empty(store.as_ref(), policy).await {
-        Ok(()) => policy.run("remove", &config.url, || remove_bucket(config)).await,
-        Err(error) => Err(error),
-    };
-    removed.map_err(|error| not_removed(error, force))?;
+    let remain = |error, what| if force { objects_remain(error, what) } else { TaskError::from(error) };
+    require_empty(store.as_ref(), policy).await.map_err(|error| remain(error, NEW_OBJECTS))?;
+    let removed = policy.run("remove", &config.url, || remove_bucket(config)).await;
+    removed.map_err(|error| remain(error, UNLISTED))?;
     if !json {
         writeln!(streams.data, "removed {}", config.url)?;
     }
@@ -115,12 +121,12 @@ async fn require_empty(store: &dyn Store, policy: RetryPolicy) -> Result<(), Err
     }
 }
 
-fn not_removed(error: Error, force: bool) -> TaskError {
-    if force && error.kind == ErrorKind::Occupied {
-        let hint = "old versions, unfinished uploads or new objects remain in it";
-        return TaskError::ended(Outcome::Failed, error.to_string(), Some(hint));
+/// Says what remains in a bucket whose objects were deleted.
+fn objects_remain(error: Error, what: &'static str) -> TaskError {
+    match error.kind {
+        ErrorKind::Occupied => TaskError::ended(Outcome::Failed, error.to_string(), Some(what)),
+        _ => error.into(),
     }
-    error.into()
 }
 
 #[cfg(test)]
@@ -162,6 +168,40 @@ mod tests {
             }
         });
         (origin, requests)
+    }
+
+    /// Starts an S3 server with one bucket, whose listing is empty, and which it does not remove. Returns its address.
+    fn keeping_old_versions() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let lines: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+                let (status, body) = match lines[0].starts_with("GET") {
+                    true => {
+                        ("200 OK", "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>".to_owned())
+                    }
+                    false => ("409 Conflict", "<Error><Code>BucketNotEmpty</Code></Error>".to_owned()),
+                };
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close", body.len());
+                stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+            }
+        });
+        origin
+    }
+
+    #[tokio::test]
+    async fn what_remains_in_a_bucket_without_objects_is_named() {
+        let (url, endpoint) = ("s3://bucket".to_owned(), Some(keeping_old_versions()));
+        let config = StoreConfig { url, endpoint, anonymous: true, ..StoreConfig::default() };
+        let mut streams = Streams { input: None, data: Box::new(io::sink()), talk: Talk::new(io::sink()) };
+        let store = tradewind_store::open(&config).unwrap();
+        let policy = RetryPolicy::of_gateway(&Limits::default());
+        let kept = remove(&config, store, true, false, policy, &mut streams).await.unwrap_err();
+        let said = format!("{kept:?}");
+        assert!(said.contains("the bucket is not empty") && said.contains("delete markers"), "{said}");
     }
 
     #[tokio::test]

@@ -50,6 +50,20 @@ async fn each_proxy_checks_the_destination_itself() {
 }
 
 #[tokio::test]
+async fn a_proxy_does_not_dial_itself() {
+    let config = json!({"listeners": [{"listen": "127.0.0.1:0", "way": "connect"}], "allow": ["127.0.0.1:*"]});
+    let proxy = Running::start(config, None);
+    let mut client = TcpStream::connect(proxy.address).await.unwrap();
+    let asked = format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", proxy.address);
+    client.write_all(asked.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    in_time(client.read_to_end(&mut answer)).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "{}", String::from_utf8_lossy(&answer));
+    let status = proxy.until(|status| status.open == 0).await;
+    assert_eq!((status.accepted, status.refused), (1, [(Cause::NotAllowed, 1)].into()));
+}
+
+#[tokio::test]
 async fn a_stranger_cannot_use_a_hop() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let destination = listener.local_addr().unwrap();

@@ -26,6 +26,8 @@ const DELETES_IN_FLIGHT: usize = 16;
 const COPY_POLL: Duration = Duration::from_millis(500);
 /// Longest time that a copy may make no progress, if the caller sets no limit.
 const COPY_SILENCE_MAX: Duration = Duration::from_secs(3600);
+/// Why a copy is not ours any more.
+const REPLACED: &str = "another write to this key replaced it";
 /// Digits of an upload id.
 const UPLOAD_DIGITS: usize = 16;
 
@@ -180,9 +182,9 @@ impl AzureStore {
         if options.attributes != Attributes::default() {
             if options.attributes.metadata.is_empty() {
                 // A copy whose request names no metadata has that of its source.
-                self.remove_metadata(key).await?;
+                headers = self.amend_copy(self.metadata_removal(key), &headers).await?;
             }
-            headers = self.set_properties(key, &options.attributes).await?;
+            headers = self.amend_copy(self.properties_change(key, &options.attributes)?, &headers).await?;
         }
         // The present ETag of the copy: it changes while the copy is pending, so that of the first answer is outdated.
         let written = Written { etag: etag(&headers), ..Written::default() };
@@ -193,7 +195,7 @@ impl AzureStore {
     /// copy that makes no progress for too long is aborted. If the blob reports no copy, or another one, another writer
     /// replaced it.
     async fn wait_for_copy(&self, call: &Call, key: &str, id: Option<&str>) -> Result<HeaderMap> {
-        let replaced = || call.error(ErrorKind::Overwritten, "another write to this key replaced it");
+        let replaced = || call.error(ErrorKind::Overwritten, REPLACED);
         let limits = work_limits().unwrap_or(WorkLimits::of(COPY_SILENCE_MAX, 0));
         let (began, mut moved, mut copied) = (Instant::now(), Instant::now(), None);
         let mut is_abort_refused = false;
@@ -267,15 +269,28 @@ impl AzureStore {
         self.delete_blob(&ObjectDeletion { key: key.to_owned(), condition }).await
     }
 
-    async fn remove_metadata(&self, key: &str) -> Result<()> {
-        let call = self.call("copy", Method::PUT, key, &[("comp", "metadata")]);
-        self.send_small(call).await.map(drop)
+    fn metadata_removal(&self, key: &str) -> Call {
+        self.call("copy", Method::PUT, key, &[("comp", "metadata")])
     }
 
-    async fn set_properties(&self, key: &str, attributes: &Attributes) -> Result<HeaderMap> {
+    fn properties_change(&self, key: &str, attributes: &Attributes) -> Result<Call> {
         let mut call = self.call("copy", Method::PUT, key, &[("comp", "properties")]);
         set_attributes(&mut call, attributes)?;
-        self.send_small(call).await.map(|(headers, _)| headers)
+        Ok(call)
+    }
+
+    /// Changes a copy, if it still has the ETag of the last answer about it. Otherwise another writer has replaced it,
+    /// and its object must keep what it has.
+    async fn amend_copy(&self, mut call: Call, last: &HeaderMap) -> Result<HeaderMap> {
+        let etag = etag(last).ok_or_else(|| call.error(ErrorKind::Protocol, "the answer has no ETag"))?;
+        call.set("if-match", &format!("\"{etag}\""))?;
+        let answer = self.send_small(call.clone()).await.map_err(|error| match error.kind {
+            ErrorKind::PreconditionFailed => call.error(ErrorKind::Overwritten, REPLACED),
+            // Within the copy's own time, only another client can have removed it.
+            ErrorKind::NotFound => call.error(ErrorKind::Lost, "the store acknowledged the copy, but no longer has it"),
+            _ => error,
+        });
+        answer.map(|(headers, _)| headers)
     }
 
     pub(super) async fn delete_blobs(&self, objects: &[ObjectDeletion]) -> Result<Vec<Result<()>>> {
@@ -329,6 +344,70 @@ impl AzureStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StoreConfig;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    /// A container in which each write gives the blob the next ETag. After `writes_kept` of them, another client
+    /// replaces the blob. Returns the origin, and the writes that the blob took: their queries.
+    fn container_with_another_writer(writes_kept: usize) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let writes = Arc::clone(&taken);
+        std::thread::spawn(move || {
+            let mut etag = "0".to_owned();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let head: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let condition = head.iter().find_map(|line| line.strip_prefix("if-match: "));
+                let mut status = "200 OK";
+                if head[0].starts_with("PUT") {
+                    let mut writes = writes.lock().unwrap();
+                    if condition.is_some_and(|condition| condition != format!("\"{etag}\"")) {
+                        status = "412 Precondition Failed";
+                    } else {
+                        writes.push(head[0].split(['?', ' ']).nth(2).unwrap_or_default().to_owned());
+                        etag = writes.len().to_string();
+                    }
+                }
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nETag: \"{etag}\"\r\nLast-Modified: Mon, 06 May 2024 07:08:09 GMT\r\n\
+                     x-ms-blob-type: BlockBlob\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                );
+                if writes.lock().unwrap().len() == writes_kept {
+                    etag = "other".to_owned();
+                }
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        (origin, taken)
+    }
+
+    async fn copy_with_a_content_type(origin: String) -> Result<Written> {
+        let url = "az://account/container".to_owned();
+        let config = StoreConfig { url, endpoint: Some(origin), anonymous: true, ..StoreConfig::default() };
+        let attributes = Attributes { content_type: Some("text/x-test".to_owned()), ..Attributes::default() };
+        let options = PutOptions { attributes, ..PutOptions::default() };
+        let (bucket, condition) = ("container".to_owned(), Precondition::default());
+        let source = PartSource { bucket, key: "source".to_owned(), condition, range: None };
+        crate::open(&config).unwrap().copy("key", &source, &options).await
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_another_writer_replaces_is_left_alone() {
+        for (writes_kept, expected) in [(1, 1), (2, 2)] {
+            let (origin, taken) = container_with_another_writer(writes_kept);
+            let error = copy_with_a_content_type(origin).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Overwritten, "{error}");
+            assert_eq!(taken.lock().unwrap().len(), expected, "the other writer's blob was changed");
+        }
+        let (origin, taken) = container_with_another_writer(usize::MAX);
+        assert_eq!(copy_with_a_content_type(origin).await.unwrap().etag.as_deref(), Some("3"));
+        assert_eq!(taken.lock().unwrap()[1..], ["comp=metadata", "comp=properties"]);
+    }
 
     #[test]
     fn block_ids_have_one_length_and_name_their_upload() {
