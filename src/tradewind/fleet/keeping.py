@@ -19,10 +19,13 @@ __all__ = ["Keeper"]
 
 #: Timeout until the new process of a gateway answers. It starts on a machine that runs.
 RENEW_S = 20.0
-#: The same if the gateway did not answer that it becomes one: then it may not live.
-RENEW_UNANSWERED_S = 5.0
+#: The same if the gateway did not answer that it becomes one: then it may not live. A living one drains for up to 8 s
+#: before (`DRAIN_AT_EXIT_TIMEOUT`), and tries to enrol every 2 s at least.
+RENEW_UNANSWERED_S = 12.0
 #: Interval between two attempts to reach it.
 LOOK_S = 0.02
+#: Timeout of one attempt: a request to the former process may never be answered.
+ATTEMPT_S = 2.0
 
 
 class Keeper:
@@ -84,7 +87,7 @@ def _wait_answer(machine: Machine, enrolment: Enrolment, timeout_s: float) -> No
         control = enrolment.reach(machine)
         assert control is not None  # It has an address, else its process would not have been renewed.
         try:
-            GatewayClient(control).version(max(LOOK_S, deadline_s - time.monotonic()))
+            GatewayClient(control).version(max(LOOK_S, min(ATTEMPT_S, deadline_s - time.monotonic())))
             return
         except GatewayLost:
             if time.monotonic() >= deadline_s:
