@@ -40,7 +40,7 @@ TARIFFS: tuple[TariffName, ...] = ("fixed", "utilisation", "auction")
 FIXED_SHARE = Fraction(1, 2)
 #: Weight of the last hour in the utilisation that sets the price. With 1 the price swings between its bounds: a high one
 #: drives tenants away, and the next is low.
-SMOOTHING = Fraction(1, 4)
+SMOOTHING = Fraction(1, 8)
 #: Smallest step of that utilisation, so that its fraction stays short.
 UTILISATION_STEPS = 10_000
 SECONDS_PER_HOUR = 3600
