@@ -63,7 +63,7 @@ def gain(done: Clearing, bid: str, worth: int) -> int:
     return sum(award.slices * worth - award.usd_micros for award in done.awards if award.bid == bid)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_other_bid_gains_more_than_the_true_value_of_one_slice(seed: int) -> None:
     rng = random.Random(seed)
     others = some_bids(rng, 1)
@@ -77,7 +77,7 @@ def test_no_other_bid_gains_more_than_the_true_value_of_one_slice(seed: int) -> 
     assert all(gain(clear(offered, with_bid(price)), "mine", worth) <= truthful for price in range(33))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(40))
 def test_every_result_is_consistent(seed: int) -> None:
     rng = random.Random(seed)
     bids, offered = some_bids(rng, 4), lot(rng.randint(0, 12), rng.randint(0, 15))

@@ -29,7 +29,7 @@ def test_amounts_are_read_as_decimals_and_rounded_half_to_even() -> None:
         exact(float("nan"))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(25))
 def test_apportioned_amounts_add_up(seed: int) -> None:
     rng = random.Random(seed)
     amounts = [Fraction(rng.randint(-9999, 9999), rng.randint(1, 999)) for _ in range(rng.randint(0, 30))]
@@ -48,7 +48,7 @@ def test_three_thirds_of_a_dollar_make_a_dollar() -> None:
     assert list(invoice.text())[-1].split() == ["$1.00", "total"]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(25))
 def test_every_invoice_adds_up_to_the_cent(seed: int) -> None:
     rng = random.Random(seed)
     charges = [

@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
     assert simulated(3) != simulated(4)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("load", [0.2, 1.0, 5.0])
 def test_every_outcome_carries_the_same_volume_within_the_capacity(seed: int, load: float) -> None:
     done = simulated(seed, load)
@@ -37,7 +37,7 @@ def test_every_outcome_carries_the_same_volume_within_the_capacity(seed: int, lo
         assert (outcome.charges, outcome.turned_away) == ([], 0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_tenant_is_worse_off_with_the_service(seed: int) -> None:
     done = simulated(seed, 1.0)
     named = by_name(done)
@@ -47,7 +47,7 @@ def test_no_tenant_is_worse_off_with_the_service(seed: int) -> None:
     assert costs["own choice"] <= min(costs["direct"], costs["e2e"], costs["umr"])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_revenue_stays_within_the_margin_and_invoices_add_up_to_it(seed: int) -> None:
     done = simulated(seed, 1.5)
     bounds = done.scene.margin_per_slice
@@ -78,7 +78,16 @@ def test_an_empty_margin_is_not_simulated() -> None:
         simulated(1, extra_nodes=3)
 
 
-@pytest.mark.parametrize("bad", [{"hours": 0}, {"tenants": 1001}, {"hours": 8000, "tenants": 900}, {"load": -1.0}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"hours": 0},
+        {"tenants": 1001},
+        {"hours": 8000, "tenants": 900},
+        {"load": -1.0},
+        {"tenants": 1000, "hours": 200, "load": 9.0},
+    ],
+)
 def test_a_scene_outside_its_limits_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         MarketScene(**bad)  # type: ignore[arg-type]

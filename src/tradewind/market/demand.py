@@ -26,12 +26,15 @@ ALTERNATIVES: tuple[AlternativeName, ...] = ("direct", "e2e", "umr")
 #: Volume of one slice, the unit of sizes and auctions.
 SLICE_GB = 30
 SLICES_PER_TRANSFER_MAX = 4
+SLICES_PER_TRANSFER_MEAN = (1 + SLICES_PER_TRANSFER_MAX) / 2
 #: Time of a direct transfer over that of end to end, assumed: the paper says only that stores are slower.
 DIRECT_PER_E2E = Fraction(3, 2)
 #: Most hours and tenants, and most of their product.
 HOURS_MAX = 8_784
 TENANTS_MAX = 1_000
 TENANT_HOURS_MAX = 200_000
+#: Most transfers that a simulation expects: about half a minute of work.
+TRANSFERS_MAX = 200_000
 LOAD_MAX = 10.0
 #: Tenants for each machine of the service: 20 tenants share 5, as many as in the paper's deployments.
 TENANTS_PER_NODE = 4
@@ -72,6 +75,11 @@ class MarketScene:
             raise UsageError(f"the load is from 0 to {LOAD_MAX:g}, not {self.load:g}")
         if self.machine_usd_per_hour <= 0 or self.outbound_usd_per_gb < 0 or self.umr_gb_per_hour <= 0:
             raise UsageError("the price of a machine and the rate must be above zero, that of traffic not negative")
+        if self.transfers_per_hour * self.hours > TRANSFERS_MAX:
+            raise UsageError(
+                f"a simulation of about {self.transfers_per_hour * self.hours:,.0f} transfers is too large",
+                hint=f"it may have {TRANSFERS_MAX:,}: simulate fewer hours, fewer tenants or a lower load",
+            )
 
     @property
     def service_nodes(self) -> int:
@@ -92,6 +100,11 @@ class MarketScene:
     def slices_per_hour(self) -> int:
         """Capacity: each machine of the service carries one transfer at a time."""
         return math.floor(self.service_nodes / self.service_hours_per_slice)
+
+    @property
+    def transfers_per_hour(self) -> float:
+        """Mean number of transfers that all tenants want in an hour."""
+        return self.load * self.slices_per_hour / SLICES_PER_TRANSFER_MEAN
 
     @property
     def margin_per_slice(self) -> Margin:
@@ -126,8 +139,7 @@ class WantedTransfer:
 def wanted_transfers(scene: MarketScene) -> tuple[tuple[WantedTransfer, ...], ...]:
     """Return the transfers of each hour in order of arrival. The same scene gives the same transfers."""
     rng = random.Random(scene.seed)
-    slices_mean = (1 + SLICES_PER_TRANSFER_MAX) / 2
-    per_tenant = scene.load * scene.slices_per_hour / slices_mean / scene.tenants
+    per_tenant = scene.transfers_per_hour / scene.tenants
     hours = []
     for hour in range(scene.hours):
         phase = 2 * math.pi * (hour - PEAK_HOUR) / HOURS_PER_DAY

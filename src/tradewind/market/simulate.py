@@ -38,8 +38,8 @@ Choice = Literal["service", "direct", "e2e", "umr"]
 TARIFFS: tuple[TariffName, ...] = ("fixed", "utilisation", "auction")
 #: The fixed price lies in the middle of the margin.
 FIXED_SHARE = Fraction(1, 2)
-#: Weight of the last hour in the utilisation that sets the price. With 1 the price swings between its bounds: a high one
-#: drives tenants away, and the next is low.
+#: Weight of the last hour in the utilisation that sets the price. With 1 the price swings between its bounds: a high
+#: price drives tenants away, and the next price is low.
 SMOOTHING = Fraction(1, 8)
 #: Smallest step of that utilisation, so that its fraction stays short.
 UTILISATION_STEPS = 10_000
