@@ -83,8 +83,8 @@ def quote_transfer(
     """Return a quote by the tariff of a link, source and destination, at `now_s`. It is kept for `kept_s`.
 
     `transfer_s` is the predicted time, for tariffs per hour. `used` is the quantity of the month so far, in the
-    tariff's unit. The price is rounded up to a micro-dollar. Raises MarketError if the link has no tariff, and UsageError for
-    negative amounts or a time over KEPT_S_MAX.
+    tariff's unit. The price is rounded up to a micro-dollar. Raises MarketError if the link has no tariff, and
+    UsageError for negative amounts or a time over KEPT_S_MAX.
     """
     if volume_bytes < 0 or not 0 < kept_s <= KEPT_S_MAX:
         raise UsageError(f"a quote needs a volume that is not negative, and is kept for up to {KEPT_S_MAX:,.0f} s")

@@ -12,6 +12,7 @@ from tradewind.market.margins import Margin, e2e_usd, least_extra_nodes, margin,
 from tradewind.market.money import MICROS_PER_USD
 from tradewind.market.simulate import MarketOutcome, Simulation
 from tradewind.model.records import dataclass
+from tradewind.model.units import format_count
 
 __all__ = ["MarginReport", "MarketReport"]
 
@@ -141,8 +142,9 @@ class MarketReport:
         volume_gb = sum(simulation.without[0].slices.values()) * SLICE_GB
         outbound = float(volume_gb * scene.outbound_usd_per_gb)
         yield (
-            f"{simulation.transfers:,} transfers of {scene.tenants:,} tenants in {scene.hours:,} h, {volume_gb:,} GB;"
-            f" {scene.service_nodes:,} service machines; seed {scene.seed}"
+            f"{format_count(simulation.transfers, 'transfer')} of {format_count(scene.tenants, 'tenant')} in"
+            f" {scene.hours:,} h, {volume_gb:,} GB;"
+            f" {format_count(scene.service_nodes, 'service machine')}; seed {scene.seed}"
         )
         yield f"outbound traffic costs ${outbound:,.2f} in every case, and is not in the table"
         yield ""
