@@ -24,6 +24,10 @@
     │   ├── CredentialsNotSent     7    a store's credentials cannot be limited, so no other machine gets them
     │   ├── FleetTaken             1    a warm fleet that a plan uses is in use, or has ended: plan again
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
+    ├── MarketError                1    a price, quote, bid or reservation is not possible
+    │   ├── EmptyMargin            1    no price pays for both the service and its users
+    │   ├── QuoteExpired           1    the price of a quote is no longer kept
+    │   └── BudgetExceeded         8    the amount is more than what is left of a budget
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
     │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
@@ -171,6 +175,24 @@ class ProviderRefused(GatewayError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.regions = regions
+
+
+class MarketError(TradewindError):
+    """A price, quote, bid or reservation is not possible."""
+
+
+class EmptyMargin(MarketError):
+    """The lower bound of the service's price is above its upper bound."""
+
+
+class QuoteExpired(MarketError):
+    """The price of a quote is no longer kept."""
+
+
+class BudgetExceeded(MarketError):
+    """The amount is more than what is left of a budget, or of a reservation."""
+
+    exit_code = 8
 
 
 class SkyError(TradewindError):

@@ -15,6 +15,7 @@ VERBS = {
     "check": "compare two trees",
     "plan": "plan a transfer between regions: relays, machines, rate and cost",
     "accelerate": "place split proxies for TCP flows under a budget",
+    "market": "show the price range of a transfer service, and simulate its market",
     "catalog": "show regions, prices and links; import your own figures",
     "jobs": "list, follow, pause, resume and cancel jobs",
     "measure": "measure the rate of links with probes between gateways",

@@ -1,0 +1,124 @@
+"""Price lists, the price by utilisation, and quotes."""
+
+import random
+from fractions import Fraction
+from typing import Literal
+
+import pytest
+
+from tradewind.errors import EmptyMargin, MarketError, QuoteExpired, UsageError
+from tradewind.market import quote as quote_module
+from tradewind.market.margins import PAPER_RATIOS, margin
+from tradewind.market.quote import QuoteBook, TransferQuote, quote_transfer
+from tradewind.market.tariff import Tariff, TariffTier, tariff_for, utilisation_price
+from tradewind.model.document import to_document
+
+TIERS = (TariffTier(0, 1000), TariffTier(10, 500), TariffTier(100, 1))
+
+
+def test_tiers_continue_where_the_month_stands() -> None:
+    tariff = Tariff("tiers", "GB", TIERS)
+    assert tariff.cost_usd(Fraction(10)) == Fraction(10_000, 10**6)
+    assert tariff.cost_usd(Fraction(5), Fraction(8)) == Fraction(2 * 1000 + 3 * 500, 10**6)
+    assert tariff.cost_usd(Fraction(3), Fraction(200)) == Fraction(3, 10**6)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_volume_costs_the_same_in_parts(seed: int) -> None:
+    rng = random.Random(seed)
+    tariff, used, total = Tariff("tiers", "GB", TIERS), Fraction(0), Fraction(0)
+    for _ in range(20):
+        part = Fraction(rng.randint(0, 5000), 300)
+        total += tariff.cost_usd(part, used)
+        used += part
+    assert total == tariff.cost_usd(used)
+
+
+def test_the_most_specific_valid_tariff_applies() -> None:
+    flat = (TariffTier(0, 1),)
+    everywhere = Tariff("everywhere", "GB", flat)
+    renewed = Tariff("renewed", "GB", flat, valid_from_s=100)
+    from_a = Tariff("from a", "GB", flat, src="site:a", valid_until_s=50)
+    to_b = Tariff("to b", "GB", flat, dst="site:b", valid_until_s=60)
+    listed = [everywhere, renewed, from_a, to_b]
+    names = [tariff_for(listed, "site:a", "site:b", at_s).name for at_s in (0, 49, 50, 60, 99, 100)]
+    assert names == ["from a", "from a", "to b", "everywhere", "everywhere", "renewed"]
+    with pytest.raises(MarketError, match="no tariff for site:x to site:y"):
+        tariff_for([from_a], "site:x", "site:y", 0)
+
+
+@pytest.mark.parametrize(
+    ("tiers", "until_s"),
+    [
+        ((), None),
+        ((TariffTier(1, 1),), None),
+        ((TariffTier(0, 1), TariffTier(0, 2)), None),
+        ((TariffTier(0, -1),), None),
+        ((TariffTier(0, 1),), 0.0),
+    ],
+)
+def test_a_tariff_out_of_order_is_refused(tiers: tuple[TariffTier, ...], until_s: float | None) -> None:
+    with pytest.raises(UsageError):
+        Tariff("bad", "GB", tiers, valid_until_s=until_s)
+
+
+def test_a_tariff_survives_its_document() -> None:
+    tariff = Tariff("tiers", "hour", TIERS, src="site:a", valid_until_s=5.0)
+    assert Tariff.from_document(to_document(tariff)) == tariff
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_price_by_utilisation_rises_and_stays_within_the_margin(seed: int) -> None:
+    rng = random.Random(seed)
+    bounds = margin(PAPER_RATIOS, rng.randint(4, 12), 1)
+    points = sorted(Fraction(rng.randint(0, 1500), 1000) for _ in range(50))
+    prices = [utilisation_price(bounds, point) for point in points]
+    assert prices == sorted(prices)
+    assert bounds.lower_usd <= prices[0]
+    assert prices[-1] <= bounds.upper_usd
+
+
+def test_the_price_at_the_ends_of_utilisation() -> None:
+    bounds = margin(PAPER_RATIOS, 5, 1)
+    assert utilisation_price(bounds, Fraction(0)) == bounds.lower_usd
+    assert utilisation_price(bounds, Fraction(2)) == bounds.upper_usd
+    with pytest.raises(EmptyMargin):
+        utilisation_price(margin(PAPER_RATIOS, 3, 1), Fraction(0))
+    with pytest.raises(UsageError):
+        utilisation_price(bounds, Fraction(-1))
+
+
+def quote(id: str, expires_s: float = 100.0) -> TransferQuote:
+    return TransferQuote(id, "ada", "site:a", "site:b", 10**9, 1000, "tiers", 0.0, expires_s)
+
+
+def test_a_quote_is_kept_until_it_expires_and_holds_once() -> None:
+    book = QuoteBook().add(quote("q1"), 0.0).add(quote("q2"), 0.0)
+    assert QuoteBook.from_document(to_document(book)) == book
+    accepted, book = book.accept("q1", "ada", 99.9)
+    assert accepted.usd_micros == 1000
+    with pytest.raises(MarketError, match="no quote q1"):
+        book.accept("q1", "ada", 99.9)
+    with pytest.raises(MarketError, match="no quote q2"):
+        book.accept("q2", "grace", 0.0)
+    with pytest.raises(QuoteExpired):
+        book.accept("q2", "ada", 100.0)
+
+
+def test_a_full_book_refuses_until_quotes_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quote_module, "QUOTES_MAX", 2)
+    book = QuoteBook().add(quote("q1"), 0.0).add(quote("q2"), 0.0)
+    with pytest.raises(MarketError, match="2 quotes are open"):
+        book.add(quote("q3"), 0.0)
+    assert set(book.add(quote("q3", 300.0), 100.0).quotes) == {"q3"}
+    with pytest.raises(UsageError):
+        book.add(quote("q1"), 0.0)
+
+
+@pytest.mark.parametrize(("unit", "usd_micros"), [("GB", 1500), ("hour", 500)])
+def test_a_quote_has_the_price_of_its_tariff_in_either_unit(unit: Literal["GB", "hour"], usd_micros: int) -> None:
+    tariff = Tariff("tiers", unit, TIERS)
+    made = quote_transfer([tariff], "q1", "ada", ("site:a", "site:b"), 1_500_000_000, 1800.0, now_s=5.0, kept_s=60.0)
+    assert (made.usd_micros, made.tariff, made.expires_s) == (usd_micros, "tiers", 65.0)
+    with pytest.raises(UsageError, match="kept for up to"):
+        quote_transfer([tariff], "q1", "ada", ("site:a", "site:b"), 1, 1.0, now_s=5.0, kept_s=1e9)
