@@ -1,12 +1,11 @@
-"""`tradewind accelerate`."""
+"""`tradewind accelerate`: its actions, each in a file `accelerate_ACTION.py`."""
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 
-from tradewind.cli.arguments import typed
-from tradewind.model.units import parse_duration_s
+from tradewind.cli import accelerate_plan
+from tradewind.errors import UsageError
 
 HELP = """\
 Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
@@ -19,43 +18,35 @@ EXAMPLES = """\
   tradewind accelerate plan --problem flows.json --explain
   tradewind accelerate plan --problem flows.json --frontier --json"""
 
+#: The file of each action. It has `add_arguments`, `run`, `OPTIONS` (the names of the options that it takes) and
+#: `WORDS` (what its further arguments are; None if it takes none).
+ACTIONS = {"plan": accelerate_plan}
+
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the action, the problem, the algorithm and what to show."""
-    parser.add_argument("action", metavar="ACTION", choices=["plan"], help="plan")
-    parser.add_argument("--problem", metavar="FILE", required=True, help="problem file, as JSON")
-    parser.add_argument(
-        "--algorithm",
-        metavar="NAME",
-        default="auto",
-        help="auto (default); f-fct, f-cost, 1p, 2p, 2p-rb of the CloudPilot paper; exact",
-    )
-    parser.add_argument(
-        "--time-limit",
-        metavar="TIME",
-        type=typed(parse_duration_s),
-        help="time for auto (default 4s, more for more than 100 flows) and for exact (default 1min)",
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="show what limits each flow, and what one dollar more would save"
-    )
-    parser.add_argument("--frontier", action="store_true", help="show the total time for other budgets, too")
+    """Add the action, its arguments, and the options of all actions. An option that is not given is None or false."""
+    names = list(ACTIONS)
+    parser.add_argument("action", metavar="ACTION", choices=names, help=_either(names))
+    parser.add_argument("words", metavar="WORD", nargs="*", help="arguments of the action")
+    for module in ACTIONS.values():
+        module.add_arguments(parser)
 
 
 def run(args: Namespace) -> int:
-    """Place the proxies of a problem file and show the plan."""
-    from tradewind.engine.engine import Engine
-
-    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
-        report = engine.place(
-            args.problem,
-            args.algorithm,
-            time_limit_s=args.time_limit,
-            explain=args.explain,
-            frontier=args.frontier,
+    """Run the action. Raises UsageError for options and arguments of another one."""
+    module = ACTIONS[args.action]
+    for option in sorted({option for of in ACTIONS.values() for option in of.OPTIONS} - set(module.OPTIONS)):
+        if getattr(args, option):
+            names = [name for name, other in ACTIONS.items() if option in other.OPTIONS]
+            raise UsageError(
+                f"--{option.replace('_', '-')} is only for accelerate {_either(names)}", hint="leave it out"
+            )
+    if args.words and module.WORDS is None:
+        raise UsageError(
+            f"accelerate {args.action} takes no arguments", hint="`tradewind accelerate --help` shows the usage"
         )
-    if args.json:
-        print(json.dumps(report.document()))
-    else:
-        print("\n".join(report.lines()))
-    return 0
+    return module.run(args)
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
