@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from tradewind.cli import accelerate_plan
 from tradewind.errors import UsageError
 
 HELP = """\
 Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
-times is as small as possible within a budget. The problem file has regions, prices, flows and the budget. Nothing is
-started."""
-USAGE = "[OPTION]… plan --problem FILE"
+times is as small as possible within a budget. Nothing is started.
+
+`plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
+itself."""
+USAGE = "[OPTION]… plan --flows FILE | plan --problem FILE"
 EXAMPLES = """\
-  tradewind accelerate plan --problem flows.json
-  tradewind accelerate plan --problem flows.json --algorithm exact --time-limit 1min
-  tradewind accelerate plan --problem flows.json --explain
-  tradewind accelerate plan --problem flows.json --frontier --json"""
+  tradewind accelerate plan --flows flows.toml --write-problem problem.json
+  tradewind accelerate plan --problem problem.json
+  tradewind accelerate plan --problem problem.json --algorithm exact --time-limit 1min
+  tradewind accelerate plan --problem problem.json --explain
+  tradewind accelerate plan --problem problem.json --frontier --json"""
 
 #: The file of each action. It has `add_arguments`, `run`, `OPTIONS` (the names of the options that it takes) and
-#: `WORDS` (what its further arguments are; None if it takes none).
-ACTIONS = {"plan": accelerate_plan}
+#: `ARGUMENTS` (what its further arguments are; None if it takes none).
+ACTIONS: dict[str, Any] = {"plan": accelerate_plan}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, its arguments, and the options of all actions. An option that is not given is None or false."""
     names = list(ACTIONS)
     parser.add_argument("action", metavar="ACTION", choices=names, help=_either(names))
-    parser.add_argument("words", metavar="WORD", nargs="*", help="arguments of the action")
+    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="arguments of the action")
+    parser.add_argument("--flows", metavar="FILE", help="flows file, as TOML: flows, regions of proxies, and a budget")
     for module in ACTIONS.values():
         module.add_arguments(parser)
 
@@ -41,11 +46,12 @@ def run(args: Namespace) -> int:
             raise UsageError(
                 f"--{option.replace('_', '-')} is only for accelerate {_either(names)}", hint="leave it out"
             )
-    if args.words and module.WORDS is None:
+    if args.arguments and module.ARGUMENTS is None:
         raise UsageError(
             f"accelerate {args.action} takes no arguments", hint="`tradewind accelerate --help` shows the usage"
         )
-    return module.run(args)
+    code: int = module.run(args)
+    return code
 
 
 def _either(names: list[str]) -> str:

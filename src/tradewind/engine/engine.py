@@ -222,9 +222,34 @@ class Engine:
 
         Raises ConfigError for an invalid file, UsageError for an unknown algorithm.
         """
-        from tradewind.engine.placing import place_problem
+        from tradewind.engine.placing import PlacementWish, place_problem
 
-        return place_problem(Path(path), algorithm, time_limit_s=time_limit_s, explain=explain, frontier=frontier)
+        return place_problem(Path(path), PlacementWish(algorithm, time_limit_s, explain, frontier))
+
+    def place_flows(
+        self,
+        path: str | os.PathLike[str],
+        algorithm: str = "auto",
+        *,
+        sites: Sites | None = None,
+        time_limit_s: float | None = None,
+        explain: bool = False,
+        frontier: bool = False,
+        problem_file: str | os.PathLike[str] | None = None,
+    ) -> PlacementReport:
+        """Return a placement of split proxies for the flows of a flows file (docs/reference/flows-file.md).
+
+        Prices and round trips that the file does not have are those of the catalog. `sites` has the regions of a file
+        that names none. `problem_file` keeps the placement problem that was solved. Other arguments are as in `place`.
+
+        Raises ConfigError for an invalid file, UsageError for an unknown algorithm.
+        """
+        from tradewind.engine.placing import PlacementWish, place_flows
+
+        wish = PlacementWish(algorithm, time_limit_s, explain, frontier)
+        return place_flows(
+            Path(path), wish, self.catalog.load(), sites, None if problem_file is None else Path(problem_file)
+        )
 
     def frontier(
         self, source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]
