@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from tradewind.cli import accelerate_plan
+from tradewind.cli import accelerate_advise, accelerate_plan
 from tradewind.errors import UsageError
 
 HELP = """\
@@ -13,25 +13,28 @@ Decide which TCP flows go through split proxies in the cloud, and through which,
 times is as small as possible within a budget. Nothing is started.
 
 `plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
-itself."""
-USAGE = "[OPTION]… plan --flows FILE | plan --problem FILE"
+itself. `advise` measures from this machine where it can. For each flow it reports what limits it now, then the gain
+from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost."""
+USAGE = "[OPTION]… plan --flows FILE | plan --problem FILE | advise --flows FILE | advise HOST:PORT|URL"
 EXAMPLES = """\
   tradewind accelerate plan --flows flows.toml --write-problem problem.json
   tradewind accelerate plan --problem problem.json
   tradewind accelerate plan --problem problem.json --algorithm exact --time-limit 1min
   tradewind accelerate plan --problem problem.json --explain
-  tradewind accelerate plan --problem problem.json --frontier --json"""
+  tradewind accelerate plan --problem problem.json --frontier --json
+  tradewind accelerate advise --flows flows.toml
+  tradewind accelerate advise https://files.example.org/large.bin"""
 
 #: The file of each action. It has `add_arguments`, `run`, `OPTIONS` (the names of the options that it takes) and
 #: `ARGUMENTS` (what its further arguments are; None if it takes none).
-ACTIONS: dict[str, Any] = {"plan": accelerate_plan}
+ACTIONS: dict[str, Any] = {"plan": accelerate_plan, "advise": accelerate_advise}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, its arguments, and the options of all actions. An option that is not given is None or false."""
     names = list(ACTIONS)
     parser.add_argument("action", metavar="ACTION", choices=names, help=_either(names))
-    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="arguments of the action")
+    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="advise: HOST:PORT, or the URL of a file")
     parser.add_argument("--flows", metavar="FILE", help="flows file, as TOML: flows, regions of proxies, and a budget")
     for module in ACTIONS.values():
         module.add_arguments(parser)

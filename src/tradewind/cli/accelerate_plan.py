@@ -26,13 +26,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--algorithm",
         metavar="NAME",
-        help="plan: auto (default); f-fct, f-cost, 1p, 2p, 2p-rb of the CloudPilot paper; exact",
+        help="auto (default); f-fct, f-cost, 1p, 2p, 2p-rb of the CloudPilot paper; exact",
     )
     parser.add_argument(
         "--time-limit",
         metavar="TIME",
         type=typed(parse_duration_s),
-        help="plan: time for auto (default 4s, more for more than 100 flows) and for exact (default 1min)",
+        help="time for auto (default 4s, more for more than 100 flows) and for exact (default 1min)",
     )
     parser.add_argument(
         "--explain", action="store_true", help="plan: show what limits each flow, and what one dollar more would save"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tradewind.model.catalog import Catalog
     from tradewind.model.sites import Sites
 
-__all__ = ["PlacementWish", "place_flows", "place_problem"]
+__all__ = ["PlacementWish", "checked_limit_s", "place_flows", "place_problem"]
 
 FORMAT = "docs/reference/placement-problem.md describes the format"
 #: Budgets of the frontier, as parts of the problem's.
@@ -43,7 +43,7 @@ class PlacementWish:
 
 def place_problem(path: Path, wish: PlacementWish) -> PlacementReport:
     """Return the placement of a problem file; errors are those of `Engine.place`."""
-    _check(wish)
+    checked_limit_s(wish.time_limit_s)
     return _report(_read(path), wish)
 
 
@@ -51,7 +51,7 @@ def place_flows(
     path: Path, wish: PlacementWish, catalog: Catalog, sites: Sites | None, problem_file: Path | None = None
 ) -> PlacementReport:
     """Return the placement of a flows file; arguments and errors are those of `Engine.place_flows`."""
-    _check(wish)
+    checked_limit_s(wish.time_limit_s)
     flows, place = read_flows(path), str(path)
     document = problem_document(flows, catalog, proxy_regions(flows, catalog, sites, place), place)
     problem = problem_from_document(document, place)
@@ -60,10 +60,11 @@ def place_flows(
     return _report(problem, wish)
 
 
-def _check(wish: PlacementWish) -> None:
-    limit_s = wish.time_limit_s
+def checked_limit_s(limit_s: float | None) -> float | None:
+    """Return the time limit of a placement. Raises UsageError if it is out of range."""
     if limit_s is not None and not 0 < limit_s <= TIME_LIMIT_S_MAX:
         raise UsageError(f"a time limit is more than 0 s and at most a day, not {limit_s:g} s")
+    return limit_s
 
 
 def _report(problem: PlacementProblem, wish: PlacementWish) -> PlacementReport:
