@@ -214,7 +214,7 @@ def _flow(entry: Any, place: str, period_s: float) -> WantedFlow:
         raise table.wrong("name", f"at most {NAME_CHARS_MAX} printable characters", name)
     every_s = table.optional("every", parse_duration_s)
     times = 1.0 if every_s is None else period_s / every_s if every_s > 0 else 0.0
-    if not 0 < times <= TIMES_MAX:
+    if not 1 <= times <= TIMES_MAX:
         raise table.wrong("every", f"a time that fits 1 to {TIMES_MAX:,} times into the period", entry["every"])
     source, destination = _end(table, "source"), _end(table, "destination")
     if source.text == destination.text:

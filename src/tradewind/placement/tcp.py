@@ -55,11 +55,12 @@ def loss_limited_mbps(control: CongestionControl, rtt_ms: float, loss: float) ->
     rtt_s = rtt_ms / 1e3
     recovery_s = rtt_s * math.sqrt(2 * loss / 3)
     timeout_s = max(TIMEOUT_S_MIN, 2 * rtt_s) * min(1.0, 3 * math.sqrt(3 * loss / 8)) * loss * (1 + 32 * loss**2)
-    reno = 1 / (recovery_s + timeout_s)
+    segments_per_s = 1 / (recovery_s + timeout_s)
     if control == "cubic":
         scale: float = (CUBIC_C * (3 + CUBIC_BETA) / (4 * (1 - CUBIC_BETA))) ** 0.25
-        reno = max(reno, scale * (rtt_s / loss) ** 0.75 / rtt_s)
-    return reno * SEGMENT_BYTES * MBITS_PER_BYTE
+        cubic: float = scale * (rtt_s / loss) ** 0.75 / rtt_s
+        segments_per_s = max(segments_per_s, cubic)
+    return segments_per_s * SEGMENT_BYTES * MBITS_PER_BYTE
 
 
 def hop_mbps(hop: Hop) -> float:
@@ -90,7 +91,7 @@ def _sending_s(hop: Hop, rate_mbps: float, size_bytes: float) -> float:
     rtt_s, first_bytes = hop.rtt_ms / 1e3, INITIAL_SEGMENTS * SEGMENT_BYTES
     full_bytes = rate_mbps / MBITS_PER_BYTE * rtt_s
     rounds = math.ceil(math.log2(full_bytes / first_bytes)) if full_bytes > first_bytes else 0
-    growing_bytes = first_bytes * (2**rounds - 1)
+    growing_bytes: float = first_bytes * (2**rounds - 1)
     if size_bytes <= growing_bytes:
         return rtt_s * max(0, math.ceil(math.log2(size_bytes / first_bytes + 1)) - 1)
     return rounds * rtt_s + (size_bytes - growing_bytes) * MBITS_PER_BYTE / rate_mbps

@@ -108,7 +108,7 @@ def _verdict(flow: FlowAdvice) -> Iterator[str]:
     elif flow.tuning is None:
         yield "  advice    only proxies help"
     else:
-        yield "  advice    tune the ends first; proxies are faster still, and the only way if you cannot change the ends"
+        yield "  advice    tune the ends first; proxies are faster still, and help if you cannot change the ends"
 
 
 def _measured_words(flow: FlowAdvice) -> Iterator[str]:
