@@ -6,7 +6,7 @@ import pytest
 
 from tradewind.model.flows import FlowEnd, Sizes, WantedFlow
 from tradewind.model.tcp import Download, PathMeasurement
-from tradewind.placement.advice import Ends, FlowAdvice, advice_of, tuned_problem
+from tradewind.placement.advice import Ends, FlowAdvice, advice_of, tuned, with_tcp_rates
 from tradewind.placement.place import place
 from tradewind.placement.problem import problem_from_document
 
@@ -41,7 +41,8 @@ def advised(
         "budget_cents": budget_cents,
     }
     problem = problem_from_document(document, "p")
-    plans = place(problem, "exact"), place(tuned_problem(problem), "exact")
+    now, later = (with_tcp_rates(problem, [flow], [each]) for each in (ends, tuned(ends)))
+    plans = place(now, "exact"), place(later, "exact")
     return advice_of((flow,), {"f": ends}, problem, *plans, {} if measured is None else {"f": measured}).flows[0]
 
 
@@ -53,6 +54,14 @@ def test_a_long_flow_is_limited_by_its_window_and_larger_windows_are_enough() ->
     assert flow.proxies is not None and flow.proxies_path == ("near", "far")
     assert flow.proxies.time_s < flow.now.time_s / 5
     assert not flow.proxies_gain  # Tuned ends fill the last mile, too.
+
+
+def test_placement_knows_the_loss_and_the_windows_of_a_flow() -> None:
+    # Both paths have the same windows; the direct one loses so much that a proxy is worth its price.
+    flow = advised(Ends(200e6, "reno"), loss=0.01, rtt_ms=200)
+    assert flow.limit == "loss" and flow.proxies is not None
+    assert flow.proxies.time_s < flow.now.time_s / 2
+    assert flow.both is None  # With bbr the last mile is full without proxies.
 
 
 def test_loss_needs_bbr() -> None:

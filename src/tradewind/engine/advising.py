@@ -11,7 +11,7 @@ from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.flows import HERE, CongestionControl, FlowEnd, FlowsFile, Sizes, WantedFlow, parse_address
 from tradewind.model.records import replace
 from tradewind.model.tcp import WINDOW_PART, HostTcp, PathMeasurement, window_bytes
-from tradewind.placement.advice import Advice, Ends, advice_of, tuned_problem
+from tradewind.placement.advice import Advice, Ends, advice_of, tuned, with_tcp_rates
 from tradewind.placement.place import place
 from tradewind.placement.problem import problem_from_document
 
@@ -68,10 +68,13 @@ def advise_flows(
         regions = ()
         notes = [*notes, f"proxies are not compared: {error}"]
     problem = problem_from_document(problem_document(flows, catalog, regions, place_name), place_name)
-    plan = place(problem, algorithm, time_limit_s) if regions else None
-    tuned_plan = place(tuned_problem(problem), algorithm, time_limit_s) if regions else None
     tcp = host_tcp()
     ends = {flow.name: _ends(flow, flows, tcp) for flow in known}
+    plan = tuned_plan = None
+    if regions:
+        now, later = list(ends.values()), [tuned(each) for each in ends.values()]
+        plan = place(with_tcp_rates(problem, known, now), algorithm, time_limit_s)
+        tuned_plan = place(with_tcp_rates(problem, known, later), algorithm, time_limit_s)
     advice = advice_of(known, ends, problem, plan, tuned_plan, measured)
     is_here = any(flow.source.is_here or flow.destination.is_here for flow in known)
     return replace(advice, host=tcp if is_here else None, notes=tuple(notes))

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from tradewind.model.flows import CongestionControl, WantedFlow
 from tradewind.model.records import dataclass, replace
 from tradewind.model.tcp import HostTcp, PathMeasurement, window_bytes
@@ -24,7 +26,8 @@ __all__ = [
     "Limit",
     "Tuning",
     "advice_of",
-    "tuned_problem",
+    "tuned",
+    "with_tcp_rates",
 ]
 
 Limit = Literal["the window", "loss", "the last mile", "the hosts", "the path or the peer", "slow start and handshakes"]
@@ -107,9 +110,39 @@ class Advice:
     notes: tuple[str, ...] = ()
 
 
-def tuned_problem(problem: PlacementProblem) -> PlacementProblem:
-    """Return the problem of the same flows with tuned ends."""
-    return replace(problem, edge_window_bytes=max(problem.edge_window_bytes, window_bytes(TUNED_BUFFER_BYTES)))
+def tuned(ends: Ends) -> Ends:
+    """Return tuned ends: larger windows and bbr."""
+    return Ends(max(ends.window_bytes, window_bytes(TUNED_BUFFER_BYTES)), "bbr")
+
+
+def with_tcp_rates(problem: PlacementProblem, flows: Sequence[WantedFlow], ends: Sequence[Ends]) -> PlacementProblem:
+    """Return the problem with round trips at which the paper's model has the rates of this one.
+
+    In the paper's model the round trip of an edge hop matters only by one window per round trip. So a hop that loss or
+    its own window limits gets the round trip that has the same rate. `flows` and `ends` are in the problem's order.
+    """
+    changed = [
+        _with_tcp_rates(_OneFlow(wanted, problem, flow, of))
+        for wanted, flow, of in zip(flows, problem.flows, ends, strict=True)
+    ]
+    return replace(problem, flows=tuple(changed))
+
+
+def _with_tcp_rates(of: _OneFlow) -> Flow:
+    flow, window, ends = of.flow, of.problem.edge_window_bytes, of.ends
+    into = [of.hop(float(each), ends.congestion_control) for each in flow.rtt_to_region_ms]
+    out = [of.hop(float(each), "bbr") for each in flow.rtt_from_region_ms]
+    return replace(
+        flow,
+        rtt_direct_ms=_round_trip_ms(of.hop(flow.rtt_direct_ms, ends.congestion_control), window),
+        rtt_to_region_ms=np.array([_round_trip_ms(hop, window) for hop in into], dtype=np.float64),
+        rtt_from_region_ms=np.array([_round_trip_ms(hop, window) for hop in out], dtype=np.float64),
+    )
+
+
+def _round_trip_ms(hop: Hop, window: float) -> float:
+    """Return the round trip at which a window has the rate of a hop [ms]."""
+    return window * 8e-3 / hop_mbps(hop)
 
 
 def advice_of(
@@ -122,14 +155,15 @@ def advice_of(
 ) -> Advice:
     """Return the advice. `problem` has the flows in the same order; `ends` and `measured` are by flow name.
 
-    `plan` is a placement of the problem, `tuned_plan` one of `tuned_problem`; None without regions.
+    `plan` is a placement of the problem `with_tcp_rates` of its ends, `tuned_plan` one with those of `tuned` ends; None
+    without regions.
     """
     found = []
     for number, flow in enumerate(flows):
         planned = None if plan is None else plan.flows[number]
-        tuned = None if tuned_plan is None else tuned_plan.flows[number]
+        planned_tuned = None if tuned_plan is None else tuned_plan.flows[number]
         of = _OneFlow(flow, problem, problem.flows[number], ends[flow.name])
-        found.append(of.advice(planned, tuned, measured.get(flow.name)))
+        found.append(of.advice(planned, planned_tuned, measured.get(flow.name)))
     return Advice(
         tuple(found), None if plan is None else plan.cost_cents, None if tuned_plan is None else tuned_plan.cost_cents
     )
@@ -153,13 +187,13 @@ class _OneFlow:
             # Larger windows and bbr may not help either: no gain is promised.
             limited: Limit = "the path or the peer"
             now = self._time([replace(direct, capacity_mbps=known_mbps)])
-            tuning, tuned = None, now
+            tuning, free = None, now
         else:
             now = self._time([direct])
             limited = self._limit(direct, now)
-            tuning, tuned = self._tuned(now)
+            tuning, free = self._tuned(now)
         proxies = self._placed(self.ends, planned)
-        both = self._placed(self._all_tuned(), tuned_plan)
+        both = self._placed(tuned(self.ends), tuned_plan)
         return FlowAdvice(
             self.wanted.name,
             self.flow.rtt_direct_ms,
@@ -169,7 +203,7 @@ class _OneFlow:
             now,
             limited,
             tuning,
-            tuned,
+            free,
             proxies,
             _regions(planned),
             0.0 if planned is None else planned.cents,
@@ -181,7 +215,7 @@ class _OneFlow:
 
     def _tuned(self, now: FlowTime) -> tuple[Tuning | None, FlowTime]:
         """Return the least tuning that is as good as any, and its time."""
-        every = self._all_tuned()
+        every = tuned(self.ends)
         ways: list[tuple[Tuning, Ends]] = [
             ("larger windows", replace(self.ends, window_bytes=every.window_bytes)),
             ("bbr", replace(self.ends, congestion_control="bbr")),
@@ -193,17 +227,12 @@ class _OneFlow:
             return None, now
         return next((tuning, time) for tuning, time in timed if time.time_s * GAIN_PART <= best_s)
 
-    def _all_tuned(self) -> Ends:
-        return Ends(max(self.ends.window_bytes, window_bytes(TUNED_BUFFER_BYTES)), "bbr")
-
     def _direct(self, ends: Ends) -> Hop:
-        return Hop(
-            self.flow.rtt_direct_ms,
-            ends.window_bytes,
-            self._last_miles_mbps,
-            self.wanted.loss,
-            ends.congestion_control,
-        )
+        return replace(self, ends=ends).hop(self.flow.rtt_direct_ms, ends.congestion_control)
+
+    def hop(self, rtt_ms: float, control: CongestionControl) -> Hop:
+        """Return a connection with an end of the flow, over a part of its path or all of it."""
+        return Hop(rtt_ms, self.ends.window_bytes, self._last_miles_mbps, self._loss(rtt_ms), control)
 
     @property
     def _last_miles_mbps(self) -> float:
