@@ -87,6 +87,13 @@ def test_advice_for_a_file_begins_with_what_is_free(flows: Path, capsys: pytest.
     assert '  sysctl -w net.ipv4.tcp_rmem="4096 131072 67108864"' in lines
 
 
+def test_a_flow_that_does_not_fit_the_period_is_noted(flows: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flows.write_text(FLOWS.replace('"2 GB"', '"20 TB"'))
+    assert main(["accelerate", "advise", "--flows", str(flows), "--algorithm", "1p", "--json"]) == 0
+    [note] = json.loads(capsys.readouterr().out)["notes"]
+    assert note.startswith("backup needs more time than the period has")
+
+
 def test_an_address_is_measured(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["accelerate", "advise", server, "--json"]) == 0
     [flow] = json.loads(capsys.readouterr().out)["flows"]

@@ -87,7 +87,7 @@ def test_a_file_is_read_with_its_amounts(tmp_path: Path) -> None:
         (document(flow(size=None)), "flows.toml: flow 1 (f): needs either size or sizes"),
         (document(flow(size=None, sizes=[{"size": "0B"}])), "flow 1 (f): sizes 1: size: a size must be more than zero"),
         (document(flow(every="60d")), "flow 1 (f): every must be a time that fits"),
-        (document(flow(loss=1.5)), "flow 1 (f): loss must be a number from 0 to 1, not 1.5"),
+        (document(flow(loss=1.5)), "flow 1 (f): loss must be a number from 0 to 0.1, not 1.5"),
         (document(flow(source_at=[100, 0])), "flow 1 (f): source_at must be a number from -90 to 90, not 100"),
         (document(flow(source_rtt_ms={"x": 1})), "flow 1 (f): source_rtt_ms: 'x' is not a region"),
         (document(flow(congestion_control="vegas")), "congestion_control must be one of reno, cubic, bbr"),

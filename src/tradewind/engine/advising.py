@@ -76,6 +76,11 @@ def advise_flows(
         plan = place(with_tcp_rates(problem, known, now), algorithm, time_limit_s)
         tuned_plan = place(with_tcp_rates(problem, known, later), algorithm, time_limit_s)
     advice = advice_of(known, ends, problem, plan, tuned_plan, measured)
+    notes += [
+        f"{flow.name} needs more time than the period has, also with tuned ends: run several transfers at once"
+        for flow in advice.flows
+        if flow.tuned.time_s > flows.period_s
+    ]
     is_here = any(flow.source.is_here or flow.destination.is_here for flow in known)
     return replace(advice, host=tcp if is_here else None, notes=tuple(notes))
 

@@ -43,6 +43,8 @@ FORMAT = "docs/reference/flows-file.md describes the format"
 FLOWS_MAX, REGIONS_MAX, SIZES_MAX, TIMES_MAX = 10_000, 200, 100, 1_000_000
 #: Most instances in a region, longest period, and longest round trip of a file.
 INSTANCES_MAX, PERIOD_S_MAX, RTT_MS_MAX = 10_000, 366 * 86_400.0, 60_000.0
+#: Largest loss of a path: beyond it, the models of TCP do not hold.
+LOSS_MAX = 0.1
 #: Longest name of a flow.
 NAME_CHARS_MAX = 100
 PORT_MAX = 65_535
@@ -122,7 +124,7 @@ class WantedFlow:
     rtt_ms: float | None = None
     """Round trip between its ends, if the file has it."""
     loss: float = 0.0
-    """Part of the packets that the direct path loses, 0 to 1."""
+    """Part of the packets that the direct path loses, 0 to LOSS_MAX."""
     congestion_control: CongestionControl = "cubic"
     """Of the sender."""
     way_in: WayIn = "port"
@@ -226,7 +228,7 @@ def _flow(entry: Any, place: str, period_s: float) -> WantedFlow:
         _sizes(table),
         times,
         table.number("rtt_ms", 0.0, RTT_MS_MAX),
-        table.number("loss", 0.0, 1.0) or 0.0,
+        table.number("loss", 0.0, LOSS_MAX) or 0.0,
         table.choice("congestion_control", CONTROLS, "cubic"),
         table.choice("way_in", WAYS_IN, "port"),
         _listen(table),
