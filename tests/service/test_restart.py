@@ -12,8 +12,8 @@ import pytest
 
 from tests.service.server import Server, submit, until
 
-SLOW = {"recursive": True, "limit_bytes_per_s": 4_000_000}
-FILES = 24
+SLOW = {"recursive": True, "limit_bytes_per_s": 6_000_000}
+FILES = 16
 
 
 @pytest.fixture

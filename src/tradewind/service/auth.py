@@ -16,7 +16,7 @@ from sqlalchemy import insert, select
 
 from tradewind.model.records import dataclass
 from tradewind.service.database import ServiceDatabase, now_unix_ms
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants, tokens
 
@@ -116,7 +116,7 @@ def _sender(request: Request) -> Sender:
         found = sender_of(service.database, token)
     if found is None:
         service.refused.require(address)
-        raise Problem(
+        raise ApiProblem(
             401,
             "the token is missing, unknown, expired or revoked",
             hint="send Authorization: Bearer TOKEN",
@@ -133,10 +133,10 @@ class _Needs:
         self._scope = scope
 
     def __call__(self, request: Request) -> Sender:
-        """Return the sender. Raises Problem."""
+        """Return the sender. Raises ApiProblem."""
         sender = _sender(request)
         if self._scope not in sender.scopes:
-            raise Problem(403, f"the token lacks the scope {self._scope}", hint="use a token of a higher role")
+            raise ApiProblem(403, f"the token lacks the scope {self._scope}", hint="use a token of a higher role")
         return sender
 
 

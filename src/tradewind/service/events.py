@@ -29,7 +29,7 @@ from tradewind.service.limits import (
     STREAMS_MAX,
     STREAMS_PER_TENANT_MAX,
 )
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 
 __all__ = ["EventCursor", "StreamCount", "event_stream"]
 
@@ -48,13 +48,13 @@ class EventCursor:
 
     @classmethod
     def parse(cls, text: str) -> EventCursor:
-        """Return the cursor of an event's id. Raises Problem 422."""
+        """Return the cursor of an event's id. Raises ApiProblem 422."""
         state, separator, run = text.partition(".")
         if separator and all(part.isascii() and part.isdecimal() and len(part) < 20 for part in (state, run)):
             found = cls(int(state), int(run))
             if max(found.state, found.run) <= NUMBER_MAX:
                 return found
-        raise Problem(422, "Last-Event-ID is not the id of an event", hint="leave it out to get all events")
+        raise ApiProblem(422, "Last-Event-ID is not the id of an event", hint="leave it out to get all events")
 
     def __str__(self) -> str:
         return f"{self.state}.{self.run}"
@@ -73,10 +73,10 @@ class StreamCount:
         return self._open.total()
 
     def enter(self, tenant: str) -> Callable[[], None]:
-        """Count a stream, and return what ends it. Raises Problem 429 if there are too many."""
+        """Count a stream, and return what ends it. Raises ApiProblem 429 if there are too many."""
         with self._lock:
             if self.total >= STREAMS_MAX or self._open[tenant] >= STREAMS_PER_TENANT_MAX:
-                raise Problem(429, "too many open event streams", headers={"Retry-After": "5"})
+                raise ApiProblem(429, "too many open event streams", headers={"Retry-After": "5"})
             self._open[tenant] += 1
         return lambda: self._leave(tenant)
 

@@ -17,7 +17,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
 
 __all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow"]
@@ -62,7 +62,7 @@ class JobQueue:
 
         `digest` is that of the request as it was sent; `request` has resolved places.
 
-        Raises Problem 409 if the key was used for another request, 429 if the tenant has too many open jobs.
+        Raises ApiProblem 409 if the key was used for another request, 429 if the tenant has too many open jobs.
         """
         text = json.dumps(dict(request))
         now, job_id = now_unix_ms(), new_job_id()
@@ -72,7 +72,9 @@ class JobQueue:
                 return found, False
             open_jobs = select(func.count()).where(jobs.c.tenant == sender.tenant, jobs.c.state.not_in(ENDED))
             if connection.execute(open_jobs).scalar_one() >= OPEN_JOBS_PER_TENANT_MAX:
-                raise Problem(429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"})
+                raise ApiProblem(
+                    429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"}
+                )
             connection.execute(
                 insert(jobs).values(
                     id=job_id,
@@ -93,7 +95,7 @@ class JobQueue:
             return _require(_one(connection, job_id)), True
 
     def resubmitted(self, sender: Sender, key: str, digest: str) -> JobRow | None:
-        """Return the job that was submitted with this key; None without one. Raises Problem 409 for another request."""
+        """Return the job that was submitted with this key; None without one. Raises ApiProblem 409 for another request."""
         with self._database.read() as connection:
             return self._of_key(connection, sender.tenant, key, digest)
 
@@ -106,15 +108,17 @@ class JobQueue:
         if row is None:
             return None
         if row["request_digest"] != digest:
-            raise Problem(409, "the Idempotency-Key was used for another request", hint="use a new key for a new job")
+            raise ApiProblem(
+                409, "the Idempotency-Key was used for another request", hint="use a new key for a new job"
+            )
         return _row(row)
 
     def get(self, tenant: str, job_id: str) -> JobRow:
-        """Return a job of a tenant. Raises Problem 404, also for a job of another tenant."""
+        """Return a job of a tenant. Raises ApiProblem 404, also for a job of another tenant."""
         with self._database.read() as connection:
             found = _one(connection, job_id)
         if found is None or found.tenant != tenant:
-            raise Problem(404, "no such job")
+            raise ApiProblem(404, "no such job")
         return found
 
     def receipt(self, job_id: str) -> dict[str, Any] | None:

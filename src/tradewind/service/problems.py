@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from tradewind.errors import JobBusy, JobNotFound, StateError, TradewindError, UsageError
 
-__all__ = ["Problem", "add_handlers", "problem_response"]
+__all__ = ["ApiProblem", "add_handlers", "problem_response"]
 
 _LOG = logging.getLogger("tradewind.service")
 MEDIA_TYPE = "application/problem+json"
@@ -34,7 +34,7 @@ TITLES = {
 FIELDS_MAX = 20
 
 
-class Problem(Exception):
+class ApiProblem(Exception):
     """An answer with an error status. `detail` is one sentence, `hint` says what to do."""
 
     def __init__(
@@ -68,7 +68,7 @@ def problem_response(
 
 def add_handlers(app: FastAPI) -> None:
     """Answer every error of the API with a problem document."""
-    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(ApiProblem, _problem)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(TradewindError, _known)
@@ -76,7 +76,7 @@ def add_handlers(app: FastAPI) -> None:
 
 
 def _problem(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Problem)
+    assert isinstance(error, ApiProblem)
     return problem_response(error.status, error.detail, hint=error.hint, headers=error.headers)
 
 

@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 
 from tradewind.service.limits import RATES_MAX
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 
 __all__ = ["Rates"]
 
@@ -33,7 +33,7 @@ class Rates:
             return 0.0 if allowed else (1 - left) / self._per_s
 
     def require(self, name: str) -> None:
-        """Count a request. Raises Problem 429 if there are too many."""
+        """Count a request. Raises ApiProblem 429 if there are too many."""
         wait_s = self.wait_s(name, time.monotonic())
         if wait_s > 0:
-            raise Problem(429, "too many requests", headers={"Retry-After": str(math.ceil(wait_s))})
+            raise ApiProblem(429, "too many requests", headers={"Retry-After": str(math.ceil(wait_s))})

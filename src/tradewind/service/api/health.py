@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from tradewind.service.auth import Sender, needs
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 
 __all__ = ["router"]
 
@@ -26,7 +26,7 @@ def readyz(request: Request) -> dict[str, str]:
     service = request.app.state.service
     service.database.version()
     if not service.runner.is_alive:
-        raise Problem(503, "jobs are not being scheduled")
+        raise ApiProblem(503, "jobs are not being scheduled")
     return {"status": "ready"}
 
 

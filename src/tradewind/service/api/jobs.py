@@ -18,7 +18,7 @@ from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
 from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
 from tradewind.service.places import allowed_place, owned_places
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 from tradewind.service.receipts import figures, public_receipt
 
 __all__ = ["router"]
@@ -163,7 +163,7 @@ def receipt(job_id: JobId, request: Request, sender: Sender = READ) -> dict[str,
     """Return what a job moved, how it was proven, its runs and its cost; `complete` says whether it is done."""
     found = _receipt(request, request.app.state.service.queue.get(sender.tenant, job_id))
     if found is None:
-        raise Problem(409, "the job has not started", hint="its receipt exists once it runs")
+        raise ApiProblem(409, "the job has not started", hint="its receipt exists once it runs")
     return found
 
 
@@ -186,10 +186,10 @@ def objects(
         found = [json.loads(line) for line in lines]
     except FileNotFoundError:
         if row.state in ENDED:
-            raise Problem(410, "the list of objects was removed", hint="the receipt has the counts") from None
+            raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
         return {"objects": [], "next": None}
     except ValueError:
-        raise Problem(422, "cursor: not from an earlier page") from None
+        raise ApiProblem(422, "cursor: not from an earlier page") from None
     return {"objects": found, "next": str(place) if len(lines) == limit else None}
 
 
@@ -220,19 +220,19 @@ def events(
 
 
 def _resolved(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[str]]:
-    """Return the request with resolved places, and what it will own. Raises UsageError, Problem."""
+    """Return the request with resolved places, and what it will own. Raises UsageError, ApiProblem."""
     settings = request.app.state.service.settings
     given = [body.destination] if isinstance(body.destination, str) else body.destination
     source, ends = allowed_place(body.source, settings), [allowed_place(place, settings) for place in given]
     if body.delete and body.verb != "sync":
-        raise Problem(422, "delete needs the verb sync")
+        raise ApiProblem(422, "delete needs the verb sync")
     recursive = body.recursive or body.verb == "sync"
     owned = owned_places([source], ends, recursive=recursive, moves=body.verb == "mv")
     return {**body.model_dump(), "source": source, "destination": ends}, owned
 
 
 def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str]) -> dict[str, Any]:
-    """Move a job to the state that `moves` has for its own; in that state already, it stays. Raises Problem."""
+    """Move a job to the state that `moves` has for its own; in that state already, it stays. Raises ApiProblem."""
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
     while row.state in moves:
@@ -244,7 +244,7 @@ def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str
         row = service.queue.get(sender.tenant, job_id)
     else:
         if row.state not in _reached(moves):
-            raise Problem(409, f"the job is {row.state}", hint=f"possible while it is {' or '.join(moves)}")
+            raise ApiProblem(409, f"the job is {row.state}", hint=f"possible while it is {' or '.join(moves)}")
     return _view(service.queue.get(sender.tenant, job_id))
 
 

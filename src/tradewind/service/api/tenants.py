@@ -21,7 +21,7 @@ from tradewind.service.limits import (
     TOKEN_S_MAX,
     TOKENS_PER_TENANT_MAX,
 )
-from tradewind.service.problems import Problem
+from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import audit, tenants, tokens
 
 __all__ = ["router"]
@@ -119,11 +119,11 @@ def make_tenant(body: TenantRequest, request: Request, sender: Sender = TENANTS)
     try:
         with request.app.state.service.database.write() as connection:
             if connection.execute(select(func.count()).select_from(tenants)).scalar_one() >= TENANTS_MAX:
-                raise Problem(409, f"there are {TENANTS_MAX:,} tenants")
+                raise ApiProblem(409, f"there are {TENANTS_MAX:,} tenants")
             connection.execute(insert(tenants).values(**made))
             record_change(connection, sender.tenant, sender.token, "tenant.make", body.name)
     except IntegrityError:
-        raise Problem(409, f"tenant {body.name} exists") from None
+        raise ApiProblem(409, f"tenant {body.name} exists") from None
     return made
 
 
@@ -146,10 +146,10 @@ def make_token(body: TokenRequest, request: Request, response: Response, sender:
     """Make a token. It can have no more rights than the one that makes it."""
     tenant = body.tenant or sender.tenant
     if tenant != sender.tenant and "tenants" not in sender.scopes:
-        raise Problem(403, "a token for another tenant needs a service admin")
+        raise ApiProblem(403, "a token for another tenant needs a service admin")
     scopes = SCOPES_OF_ROLE[body.role] if body.scopes is None else SCOPES_OF_ROLE[body.role] & frozenset(body.scopes)
     if ROLES.index(body.role) > ROLES.index(sender.role) or not scopes <= sender.scopes:
-        raise Problem(403, "a token cannot have more rights than the one that makes it")
+        raise ApiProblem(403, "a token cannot have more rights than the one that makes it")
     secret, now = new_token(), now_unix_ms()
     made = {
         "id": secrets.token_hex(8),
@@ -166,9 +166,9 @@ def make_token(body: TokenRequest, request: Request, response: Response, sender:
     )
     with request.app.state.service.database.write() as connection:
         if connection.execute(select(tenants.c.name).where(tenants.c.name == tenant)).first() is None:
-            raise Problem(404, "no such tenant")
+            raise ApiProblem(404, "no such tenant")
         if connection.execute(valid).scalar_one() >= TOKENS_PER_TENANT_MAX:
-            raise Problem(409, f"the tenant has {TOKENS_PER_TENANT_MAX:,} valid tokens", hint="revoke one")
+            raise ApiProblem(409, f"the tenant has {TOKENS_PER_TENANT_MAX:,} valid tokens", hint="revoke one")
         connection.execute(insert(tokens).values(**made, digest=token_digest(secret)))
         detail = {"role": body.role, "tenant": tenant}
         record_change(connection, sender.tenant, sender.token, "token.make", str(made["id"]), detail)
@@ -201,7 +201,7 @@ def revoke_token(
 ) -> None:
     """Revoke a token of the tenant at once. The admin token of the server cannot be revoked here."""
     if token_id == ADMIN_ID:
-        raise Problem(409, "the admin token of the server cannot be revoked")
+        raise ApiProblem(409, "the admin token of the server cannot be revoked")
     with request.app.state.service.database.write() as connection:
         changed = connection.execute(
             update(tokens)
@@ -209,7 +209,7 @@ def revoke_token(
             .values(revoked_unix_ms=now_unix_ms())
         )
         if changed.rowcount == 0:
-            raise Problem(404, "no such token")
+            raise ApiProblem(404, "no such token")
         record_change(connection, sender.tenant, sender.token, "token.revoke", token_id)
 
 
