@@ -95,7 +95,7 @@ class JobQueue:
             return _require(_one(connection, job_id)), True
 
     def resubmitted(self, sender: Sender, key: str, digest: str) -> JobRow | None:
-        """Return the job that was submitted with this key; None without one. Raises ApiProblem 409 for another request."""
+        """Return the job that was submitted with this key; None without one. Raises ApiProblem 409 for another."""
         with self._database.read() as connection:
             return self._of_key(connection, sender.tenant, key, digest)
 
