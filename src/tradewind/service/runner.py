@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -115,12 +115,17 @@ class JobRunner:
         active = self._queue.in_states(*ACTIVE)
         for row in active:
             self._attend(row)
-        waiting = self._queue.in_states("waiting")
         running = Counter(row.tenant for row in active)
+        waiting: dict[str, deque[JobRow]] = {}
+        for row in self._queue.in_states("waiting"):
+            waiting.setdefault(row.tenant, deque()).append(row)
         now, reasons = now_unix_ms(), {}
         while waiting:
-            row = min(waiting, key=lambda one: (running[one.tenant], one.id))
-            waiting.remove(row)
+            # A pass over thousands of jobs compares only the oldest job of each tenant.
+            tenant = min(waiting, key=lambda one: (running[one], waiting[one][0].id))
+            row = waiting[tenant].popleft()
+            if not waiting[tenant]:
+                del waiting[tenant]
             reason = self._why_not(row, active, now)
             if reason is None and self._queue.move(row.id, ("waiting",), "running"):
                 active.append(row)
