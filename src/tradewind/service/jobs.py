@@ -49,6 +49,10 @@ class JobRow:
     updated_unix_ms: int
 
 
+#: Without the receipt, which is long.
+_COLUMNS = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
+
+
 class JobQueue:
     """All jobs. Any thread may use it."""
 
@@ -101,7 +105,9 @@ class JobQueue:
 
     def _of_key(self, connection: Connection, tenant: str, key: str, digest: str) -> JobRow | None:
         row = (
-            connection.execute(select(jobs).where(jobs.c.tenant == tenant, jobs.c.idempotency_key == key))
+            connection.execute(
+                select(*_COLUMNS, jobs.c.request_digest).where(jobs.c.tenant == tenant, jobs.c.idempotency_key == key)
+            )
             .mappings()
             .first()
         )
@@ -135,7 +141,7 @@ class JobQueue:
 
     def page(self, tenant: str, *, before: str | None, state: str | None, limit: int) -> list[JobRow]:
         """Return jobs of a tenant, newest first, that are older than the job `before`."""
-        query = select(jobs).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
+        query = select(*_COLUMNS).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
         if before is not None:
             query = query.where(jobs.c.id < before)
         if state is not None:
@@ -145,7 +151,7 @@ class JobQueue:
 
     def in_states(self, *states: str, limit: int = PASS_JOBS_MAX) -> list[JobRow]:
         """Return the oldest jobs in these states, oldest first."""
-        query = select(jobs).where(jobs.c.state.in_(states)).order_by(jobs.c.id).limit(limit)
+        query = select(*_COLUMNS).where(jobs.c.state.in_(states)).order_by(jobs.c.id).limit(limit)
         with self._database.read() as connection:
             return [_row(row) for row in connection.execute(query).mappings()]
 
@@ -205,7 +211,7 @@ class JobQueue:
 
 
 def _one(connection: Connection, job_id: str) -> JobRow | None:
-    row = connection.execute(select(jobs).where(jobs.c.id == job_id)).mappings().first()
+    row = connection.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).mappings().first()
     return None if row is None else _row(row)
 
 
