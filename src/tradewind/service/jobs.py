@@ -49,8 +49,10 @@ class JobRow:
     updated_unix_ms: int
 
 
+#: Read once: records make their fields anew each time.
+_NAMES = tuple(JobRow.__dataclass_fields__)
 #: Without the receipt, which is long.
-_COLUMNS = tuple(jobs.c[name] for name in JobRow.__dataclass_fields__)
+_COLUMNS = tuple(jobs.c[name] for name in _NAMES)
 
 
 class JobQueue:
@@ -221,7 +223,7 @@ def _require(row: JobRow | None) -> JobRow:
 
 
 def _row(row: Mapping[Any, Any]) -> JobRow:
-    plain = {name: row[name] for name in JobRow.__dataclass_fields__}
+    plain = {name: row[name] for name in _NAMES}
     return JobRow(**{**plain, "request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))})
 
 
