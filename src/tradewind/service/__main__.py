@@ -105,6 +105,8 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
     is_new = ensure_admin(database, settings)
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listening = socket.create_server(address[:2], family=family, backlog=512)
+    # Connections inherit it. Otherwise an answer of two writes waits 40 ms for the client's acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     name, bound = listening.getsockname()[:2]
     if not is_behind_proxy and not (name.startswith("127.") or name == "::1"):
         listening.close()
