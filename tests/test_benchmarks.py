@@ -53,3 +53,34 @@ def test_unknown_cells_are_refused_before_anything_is_installed() -> None:
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
     assert "invalid choice: 'huge'" in ended.stderr and "'listing'" in ended.stderr
+
+
+def test_the_figures_of_the_acceleration_benchmark_continue_where_they_stopped(tmp_path: Path) -> None:
+    grid = write_round_trips(tmp_path)
+    words = [sys.executable, "-m", "benchmarks.acceleration", "fig7", "fig11", "fig14", "--quick", "--grid", str(grid)]
+    words += ["--out", str(tmp_path / "out")]
+    first = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    runs = tmp_path / "out" / "quick-runs.jsonl"
+    kept = runs.read_text()
+    runs.write_text(kept + '{"figure": "fig7", "ser')
+    again = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert [line for line in runs.read_text().splitlines() if line.endswith("}")] == kept.splitlines()
+    assert first.stdout == again.stdout
+    assert "## Fig. 7: number of flows" in first.stdout and "| 10 | " in first.stdout
+    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.svg"))
+    assert pictures == [f"acceleration-{name}.svg" for name in ("fig11", "fig14", "fig7")]
+
+
+def write_round_trips(folder: Path) -> Path:
+    """Write a table of made-up round trips for some of CloudPilot's regions, one of each continent and Tokyo."""
+    at = {"Tokyo": 0, "Singapore": 60, "London": 230, "Iowa": 130, "Sao Paulo": 270}
+    rows = [f"{src},{dst},{abs(at[src] - at[dst]) or 1}" for src in at for dst in at]
+    (folder / "rtt_gcp18_2022.csv").write_text("\n".join(["src,dst,rtt_ms", *rows]) + "\n")
+    return folder
+
+
+def test_the_acceleration_benchmark_is_skipped_without_its_round_trips(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "benchmarks.acceleration", "--quick", "--grid", str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0
+    assert "skipped: rtt_gcp18_2022.csv is not in the grid folder" in ended.stderr

@@ -6,8 +6,8 @@ A flow over hops with the round trips r_h at the rate R, the slowest hop's, take
 
 The hops connect one after another, and the first window crosses them one after another and is acknowledged: two round
 trips for each. Then all hops carry bytes at the same time, and the slowest decides. A hop sends 10 segments in its
-first round trip (RFC 6928) and twice as many in each of the next, until it sends R·r_h. n_h is the number of these rounds, at
-least one, and rest_h are the bytes after them. No bytes are lost.
+first round trip (RFC 6928) and twice as many in each of the next, until it sends R·r_h. n_h is the number of these
+rounds, at least one, and rest_h are the bytes after them. No bytes are lost.
 """
 
 from __future__ import annotations
