@@ -57,7 +57,7 @@ def test_unknown_cells_are_refused_before_anything_is_installed() -> None:
 
 def test_the_figures_of_the_acceleration_benchmark_continue_where_they_stopped(tmp_path: Path) -> None:
     grid = write_round_trips(tmp_path)
-    words = [sys.executable, "-m", "benchmarks.acceleration", "fig7", "fig11", "fig14", "--quick", "--grid", str(grid)]
+    words = [sys.executable, "-m", "benchmarks.acceleration", "fig7", "fig14", "--quick", "--grid", str(grid)]
     words += ["--out", str(tmp_path / "out")]
     first = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     runs = tmp_path / "out" / "quick-runs.jsonl"
@@ -68,7 +68,7 @@ def test_the_figures_of_the_acceleration_benchmark_continue_where_they_stopped(t
     assert first.stdout == again.stdout
     assert "## Fig. 7: number of flows" in first.stdout and "| 10 | " in first.stdout
     pictures = sorted(path.name for path in (tmp_path / "out").glob("*.svg"))
-    assert pictures == [f"acceleration-{name}.svg" for name in ("fig11", "fig14", "fig7")]
+    assert pictures == [f"acceleration-{name}.svg" for name in ("fig14", "fig7")]
 
 
 def write_round_trips(folder: Path) -> Path:

@@ -108,11 +108,11 @@ def _head(every: Sequence[Results], quick: bool) -> str:
         "other problems on average, so small differences to its neighbours mean nothing."
     )
     same = (
-        "Round trips are those of 18 regions of Google Cloud that CloudPilot measured (`../shared/grid`). Sizes, prices "
-        "and capacities are those of section 7.1. The paper does not say how far a host is from other regions: here it "
-        "reaches them through its own region, less than 40 ms away. `auto` is Tradewind's default; the others are the "
-        "paper's algorithms, with its gaps closed. The paper prints its figures as plots without numbers, so most of "
-        "the comparison is with its words."
+        "Round trips are those of 18 regions of Google Cloud that CloudPilot measured (`../shared/grid`). Sizes, "
+        "prices and capacities are those of section 7.1. The paper does not say how far a host is from other regions: "
+        "here it reaches them through its own region, less than 40 ms away. `auto` is Tradewind's default; the others "
+        "are the paper's algorithms, with its gaps closed. The paper prints its figures as plots without numbers, so "
+        "most of the comparison is with its words."
     )
     head = ["# Measured: split-proxy placement", "", "Output of `python -m benchmarks.acceleration`."]
     return "\n".join([*head, "", _wrapped(measured), "", _wrapped(same), ""])

@@ -28,8 +28,8 @@ CONTINENTS = {
 SEEDS_OF = {"2p": 10, "auto": 5, "2p-rb": 2}
 """Most seeds of the slow algorithms."""
 ROUNDS_PER_SEED = {"f-fct": 0, "f-cost": 0, "1p": 0, "2p": 1, "auto": 2, "2p-rb": 6}
-"""The slower an algorithm is, the later its next seed is due. So a run with a time limit has some seeds of each, and all
-of the fast ones."""
+"""The slower an algorithm is, the later its next seed is due. So a run with a time limit has all seeds of the fast
+algorithms, and some of each other one."""
 
 
 @dataclass(frozen=True)
