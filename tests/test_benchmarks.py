@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.acceleration.figures import cells_of, figures
+from benchmarks.acceleration.page import page_of
+from benchmarks.acceleration.run import kept_runs, read_rtt, run_cells
 from benchmarks.clients import at_once
 from benchmarks.measure import Cost, Spread, run
 from benchmarks.peers import Skipped
@@ -55,20 +58,22 @@ def test_unknown_cells_are_refused_before_anything_is_installed() -> None:
     assert "invalid choice: 'huge'" in ended.stderr and "'listing'" in ended.stderr
 
 
-def test_the_figures_of_the_acceleration_benchmark_continue_where_they_stopped(tmp_path: Path) -> None:
-    grid = write_round_trips(tmp_path)
-    words = [sys.executable, "-m", "benchmarks.acceleration", "fig7", "fig14", "--quick", "--grid", str(grid)]
-    words += ["--out", str(tmp_path / "out")]
-    first = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    runs = tmp_path / "out" / "quick-runs.jsonl"
-    kept = runs.read_text()
-    runs.write_text(kept + '{"figure": "fig7", "ser')
-    again = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert [line for line in runs.read_text().splitlines() if line.endswith("}")] == kept.splitlines()
-    assert first.stdout == again.stdout
-    assert "## Fig. 7: number of flows" in first.stdout and "| 10 | " in first.stdout
-    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.svg"))
-    assert pictures == [f"acceleration-{name}.svg" for name in ("fig14", "fig7")]
+def test_the_acceleration_benchmark_continues_where_it_stopped(tmp_path: Path) -> None:
+    places = read_rtt(write_round_trips(tmp_path))
+    chosen = [figures(quick=True)[name] for name in ("fig7", "fig14")]
+    cells, file = list(cells_of(chosen)), tmp_path / "out" / "runs.jsonl"
+    run_cells(cells, 1, places, file, minutes=1)
+    kept = file.read_text()
+    file.write_text(kept + '{"figure": "fig7", "ser')
+    runs = run_cells(cells, 2, places, file, minutes=1)
+    assert file.read_text().startswith(kept) and kept_runs(file) == runs
+    assert len(kept.splitlines()) == len(cells) and len(runs) == 2 * len(cells)
+    page = page_of(chosen, list(runs.values()), quick=True)
+    page.write(tmp_path / "page")
+    written = (tmp_path / "page" / "acceleration.md").read_text()
+    assert "## Fig. 7: number of flows" in written and "f-fct 2; f-cost 2; 1p 2;" in written
+    plots = sorted(path.name for path in (tmp_path / "page").glob("*.svg"))
+    assert plots == ["acceleration-fig14.svg", "acceleration-fig7.svg"]
 
 
 def write_round_trips(folder: Path) -> Path:
