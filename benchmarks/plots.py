@@ -56,6 +56,8 @@ class LinePlot:
     frame: Frame
     xs: Sequence[float]
     lines: Mapping[str, Sequence[Figure]]
+    spreads: Mapping[str, Sequence[float]] | None = None
+    """By line, how far the band around each of its points reaches up and down."""
 
 
 def line_plot(frame: Frame, xs: Sequence[float], lines: Mapping[str, Sequence[Figure]]) -> str:
@@ -72,9 +74,12 @@ def line_plots(plots: Sequence[LinePlot]) -> str:
         frame = plot.frame
         numbers = [y for line in plot.lines.values() for y in line if isinstance(y, float)]
         highest = max([frame.y_max or 0.0, frame.limit[0] if frame.limit else 0.0, *numbers])
+        highest += max((by for spread in (plot.spreads or {}).values() for by in spread), default=0.0)
         for number, (name, line) in enumerate(plot.lines.items()):
             points = [(x, y) for x, y in zip(plot.xs, line, strict=True) if isinstance(y, float)]
             colour = ROUTES[number % len(ROUTES)]
+            if plot.spreads is not None:
+                _band(ax, plot.xs, line, plot.spreads[name], colour)
             ax.plot([x for x, _ in points], [y for _, y in points], "o-", markersize=3, label=name, color=colour)
         if frame.limit is not None:
             ax.axhline(frame.limit[0], linestyle="--", color="#555", label=frame.limit[1])
@@ -88,6 +93,12 @@ def line_plots(plots: Sequence[LinePlot]) -> str:
             ax.set_xlim(0, plot.xs[-1])
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return _svg(figure)
+
+
+def _band(ax: Any, xs: Sequence[float], line: Sequence[Figure], spread: Sequence[float], colour: str) -> None:
+    known = [(x, y, by) for x, y, by in zip(xs, line, spread, strict=True) if isinstance(y, float)]
+    low, high = [y - by for _, y, by in known], [y + by for _, y, by in known]
+    ax.fill_between([x for x, _, _ in known], low, high, color=colour, alpha=0.12, linewidth=0)
 
 
 def curves(

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.acceleration.figures import cells_of, figures
+from benchmarks.acceleration.page import page_of
+from benchmarks.acceleration.run import kept_runs, read_rtt, run_cells
 from benchmarks.clients import at_once
 from benchmarks.measure import Cost, Spread, run
 from benchmarks.peers import Skipped
@@ -53,3 +56,36 @@ def test_unknown_cells_are_refused_before_anything_is_installed() -> None:
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
     assert "invalid choice: 'huge'" in ended.stderr and "'listing'" in ended.stderr
+
+
+def test_the_acceleration_benchmark_continues_where_it_stopped(tmp_path: Path) -> None:
+    places = read_rtt(write_round_trips(tmp_path))
+    chosen = [figures(quick=True)[name] for name in ("fig7", "fig14")]
+    cells, file = list(cells_of(chosen)), tmp_path / "out" / "runs.jsonl"
+    run_cells(cells, 1, places, file, minutes=1)
+    kept = file.read_text()
+    file.write_text(kept + '{"figure": "fig7", "ser')
+    runs = run_cells(cells, 2, places, file, minutes=1)
+    assert file.read_text().startswith(kept) and kept_runs(file) == runs
+    assert len(kept.splitlines()) == len(cells) and len(runs) == 2 * len(cells)
+    page = page_of(chosen, list(runs.values()), quick=True)
+    page.write(tmp_path / "page")
+    written = (tmp_path / "page" / "acceleration.md").read_text()
+    assert "## Fig. 7: number of flows" in written and "f-fct 2; f-cost 2; 1p 2;" in written
+    plots = sorted(path.name for path in (tmp_path / "page").glob("*.svg"))
+    assert plots == ["acceleration-fig14.svg", "acceleration-fig7.svg"]
+
+
+def write_round_trips(folder: Path) -> Path:
+    """Write a table of made-up round trips for some of CloudPilot's regions, one of each continent and Tokyo."""
+    at = {"Tokyo": 0, "Singapore": 60, "London": 230, "Iowa": 130, "Sao Paulo": 270}
+    rows = [f"{src},{dst},{abs(at[src] - at[dst]) or 1}" for src in at for dst in at]
+    (folder / "rtt_gcp18_2022.csv").write_text("\n".join(["src,dst,rtt_ms", *rows]) + "\n")
+    return folder
+
+
+def test_the_acceleration_benchmark_is_skipped_without_its_round_trips(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "benchmarks.acceleration", "--quick", "--grid", str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0
+    assert "skipped: rtt_gcp18_2022.csv is not in the grid folder" in ended.stderr

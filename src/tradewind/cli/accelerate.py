@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from tradewind.cli import accelerate_advise, accelerate_plan
+from tradewind.cli import accelerate_advise, accelerate_generate, accelerate_plan
 from tradewind.errors import UsageError
 
 HELP = """\
@@ -14,8 +14,11 @@ times is as small as possible within a budget. Nothing is started.
 
 `plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
 itself. `advise` measures from this machine where it can. For each flow it reports what limits it now, then the gain
-from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost."""
-USAGE = "[OPTION]… plan --flows FILE | plan --problem FILE | advise --flows FILE | advise HOST:PORT|URL"
+from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints
+a problem file of a typical use case, with random hosts near random regions."""
+USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
+       tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
+       tradewind accelerate [OPTION]… generate CASE"""
 EXAMPLES = """\
   tradewind accelerate plan --flows flows.toml --write-problem problem.json
   tradewind accelerate plan --problem problem.json
@@ -23,18 +26,20 @@ EXAMPLES = """\
   tradewind accelerate plan --problem problem.json --explain
   tradewind accelerate plan --problem problem.json --frontier --json
   tradewind accelerate advise --flows flows.toml
-  tradewind accelerate advise https://files.example.org/large.bin"""
+  tradewind accelerate advise https://files.example.org/large.bin
+  tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -"""
 
 #: The file of each action. It has `add_arguments`, `run`, `OPTIONS` (the names of the options that it takes) and
 #: `ARGUMENTS` (what its further arguments are; None if it takes none).
-ACTIONS: dict[str, Any] = {"plan": accelerate_plan, "advise": accelerate_advise}
+ACTIONS: dict[str, Any] = {"plan": accelerate_plan, "advise": accelerate_advise, "generate": accelerate_generate}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, its arguments, and the options of all actions. An option that is not given is None or false."""
     names = list(ACTIONS)
     parser.add_argument("action", metavar="ACTION", choices=names, help=_either(names))
-    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="advise: HOST:PORT, or the URL of a file")
+    arguments = "; ".join(f"{name}: {module.ARGUMENTS}" for name, module in ACTIONS.items() if module.ARGUMENTS)
+    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help=arguments)
     parser.add_argument("--flows", metavar="FILE", help="flows file, as TOML: flows, regions of proxies, and a budget")
     for module in ACTIONS.values():
         module.add_arguments(parser)
@@ -44,7 +49,7 @@ def run(args: Namespace) -> int:
     """Run the action. Raises UsageError for options and arguments of another one."""
     module = ACTIONS[args.action]
     for option in sorted({option for of in ACTIONS.values() for option in of.OPTIONS} - set(module.OPTIONS)):
-        if getattr(args, option):
+        if getattr(args, option) not in (None, False):
             names = [name for name, other in ACTIONS.items() if option in other.OPTIONS]
             raise UsageError(
                 f"--{option.replace('_', '-')} is only for accelerate {_either(names)}", hint="leave it out"

@@ -19,7 +19,7 @@ ARGUMENTS = None
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the problem, the algorithm and what to show."""
-    parser.add_argument("--problem", metavar="FILE", help="plan: problem file, as JSON")
+    parser.add_argument("--problem", metavar="FILE", help="plan: problem file, as JSON; - for standard input")
     parser.add_argument(
         "--write-problem", metavar="FILE", help="plan: with --flows, also write the problem that is solved, as JSON"
     )

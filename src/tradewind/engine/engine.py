@@ -33,7 +33,7 @@ from tradewind.errors import CeilingReached, JobBusy, JobUnreadable, SkyError, U
 if TYPE_CHECKING:
     import os
     from collections.abc import Collection
-    from typing import TypedDict
+    from typing import Any, TypedDict
 
     from typing_extensions import Required, Unpack
 
@@ -221,6 +221,8 @@ class Engine:
         `time_limit_s` applies to the first two. `explain` adds the reason of each flow and the gain of one dollar more;
         `frontier` adds plans for other budgets.
 
+        The path `-` is standard input.
+
         Raises ConfigError for an invalid file, UsageError for an unknown algorithm.
         """
         from tradewind.engine.placing import PlacementWish, place_problem
@@ -284,6 +286,40 @@ class Engine:
         limit_s = checked_limit_s(time_limit_s)
         advice = advise_flows(read_flows(path), str(path), self.catalog.load(), sites, algorithm, limit_s)
         return AdviceReport(advice)
+
+    def use_case(
+        self,
+        case: str,
+        flows: int,
+        seed: int = 0,
+        *,
+        rtt: str | os.PathLike[str] | None = None,
+        provider: str = "gcp",
+        size_bytes: float | None = None,
+        budget_usd: float | None = None,
+        slow_start: bool = False,
+    ) -> dict[str, Any]:
+        """Return the problem file of a use case, as a JSON object that `place` reads from a file.
+
+        `case` is `one-to-many`, `many-to-many`, `many-one-to-one` or `localized-one-to-many` (CloudPilot, section 3).
+        Round trips come from the CSV file `rtt`, or from the catalog for the regions of `provider`. A flow has 2 GB by
+        default, and the budget is 0.50 USD for each flow.
+
+        Raises ConfigError for an invalid file, UsageError for an invalid argument.
+        """
+        from tradewind.engine.use_cases import use_case_document
+
+        return use_case_document(
+            case,
+            flows,
+            seed,
+            rtt=None if rtt is None else Path(rtt),
+            provider=provider,
+            state_dir=self.state_dir,
+            size_bytes=size_bytes,
+            budget_usd=budget_usd,
+            slow_start=slow_start,
+        )
 
     def frontier(
         self, source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PlacementWish", "checked_limit_s", "place_flows", "place_problem"]
 
+STANDARD_INPUT, STANDARD_INPUT_FILE = Path("-"), Path("/dev/stdin")
 FORMAT = "docs/reference/placement-problem.md describes the format"
 #: Budgets of the frontier, as parts of the problem's.
 FRONTIER_PARTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0)
@@ -108,14 +109,15 @@ def _without_repetition(plans: Sequence[PlacementPlan]) -> tuple[PlacementPlan, 
 
 
 def _read(path: Path) -> PlacementProblem:
+    place, source = ("standard input", STANDARD_INPUT_FILE) if path == STANDARD_INPUT else (str(path), path)
     try:
-        return problem_from_document(read_json(path), str(path))
+        return problem_from_document(read_json(source), place)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file", hint=FORMAT) from None
+        raise ConfigError(f"{place}: no such file", hint=FORMAT) from None
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", hint=FORMAT) from None
+        raise ConfigError(f"{place}: {error.strerror}", hint=FORMAT) from None
     except ConfigError as error:
         error.hint = error.hint or FORMAT
         raise
     except ValueError as error:
-        raise ConfigError(f"{path}: not JSON: {error}", hint=FORMAT) from None
+        raise ConfigError(f"{place}: not JSON: {error}", hint=FORMAT) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tradewind.placement.plan import FlowPlan, PlacementPlan
 from tradewind.placement.problem import Flow, PlacementProblem
@@ -33,7 +34,7 @@ def _flows(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:
         rate_mbps = _rate_mbps(planned, flow, problem)
         if _differ(rate_mbps, planned.rate_mbps):
             yield f"{flow.id}: planned at {planned.rate_mbps} Mbit/s, and its slowest hop carries {rate_mbps}"
-        if _differ(8e-6 * flow.size_bytes / rate_mbps, planned.fct_s):
+        if _differ(_fct_s(planned, flow, problem, rate_mbps), planned.fct_s):
             yield f"{flow.id}: a completion time of {planned.fct_s} s does not follow from its size and rate"
 
 
@@ -50,6 +51,35 @@ def _rate_mbps(planned: FlowPlan, flow: Flow, problem: PlacementProblem) -> floa
     if len(at) == 2:
         rates.append(_window_mbps(problem.cloud_window_bytes, float(problem.rtt_ms[at[0]][at[1]])))
     return min(rates)
+
+
+def _fct_s(planned: FlowPlan, flow: Flow, problem: PlacementProblem, rate_mbps: float) -> float:
+    if not problem.slow_start:
+        return 8e-6 * flow.size_bytes / rate_mbps
+    hops_s = [rtt_ms / 1e3 for rtt_ms in _hops_ms(planned, flow, problem)]
+    return 2 * sum(hops_s) + max(_hop_s(flow.size_bytes, rate_mbps / 8e-6, rtt_s) - rtt_s for rtt_s in hops_s)
+
+
+def _hops_ms(planned: FlowPlan, flow: Flow, problem: PlacementProblem) -> list[float]:
+    position = {region.name: number for number, region in enumerate(problem.regions)}
+    at = [position[proxy.region] for proxy in planned.path]
+    if not at:
+        return [flow.rtt_direct_ms]
+    between = [float(problem.rtt_ms[p][q]) for p, q in pairwise(at)]
+    return [float(flow.rtt_to_region_ms[at[0]]), *between, float(flow.rtt_from_region_ms[at[-1]])]
+
+
+def _hop_s(size_bytes: float, rate_bytes: float, rtt_s: float) -> float:
+    """Return the time of one hop, a window per round until the window fills it, then the rest at its rate."""
+    full_bytes = rate_bytes * rtt_s
+    window_bytes, left_bytes, elapsed_s = 14_600.0, size_bytes, 0.0
+    while elapsed_s == 0 or (window_bytes < full_bytes * (1 - 1e-12) and left_bytes > 0):
+        left_bytes -= min(window_bytes, full_bytes)
+        elapsed_s += rtt_s
+        window_bytes *= 2
+        if rtt_s == 0:
+            break
+    return elapsed_s + max(0.0, left_bytes) / rate_bytes
 
 
 def _window_mbps(window_bytes: float, rtt_ms: float) -> float:

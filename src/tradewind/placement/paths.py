@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass
 from tradewind.placement.problem import FloatArray, Flow, PlacementProblem
+from tradewind.placement.slow_start import slow_start_fct_s
 
 __all__ = ["DIRECT", "IntArray", "Paths", "paths_of"]
 
@@ -40,7 +41,7 @@ class Paths:
     """Region of the second proxy of each path."""
     rate_mbps: FloatArray
     fct_s: FloatArray
-    """Flow completion time: size / rate."""
+    """Flow completion time: size / rate, or that of `slow_start.py` if the problem asks for it."""
     egress_cents: FloatArray
     """Price of the traffic of the flow's proxies, without their setup."""
     regions: tuple[tuple[int, ...], ...]
@@ -74,7 +75,24 @@ def paths_of(problem: PlacementProblem) -> Paths:
     per_gb = np.append([region.egress_cents_per_gb for region in problem.regions], 0.0)
     egress_cents = size_bytes / problem.bytes_per_gb * (per_gb[first] + per_gb[second])
     regions = ((), *((p,) for p in range(count)), *pairs)
-    return Paths(problem, first, second, rate_mbps, size_bytes * MBITS_PER_BYTE / rate_mbps, egress_cents, regions)
+    fct_s = size_bytes * MBITS_PER_BYTE / rate_mbps
+    if problem.slow_start:
+        for number, flow in enumerate(problem.flows):
+            hops_ms = _hops_ms(problem, flow, first, second)
+            fct_s[number] = slow_start_fct_s(flow.size_bytes, rate_mbps[number], hops_ms)
+    return Paths(problem, first, second, rate_mbps, fct_s, egress_cents, regions)
+
+
+def _hops_ms(problem: PlacementProblem, flow: Flow, first: IntArray, second: IntArray) -> tuple[FloatArray, ...]:
+    """Return the round trips of the first, second and third hop of each path; NaN for a hop that it does not have."""
+    count = len(problem.regions)
+    one, two = slice(1, count + 1), slice(count + 1, None)
+    into, between, out = (np.full(len(first), math.nan) for _ in range(3))
+    into[DIRECT] = flow.rtt_direct_ms
+    into[1:] = flow.rtt_to_region_ms[first[1:]]
+    between[two] = problem.rtt_ms[first[two], second[two]]
+    out[one], out[two] = flow.rtt_from_region_ms, flow.rtt_from_region_ms[second[two]]
+    return into, between, out
 
 
 def _rates(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tradewind.errors import ConfigError
 from tradewind.model.records import dataclass
 
-__all__ = ["FloatArray", "Flow", "PlacementProblem", "ProxyRegion", "problem_from_document"]
+__all__ = ["FloatArray", "Flow", "PlacementProblem", "ProxyRegion", "document_of", "problem_from_document"]
 
 FloatArray = NDArray[np.float64]
 
@@ -41,6 +41,7 @@ _KEYS = {
     "bytes_per_gb",
     "per_flow_proxy_limit_mbps",
     "budget_cents",
+    "slow_start",
 }
 _REGION_KEYS = {"name", "capacity_mbps", "setup_cents", "egress_cents_per_gb", "max_instances"}
 _FLOW_KEYS = {
@@ -104,6 +105,8 @@ class PlacementProblem:
     bytes_per_gb: float = BYTES_PER_GB
     per_flow_proxy_limit_mbps: float = math.inf
     """Most that a proxy forwards of one flow."""
+    slow_start: bool = False
+    """Whether completion times include handshakes and slow start."""
 
 
 def problem_from_document(document: Any, place: str) -> PlacementProblem:
@@ -145,7 +148,50 @@ def problem_from_document(document: Any, place: str) -> PlacementProblem:
         _number(table, "cloud_window_bytes", place, CLOUD_WINDOW_BYTES, above_zero=True),
         _number(table, "bytes_per_gb", place, BYTES_PER_GB, above_zero=True),
         _limit(table, "per_flow_proxy_limit_mbps", place),
+        _switch(table, "slow_start", place),
     )
+
+
+def document_of(problem: PlacementProblem) -> dict[str, Any]:
+    """Return the document of a problem, which `problem_from_document` reads."""
+    return {
+        "regions": [
+            {
+                "name": region.name,
+                "capacity_mbps": region.capacity_mbps,
+                "setup_cents": region.setup_cents,
+                "egress_cents_per_gb": region.egress_cents_per_gb,
+                "max_instances": region.max_instances,
+            }
+            for region in problem.regions
+        ],
+        "rtt_ms": problem.rtt_ms.tolist(),
+        "flows": [_flow_document(flow) for flow in problem.flows],
+        "edge_window_bytes": problem.edge_window_bytes,
+        "cloud_window_bytes": problem.cloud_window_bytes,
+        "bytes_per_gb": problem.bytes_per_gb,
+        "per_flow_proxy_limit_mbps": _or_null(problem.per_flow_proxy_limit_mbps),
+        "slow_start": problem.slow_start,
+        "budget_cents": problem.budget_cents,
+    }
+
+
+def _flow_document(flow: Flow) -> dict[str, Any]:
+    document = {
+        "id": flow.id,
+        "size_bytes": flow.size_bytes,
+        "src_last_mile_mbps": _or_null(flow.src_last_mile_mbps),
+        "dst_last_mile_mbps": _or_null(flow.dst_last_mile_mbps),
+        "rtt_direct_ms": flow.rtt_direct_ms,
+        "rtt_src_to_region_ms": flow.rtt_to_region_ms.tolist(),
+        "rtt_region_to_dst_ms": flow.rtt_from_region_ms.tolist(),
+    }
+    regions = {"src_region": flow.src_region, "dst_region": flow.dst_region}
+    return document | {key: name for key, name in regions.items() if name is not None}
+
+
+def _or_null(limit: float) -> float | None:
+    return None if math.isinf(limit) else limit
 
 
 def _region(entry: Any, place: str) -> ProxyRegion:
@@ -223,6 +269,13 @@ def _number(
 def _limit(table: Mapping[str, Any], key: str, place: str) -> float:
     """Return a rate that limits a flow; infinite for null and for a missing key."""
     return math.inf if table.get(key) is None else _number(table, key, place, above_zero=True)
+
+
+def _switch(table: Mapping[str, Any], key: str, place: str) -> bool:
+    value = table.get(key, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{place}: {key} must be true or false, not {value!r}")
+    return value
 
 
 def _numbers(value: Any, count: int, place: str) -> FloatArray:

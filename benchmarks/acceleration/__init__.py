@@ -1,0 +1,1 @@
+"""The figures of the CloudPilot paper: ``python -m benchmarks.acceleration``."""
