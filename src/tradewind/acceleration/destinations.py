@@ -76,7 +76,9 @@ def _split(word: str) -> tuple[str, int | None]:
         host, colon, text = word.partition(":")
     valid = text.isascii() and text.isdecimal() and 0 < int(text) <= PORT_MAX if colon == ":" else not colon
     if not host or not valid:
-        raise UsageError(f"--to {word} is not a destination", hint="write HOST or HOST:PORT, such as data.example.org:443")
+        raise UsageError(
+            f"--to {word} is not a destination", hint="write HOST or HOST:PORT, such as data.example.org:443"
+        )
     return host, int(text) if colon else None
 
 
@@ -94,6 +96,8 @@ def _resolved(host: str, word: str, *, needed: bool) -> tuple[IPv4Address | IPv6
         if not needed:
             return ()
         reason = getattr(error, "strerror", None) or "not a name"
-        raise UsageError(f"--to {word}: {reason}", hint="only connections to known addresses can be redirected") from None
+        raise UsageError(
+            f"--to {word}: {reason}", hint="only connections to known addresses can be redirected"
+        ) from None
     # A link-local address of IPv6 has its interface after a percent sign.
     return tuple(dict.fromkeys(ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))

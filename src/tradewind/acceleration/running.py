@@ -1,8 +1,8 @@
 """Runs a command whose TCP connections to some destinations go through a split proxy.
 
-A local proxy, `tradewind-gateway split`, gets the connections and passes those to the destinations on. As root on Linux
-they are redirected to it (`tradewind.acceleration.redirect`), and the command notices nothing. Otherwise the command gets
-proxy variables, which many programs honour.
+A local proxy, `tradewind-gateway split`, gets the connections and passes those to the destinations on. As root on
+Linux they are redirected to it (`tradewind.acceleration.redirect`), and the command notices nothing. Otherwise the
+command gets proxy variables, which many programs honour.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class _LocalProxy:
 
     @contextmanager
     def _tokens(self, listener: dict[str, Any]) -> Iterator[int | None]:
-        """Yield a descriptor that holds the hash of the token, which needs no file. A redirected client has no token."""
+        """Yield a descriptor with the hash of the token, or None for redirected clients, which have no token."""
         if listener["way"] == "transparent":
             yield None
             return
