@@ -269,6 +269,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str], group: Path | N
     except OSError as error:
         print(f"error: {command[0]}: {error.strerror}", file=sys.stderr)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+    except subprocess.SubprocessError:
+        raise GatewayError("the command cannot join its control group", hint="use --by variables") from None
     try:
         with _passing_signals(process):
             code = process.wait()
