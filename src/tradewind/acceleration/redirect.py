@@ -144,15 +144,15 @@ def _rules(
     """Return the commands of nft, one a line. The last one makes the chain that shows that all are loaded."""
     lines = [
         f"add table inet {table} {{ flags owner; }}",
-        f"add chain inet {table} redirect {{ type nat hook output priority -100; }}",
-        f"add chain inet {table} quic {{ type filter hook output priority 0; }}",
+        f"add chain inet {table} to_proxy {{ type nat hook output priority -100; }}",
+        f"add chain inet {table} no_quic {{ type filter hook output priority 0; }}",
     ]
     for version, port in ports.items():
         for to, dport in _targets(version, destinations):
             tcp = "meta l4proto tcp" if dport is None else f"tcp dport {dport}"
-            lines.append(f"add rule inet {table} redirect {group.match} {to} {tcp} redirect to :{port}")
+            lines.append(f"add rule inet {table} to_proxy {group.match} {to} {tcp} redirect to :{port}")
             if refuse_quic and dport in (None, QUIC_PORT):
-                lines.append(f"add rule inet {table} quic {group.match} {to} udp dport {QUIC_PORT} reject")
+                lines.append(f"add rule inet {table} no_quic {group.match} {to} udp dport {QUIC_PORT} reject")
     return "\n".join([*lines, f"add chain inet {table} loaded", ""])
 
 

@@ -95,9 +95,9 @@ def run_accelerated(
     if by == "variables" and refuse_quic:
         raise UsageError("--refuse-quic needs --by redirect")
     redirects = by != "variables" and reason is None
+    destinations = read_destinations(to, resolve=redirects)
     if reason:
         note(f"{reason}, so the command gets proxy variables, which not all programs honour")
-    destinations = read_destinations(to, resolve=redirects)
     binary = gateway or find_gateway()
     environment = _environment()
     with ExitStack() as stack:
