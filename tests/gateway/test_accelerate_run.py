@@ -21,6 +21,7 @@ from testbed.clouds.debian_packages import unpacked
 from tests.gateway.test_split import PATIENCE_S, SplitProxy, started
 
 TOKEN = "a-token"
+POLL_S = 0.02
 BODY = b"hello"
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -66,7 +67,7 @@ def redirecting(tmp_path: Path) -> str:
 def server(stack: ExitStack) -> str:
     """Start a web server and return its address."""
     made = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Answers))
-    thread = threading.Thread(target=made.serve_forever)
+    thread = threading.Thread(target=made.serve_forever, args=[POLL_S])
     thread.start()
     stack.callback(thread.join)
     stack.callback(made.shutdown)
