@@ -201,6 +201,7 @@ def test_the_exit_code_and_the_streams_are_those_of_the_command(stack: ExitStack
     assert command.run(options, "sh", "-c", "kill -9 $$").returncode == 128 + signal.SIGKILL
     missing = command.run(options, "no-such-program")
     assert (missing.returncode, missing.stderr) == (127, "error: no-such-program: No such file or directory\n")
+    assert command.run(options, "printf", "[%s]", "", "--json", "--").stdout == "[][--json][--]"
     assert TOKEN not in command.run(options, "env").stdout
 
 

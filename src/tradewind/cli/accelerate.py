@@ -22,6 +22,8 @@ EXAMPLES = """\
   tradewind accelerate plan --problem flows.json --explain
   tradewind accelerate plan --problem flows.json --frontier --json
   tradewind accelerate run --through socks5h://ann@proxy:1080 --token-file token --to data.example:443 -- curl -O URL"""
+#: Words after `--` are a command's.
+HAS_COMMAND = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:
