@@ -72,7 +72,7 @@ def run_accelerated(
     by: str = "auto",
     refuse_quic: bool = False,
     gateway: str | None = None,
-    note: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None] | None = None,
 ) -> AcceleratedRun:
     """Run a command to its end. Standard input, output and error are the command's.
 
@@ -96,7 +96,7 @@ def run_accelerated(
         raise UsageError("--refuse-quic needs --by redirect")
     redirects = by != "variables" and reason is None
     destinations = read_destinations(to, resolve=redirects)
-    if reason:
+    if reason and note is not None:
         note(f"{reason}, so the command gets proxy variables, which not all programs honour")
     binary = gateway or find_gateway()
     environment = _environment()

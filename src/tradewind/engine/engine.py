@@ -236,7 +236,7 @@ class Engine:
         token_file: str | None = None,
         by: str = "auto",
         refuse_quic: bool = False,
-        note: Callable[[str], None] = lambda _: None,
+        note: Callable[[str], None] | None = None,
     ) -> AcceleratedRun:
         """Run a command whose connections to the destinations `to` go through the split proxy `through`.
 
