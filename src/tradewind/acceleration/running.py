@@ -262,31 +262,41 @@ def _prepared(at_our_end: signal.Signals, group: Path | None = None) -> Callable
 
 def _run(command: Sequence[str], environment: Mapping[str, str], group: Path | None) -> int:
     """Run the command, pass signals on to it, and return its exit code."""
-    try:
-        process = subprocess.Popen(
-            command, env=environment, preexec_fn=_prepared(signal.SIGTERM, group), close_fds=False
-        )
-    except OSError as error:
-        print(f"error: {command[0]}: {error.strerror}", file=sys.stderr)
-        return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-    except subprocess.SubprocessError:
-        raise GatewayError("the command cannot join its control group", hint="use --by variables") from None
-    try:
-        with _passing_signals(process):
-            code = process.wait()
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+    with _passing_signals() as started:
+        try:
+            process = subprocess.Popen(
+                command, env=environment, preexec_fn=_prepared(signal.SIGTERM, group), close_fds=False
+            )
+        except OSError as error:
+            print(f"error: {command[0]}: {error.strerror}", file=sys.stderr)
+            return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        except subprocess.SubprocessError:
+            raise GatewayError("the command cannot join its control group", hint="use --by variables") from None
+        started(process)
+        code = process.wait()
     return BY_SIGNAL - code if code < 0 else code
 
 
 @contextmanager
-def _passing_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Pass signals on to a process within the block. Ignored ones stay ignored, as `nohup` requires."""
+def _passing_signals() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Pass signals on to the process that is given to the yielded function, also those that came before it started.
+
+    Ignored signals stay ignored, as `nohup` requires.
+    """
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def passed(number: int, _frame: FrameType | None) -> None:
-        if number not in OF_TERMINAL or not _at_terminal():
+        if number in OF_TERMINAL and _at_terminal():
+            return
+        if running:
+            running[0].send_signal(number)
+        else:
+            early.append(number)
+
+    def started(process: subprocess.Popen[bytes]) -> None:
+        running.append(process)
+        for number in early:
             process.send_signal(number)
 
     before = {
@@ -295,7 +305,7 @@ def _passing_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
         if signal.getsignal(number) != signal.SIG_IGN
     }
     try:
-        yield
+        yield started
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
