@@ -1,15 +1,16 @@
 //! The configuration of a split proxy: a strict document, in which unknown fields are errors.
 
 use crate::allow::{AllowList, Network, Pattern};
-use crate::destination::Destination;
+use crate::destination::{Destination, Host};
 use crate::limits::{HOPS_MAX, TOKENS_BYTES_MAX};
 use crate::refusal::SplitError;
 use crate::token::Tokens;
+use crate::upstream::{Login, Upstream};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,9 +23,18 @@ pub struct Config {
     /// The proxies that this one may dial: name in the certificate, and address.
     #[serde(default)]
     pub proxies: BTreeMap<String, Destination>,
-    /// The routes of destinations. The first that matches is used; without one, a flow goes direct.
+    /// Proxies outside the fleet, by names of your choice. Each can only be the only proxy of a route.
+    #[serde(default)]
+    pub upstreams: BTreeMap<String, Upstream>,
+    /// Names of addresses: a `transparent` connection to such an address counts as one to the name.
+    #[serde(default)]
+    pub names: BTreeMap<IpAddr, String>,
+    /// The routes of destinations. The first that matches is used.
     #[serde(default)]
     pub routes: Vec<Route>,
+    /// Names of the proxies to other destinations. Empty: they go direct.
+    #[serde(default)]
+    pub default_route: Vec<String>,
     /// The destinations that this proxy serves.
     pub allow: AllowList,
     /// The folder of this proxy's identity (`ca.pem`, `cert.pem`, `key.pem`). Proxies need it to reach each other.
@@ -183,17 +193,34 @@ impl Config {
         for listener in &self.listeners {
             self.check_listener(listener)?;
         }
-        for route in &self.routes {
-            if let Some(name) = route.through.iter().find(|name| !self.proxies.contains_key(*name)) {
-                // Only the first must be known here, but a name that is nowhere is most likely a mistake.
-                return fault(format!("a route leads through {name}, which is not in `proxies`"));
-            }
-            if route.through.len() > HOPS_MAX {
-                return fault(format!("a route has more than {HOPS_MAX} proxies"));
-            }
+        for upstream in self.upstreams.values() {
+            upstream.login.as_ref().map_or(Ok(()), Login::check).or_else(fault)?;
+        }
+        for name in self.names.values() {
+            name.parse::<Host>().map(drop).or_else(fault)?;
+        }
+        for through in self.routes.iter().map(|route| &route.through).chain([&self.default_route]) {
+            self.check_route(through)?;
         }
         if self.identity.is_none() && !self.proxies.is_empty() {
             return fault("`proxies` need an `identity`".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_route(&self, through: &[String]) -> Result<(), SplitError> {
+        let fault = |text: String| Err(SplitError::Config(text));
+        if let [name] = through
+            && self.upstreams.contains_key(name)
+        {
+            return Ok(());
+        }
+        if let Some(name) = through.iter().find(|name| !self.proxies.contains_key(*name)) {
+            // Only the first must be known here, but a name that is nowhere is most likely a mistake.
+            return fault(format!("a route leads through {name}, which is not in `proxies`"));
+        }
+        if through.len() > HOPS_MAX {
+            return fault(format!("a route has more than {HOPS_MAX} proxies"));
         }
         Ok(())
     }
@@ -235,10 +262,17 @@ impl Config {
         }
     }
 
+    /// The destination of a redirected connection: with the name of its address, if it has one.
+    pub(crate) fn named(&self, destination: Destination) -> Destination {
+        let Host::Address(address) = destination.host else { return destination };
+        let name = self.names.get(&address).and_then(|name| name.parse().ok());
+        name.map_or(destination.clone(), |host| Destination { host, port: destination.port })
+    }
+
     /// The proxies between this one and a destination.
     pub(crate) fn route(&self, destination: &Destination) -> Vec<String> {
         let found = self.routes.iter().find(|route| route.destination.matches(destination));
-        found.map(|route| route.through.clone()).unwrap_or_default()
+        found.map_or(&self.default_route, |route| &route.through).clone()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::own::leads_here;
 use crate::proxy::Shared;
 use crate::proxy_protocol;
 use crate::refusal::{Cause, Refusal};
+use crate::upstream::{self, Upstream};
 use rustls_pki_types::ServerName;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,11 +24,10 @@ pub(crate) async fn establish(shared: &Shared, request: &Request) -> Result<Conn
     let timeout = shared.config.limits.dial_timeout().min(Duration::from_millis(request.within_ms.into()));
     let deadline = Instant::now() + timeout;
     let established = async {
-        match request.route.split_first() {
-            None => direct(shared, request).await,
-            Some((next, rest)) => {
-                through(shared, next, Request { route: rest.to_vec(), ..request.clone() }, deadline).await
-            }
+        let Some((next, rest)) = request.route.split_first() else { return direct(shared, request).await };
+        match shared.config.upstreams.get(next) {
+            Some(proxy) => outside(shared, next, proxy, &request.destination).await,
+            None => through(shared, next, Request { route: rest.to_vec(), ..request.clone() }, deadline).await,
         }
     };
     tokio::time::timeout(timeout, established).await.unwrap_or_else(|_elapsed| {
@@ -85,6 +85,27 @@ async fn connect(shared: &Shared, address: SocketAddr) -> io::Result<TcpStream> 
     Ok(tcp)
 }
 
+/// Connects to a proxy at the first of its addresses that answers, and counts the connection under its name.
+async fn connect_proxy(shared: &Shared, name: &str, address: &Destination) -> Result<TcpStream, Refusal> {
+    let mut tcp = Err(Refusal::new(Cause::NameNotFound, name));
+    let started = Instant::now();
+    for address in resolve(shared, address).await?.into_iter().take(ADDRESSES_MAX) {
+        tcp = connect(shared, address).await.map_err(|error| Refusal::new(Cause::Hop, format!("{name}: {error}")));
+        if tcp.is_ok() {
+            shared.hop_connected(name, started.elapsed());
+            break;
+        }
+    }
+    tcp
+}
+
+/// Passes a flow to a proxy outside the fleet, and waits for its answer.
+async fn outside(shared: &Shared, name: &str, proxy: &Upstream, to: &Destination) -> Result<Conn, Refusal> {
+    let mut tcp = connect_proxy(shared, name, &proxy.address).await?;
+    upstream::ask(&mut tcp, proxy, to).await?;
+    Ok(Conn::Plain(tcp))
+}
+
 /// Passes a request to the next proxy, and waits for its answer.
 async fn through(shared: &Shared, next: &str, mut request: Request, deadline: Instant) -> Result<Conn, Refusal> {
     let unknown = || Refusal::new(Cause::Route, format!("{next} is not a proxy of this one"));
@@ -92,16 +113,7 @@ async fn through(shared: &Shared, next: &str, mut request: Request, deadline: In
     let tls = shared.tls.as_ref().ok_or_else(unknown)?;
     let broken = |error: &dyn std::fmt::Display| Refusal::new(Cause::Hop, format!("{next}: {error}"));
     let name = ServerName::try_from(next.to_owned()).map_err(|error| broken(&error))?;
-    let mut tcp = Err(Refusal::new(Cause::NameNotFound, next));
-    let started = Instant::now();
-    for address in resolve(shared, address).await?.into_iter().take(ADDRESSES_MAX) {
-        tcp = connect(shared, address).await.map_err(|error| broken(&error));
-        if tcp.is_ok() {
-            break;
-        }
-    }
-    let tcp = tcp?;
-    shared.hop_connected(next, started.elapsed());
+    let tcp = connect_proxy(shared, next, address).await?;
     let stream = TlsConnector::from(tls.client()).connect(name, tcp).await.map_err(|error| broken(&error))?;
     let mut stream = Box::new(TlsStream::from(stream));
     let left = deadline.saturating_duration_since(Instant::now()) * DIAL_SHARE_PERCENT / 100;

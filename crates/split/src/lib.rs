@@ -36,6 +36,7 @@ mod relay;
 pub mod status;
 pub mod tls;
 pub mod token;
+pub mod upstream;
 pub mod ways;
 
 pub use config::Config;

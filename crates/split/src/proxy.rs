@@ -4,10 +4,11 @@ use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
 use crate::conn::set_options;
 use crate::dial;
+use crate::header::Request;
 use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG, LOOKUPS_MAX};
 use crate::refusal::{Cause, Refusal, SplitError};
 use crate::relay::{Bytes, End, relay};
-use crate::status::{Hop, Status};
+use crate::status::{Hop, Status, UpstreamBytes};
 use crate::tls::HopTls;
 use crate::token::Tokens;
 use crate::ways;
@@ -43,7 +44,9 @@ pub(crate) struct Shared {
     admission: Arc<Admission>,
     /// The places of name lookups.
     pub(crate) lookups: Arc<Semaphore>,
+    /// Of flows that pass no proxy outside the fleet.
     bytes: Bytes,
+    upstream_bytes: Bytes,
     counts: Mutex<Counts>,
 }
 
@@ -54,6 +57,11 @@ impl Shared {
 
     pub(crate) fn hop_connected(&self, name: &str, time: Duration) {
         self.counts().hops.entry(name.to_owned()).or_default().connected(time.as_secs_f64() * 1e3);
+    }
+
+    /// True if a flow passes a proxy outside the fleet.
+    fn leaves_fleet(&self, request: &Request) -> bool {
+        request.route.first().is_some_and(|name| self.config.upstreams.contains_key(name))
     }
 
     fn refuse(&self, refusal: &Refusal) {
@@ -80,6 +88,8 @@ impl Monitor {
     pub fn status(&self) -> Status {
         let open = self.0.admission.open();
         let counts = self.0.counts();
+        let moved = |bytes: &Bytes| (bytes.up.load(Ordering::Relaxed), bytes.down.load(Ordering::Relaxed));
+        let ((own_up, own_down), (up, down)) = (moved(&self.0.bytes), moved(&self.0.upstream_bytes));
         Status {
             open,
             accepted: counts.accepted,
@@ -87,8 +97,9 @@ impl Monitor {
             reset: counts.reset,
             idle: counts.idle,
             refused: counts.refused.clone(),
-            bytes_up: self.0.bytes.up.load(Ordering::Relaxed),
-            bytes_down: self.0.bytes.down.load(Ordering::Relaxed),
+            bytes_up: own_up + up,
+            bytes_down: own_down + down,
+            upstream_bytes: UpstreamBytes { up, down },
             hops: counts.hops.clone(),
         }
     }
@@ -114,8 +125,8 @@ impl Proxy {
         let (listeners, addresses) = bound.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let admission = Admission::new(config.limits.clone());
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        let (bytes, counts) = (Bytes::default(), Mutex::default());
-        let shared = Shared { config, tls, tokens, addresses, admission, lookups, bytes, counts };
+        let (bytes, upstream_bytes, counts) = (Bytes::default(), Bytes::default(), Mutex::default());
+        let shared = Shared { config, tls, tokens, addresses, admission, lookups, bytes, upstream_bytes, counts };
         Ok(Self { shared: Arc::new(shared), listeners })
     }
 
@@ -216,7 +227,8 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
                 far.reset();
                 return Err(Refusal::of_read(&error));
             }
-            Ok(relay(client, far, opened.prefix, &shared.bytes, shared.config.limits.idle_timeout()).await)
+            let bytes = if shared.leaves_fleet(&request) { &shared.upstream_bytes } else { &shared.bytes };
+            Ok(relay(client, far, opened.prefix, bytes, shared.config.limits.idle_timeout()).await)
         }
         Err(refusal) => {
             let answer = ways::refused(listener.way, client, refusal.cause);

@@ -23,8 +23,19 @@ pub struct Status {
     pub bytes_up: u64,
     /// Bytes from destinations towards clients.
     pub bytes_down: u64,
+    /// Bytes moved by flows through proxies outside the fleet. The totals above contain them.
+    pub upstream_bytes: UpstreamBytes,
     /// The next proxies by name.
     pub hops: BTreeMap<String, Hop>,
+}
+
+/// Bytes of the flows through proxies outside the fleet, for all of these proxies together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UpstreamBytes {
+    /// From clients towards destinations.
+    pub up: u64,
+    /// From destinations towards clients.
+    pub down: u64,
 }
 
 /// The knowledge of a proxy about one of its next proxies.

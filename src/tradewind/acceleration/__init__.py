@@ -1,1 +1,1 @@
-"""Flow acceleration: TCP flows through split proxies, in an emulated WAN."""
+"""Flow acceleration: TCP flows through split proxies, in an emulated WAN and for a command."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from tradewind.cli import accelerate_advise, accelerate_generate, accelerate_plan
+from tradewind.cli import accelerate_advise, accelerate_generate, accelerate_plan, accelerate_run
 from tradewind.errors import UsageError
 
 HELP = """\
 Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
-times is as small as possible within a budget. Nothing is started.
+times is as small as possible within a budget. `plan`, `advise` and `generate` start nothing.
 
 `plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
 itself. `advise` measures from this machine where it can. For each flow it reports what limits it now, then the gain
 from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints
-a problem file of a typical use case, with random hosts near random regions."""
+a problem file of a typical use case, with random hosts near random regions. `run` runs a command whose TCP connections
+go through a proxy; its exit code is the command's."""
 USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
        tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
-       tradewind accelerate [OPTION]… generate CASE"""
+       tradewind accelerate [OPTION]… generate CASE
+       tradewind accelerate [OPTION]… run --through URL [--to HOST[:PORT]]… -- COMMAND [ARGUMENT]…"""
 EXAMPLES = """\
   tradewind accelerate plan --flows flows.toml --write-problem problem.json
   tradewind accelerate plan --problem problem.json
@@ -27,11 +29,19 @@ EXAMPLES = """\
   tradewind accelerate plan --problem problem.json --frontier --json
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
-  tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -"""
+  tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -
+  tradewind accelerate run --through socks5h://ann@proxy:1080 --token-file token --to data.example:443 -- curl -O URL"""
+#: Words after `--` are a command's.
+HAS_COMMAND = True
 
 #: The file of each action. It has `add_arguments`, `run`, `OPTIONS` (the names of the options that it takes) and
 #: `ARGUMENTS` (what its further arguments are; None if it takes none).
-ACTIONS: dict[str, Any] = {"plan": accelerate_plan, "advise": accelerate_advise, "generate": accelerate_generate}
+ACTIONS: dict[str, Any] = {
+    "plan": accelerate_plan,
+    "advise": accelerate_advise,
+    "generate": accelerate_generate,
+    "run": accelerate_run,
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -32,6 +32,8 @@ class VerbParser(argparse.ArgumentParser):
 
     #: Hints for options that users of other tools expect, by option.
     hints: Mapping[str, str] = {}
+    #: True if the words after `--` are another program's, which may be empty or not text.
+    has_command = False
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError. argparse calls this for every mistake."""
@@ -54,7 +56,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
         """Parse like parse_args, but suggest the nearest option for an unknown one, and refuse empty arguments."""
-        self._refuse_empty(words)
+        self._refuse_empty(words[: words.index("--")] if self.has_command and "--" in words else words)
         marked = _names_marked(self._with_negative_amounts(words))
         namespace, unknown = self.parse_known_intermixed_args(marked)
         if unknown:
@@ -139,6 +141,7 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
         add_help=False,
     )
     parser.hints = getattr(module, "HINTS", {})
+    parser.has_command = getattr(module, "HAS_COMMAND", False)
     flags = ("-h", "--help") if getattr(module, "H_IS_HELP", True) else ("--help",)
     parser.add_argument(*flags, action="help", help="show this help message and exit")
     module.add_arguments(parser)

@@ -36,7 +36,9 @@ COUNT_MAX = 10**15
 #: Values are padded to at most this width. A longer one shifts its origin to the right.
 VALUE_COLUMNS_MAX = 40
 #: Variables that are not settings: the choice of settings, another program, a secret that must not be in config.toml.
-NO_SETTINGS = frozenset({"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN", "TRADEWIND_GCP_API_KEY"})
+NO_SETTINGS = frozenset(
+    {"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN", "TRADEWIND_GCP_API_KEY", "TRADEWIND_PROXY_TOKEN"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Required, Unpack
 
+    from tradewind.acceleration.running import AcceleratedRun
     from tradewind.engine.fleets import Fleets
     from tradewind.engine.measuring import Measurement
     from tradewind.engine.pruning import Pruned
@@ -320,6 +321,30 @@ class Engine:
             budget_usd=budget_usd,
             slow_start=slow_start,
         )
+
+    def run_accelerated(
+        self,
+        command: Sequence[str],
+        through: str,
+        to: Sequence[str] = (),
+        *,
+        token_file: str | None = None,
+        by: str = "auto",
+        refuse_quic: bool = False,
+        note: Callable[[str], None] | None = None,
+    ) -> AcceleratedRun:
+        """Run a command whose connections to the destinations `to` go through the split proxy `through`.
+
+        `token_file` has the proxy's token; without it, the variable TRADEWIND_PROXY_TOKEN has it. For the other
+        arguments see `tradewind.acceleration.running.run_accelerated`.
+
+        Raises UsageError for invalid arguments or if `by` is not possible here, GatewayError if the local proxy fails.
+        """
+        from tradewind.acceleration.running import run_accelerated
+        from tradewind.acceleration.upstream import read_upstream
+
+        upstream = read_upstream(through, token_file)
+        return run_accelerated(command, upstream, to, by=by, refuse_quic=refuse_quic, gateway=self.gateway, note=note)
 
     def frontier(
         self, source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]

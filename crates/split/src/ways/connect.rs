@@ -55,7 +55,7 @@ fn login(value: &[u8]) -> Option<(String, Vec<u8>)> {
 ///
 /// # Errors
 /// The client broke the protocol or did not authenticate. It has got its answer.
-pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn open<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     tokens: Option<&Tokens>,
 ) -> Result<(Destination, Vec<u8>), Refusal> {
@@ -92,7 +92,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Request, Vec<u8>
 }
 
 /// Sends the status.
-pub(super) async fn answer(stream: &mut (impl AsyncWrite + Unpin), answer: Result<(), Cause>) -> std::io::Result<()> {
+pub(crate) async fn answer(stream: &mut (impl AsyncWrite + Unpin), answer: Result<(), Cause>) -> std::io::Result<()> {
     let head = match answer.map_err(status) {
         Ok(()) => "HTTP/1.1 200 Connection established\r\n\r\n".to_owned(),
         Err((code, reason)) => {

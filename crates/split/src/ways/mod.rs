@@ -65,7 +65,10 @@ async fn open_client(
     {
         (client, entry) = (ends.client, ends.entry);
     }
-    let (destination, prefix) = destination(listener, tokens, &mut tcp).await?;
+    let (mut destination, prefix) = destination(listener, tokens, &mut tcp).await?;
+    if listener.way == Way::Transparent {
+        destination = shared.config.named(destination);
+    }
     let (route, within) = (shared.config.route(&destination), shared.config.limits.dial_timeout());
     let within_ms = within.as_millis().try_into().unwrap_or(u32::MAX);
     let request = Request { destination, route, client, entry, within_ms };

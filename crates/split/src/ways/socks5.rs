@@ -117,7 +117,7 @@ async fn bytes(stream: &mut (impl AsyncRead + Unpin), count: u8) -> std::io::Res
 }
 
 /// Sends the reply. The address in it is left unspecified: it would be one of the exit.
-pub(super) async fn answer(stream: &mut (impl AsyncWrite + Unpin), answer: Result<(), Cause>) -> std::io::Result<()> {
+pub(crate) async fn answer(stream: &mut (impl AsyncWrite + Unpin), answer: Result<(), Cause>) -> std::io::Result<()> {
     write_reply(stream, answer.map_or_else(code, |()| SUCCEEDED)).await
 }
 

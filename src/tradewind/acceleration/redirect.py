@@ -1,0 +1,184 @@
+"""Redirects the TCP connections of one command on Linux: a control group marks its processes, and nftables its packets.
+
+Nothing of it outlives this process for long. The table of nftables belongs to one `nft` process (`flags owner`), which
+ends with its standard input, and the kernel removes the table with it. An empty control group that a killed run left is
+removed by the next run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tradewind.acceleration.destinations import Destination
+from tradewind.errors import GatewayError
+from tradewind.model.records import dataclass
+
+__all__ = ["Group", "own_group", "redirected", "why_not"]
+
+#: The place that nft looks control groups up in.
+GROUPS = Path("/sys/fs/cgroup")
+#: Beginning of the names of control groups and tables; the process id follows.
+PREFIX = "tradewind-run-"
+#: Timeout for nft to load the rules [s], and time between looks.
+LOADED_S, LOOK_S = 10.0, 0.02
+QUIC_PORT = 443
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A control group of version 2."""
+
+    path: Path
+
+    @property
+    def match(self) -> str:
+        """The expression of nftables that matches the packets of its processes. Needs the group to exist."""
+        within = self.path.relative_to(GROUPS)
+        level = len(self.path.relative_to(_mount()).parts)
+        return f'socket cgroupv2 level {level} "{within}"'
+
+
+def why_not() -> str | None:
+    """Return why this process cannot redirect connections, or None if it seems that it can."""
+    if os.geteuid() != 0:
+        return "redirecting needs root"
+    if shutil.which("nft") is None:
+        return "nft of nftables is not installed"
+    try:
+        _mount()
+    except GatewayError as error:
+        return str(error)
+    return None
+
+
+def _mount() -> Path:
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _, place, kind, *_ = line.split()
+        if kind == "cgroup2" and Path(place).is_relative_to(GROUPS):
+            return Path(place)
+    raise GatewayError(f"no control groups of version 2 below {GROUPS}")
+
+
+@contextmanager
+def own_group() -> Iterator[Group]:
+    """Make a control group below this process's own, and remove it if its processes have ended. Raises GatewayError."""
+    within = next((line[3:] for line in _lines("/proc/self/cgroup") if line.startswith("0::")), "/")
+    parent = _mount() / within.lstrip("/")
+    _sweep(parent)
+    path = parent / f"{PREFIX}{os.getpid()}"
+    try:
+        path.mkdir()
+    except OSError as error:
+        raise GatewayError(f"{path}: {error.strerror}", hint="use --by variables") from None
+    try:
+        yield Group(path)
+    finally:
+        # A process that the command left in the background keeps it until the next run.
+        with suppress(OSError):
+            path.rmdir()
+
+
+def _lines(path: str) -> Sequence[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the groups that killed runs left. The kernel refuses to remove one that has processes."""
+    for left in parent.glob(f"{PREFIX}*"):
+        if not Path("/proc", left.name.removeprefix(PREFIX)).exists():
+            with suppress(OSError):
+                left.rmdir()
+
+
+@contextmanager
+def redirected(
+    group: Group, destinations: Sequence[Destination], ports: Mapping[int, int], *, refuse_quic: bool
+) -> Iterator[None]:
+    """Redirect the connections of a group's processes to local ports within the block.
+
+    Args:
+        group: the processes.
+        destinations: redirected destinations; none: all but this machine's own addresses.
+        ports: local port by version of IP (4, 6).
+        refuse_quic: refuse UDP to port 443 of these destinations, so that clients of QUIC use TCP.
+
+    Raises:
+        GatewayError: nft is missing, or refuses the rules.
+    """
+    table = f"{PREFIX}{os.getpid()}"
+    rules = _rules(table, group, destinations, ports, refuse_quic=refuse_quic)
+    checked = _nft("-c", "-f", "-", text=rules)
+    if checked.returncode:
+        raise GatewayError(f"nft refuses the rules: {_first(checked.stderr)}", hint="use --by variables")
+    # Its own session, because Ctrl-C at the terminal is for the command.
+    holder = subprocess.Popen(
+        ["nft", "-i"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert holder.stdin is not None
+    try:
+        with suppress(BrokenPipeError):
+            holder.stdin.write(rules)
+            holder.stdin.flush()
+        _await(holder, table)
+        yield
+    finally:
+        with suppress(BrokenPipeError):
+            holder.stdin.close()
+        holder.wait()
+
+
+def _rules(
+    table: str, group: Group, destinations: Sequence[Destination], ports: Mapping[int, int], *, refuse_quic: bool
+) -> str:
+    """Return the commands of nft, one a line. The last one makes the chain that shows that all are loaded."""
+    lines = [
+        f"add table inet {table} {{ flags owner; }}",
+        f"add chain inet {table} to_proxy {{ type nat hook output priority -100; }}",
+        f"add chain inet {table} no_quic {{ type filter hook output priority 0; }}",
+    ]
+    for version, port in ports.items():
+        for to, dport in _targets(version, destinations):
+            tcp = "meta l4proto tcp" if dport is None else f"tcp dport {dport}"
+            lines.append(f"add rule inet {table} to_proxy {group.match} {to} {tcp} redirect to :{port}")
+            if refuse_quic and dport in (None, QUIC_PORT):
+                lines.append(f"add rule inet {table} no_quic {group.match} {to} udp dport {QUIC_PORT} reject")
+    return "\n".join([*lines, f"add chain inet {table} loaded", ""])
+
+
+def _targets(version: int, destinations: Sequence[Destination]) -> Iterator[tuple[str, int | None]]:
+    """Yield the expression for the addresses, and the port, of each rule."""
+    if not destinations:
+        yield f"meta nfproto ipv{version} fib daddr type != local", None
+    family = "ip" if version == 4 else "ip6"
+    for destination in destinations:
+        addresses = [str(address) for address in destination.addresses if address.version == version]
+        if addresses:
+            yield f"{family} daddr {{ {', '.join(addresses)} }}", destination.port
+
+
+def _await(holder: subprocess.Popen[str], table: str) -> None:
+    deadline_s = time.monotonic() + LOADED_S
+    while holder.poll() is None and time.monotonic() < deadline_s:
+        if _nft("list", "chain", "inet", table, "loaded").returncode == 0:
+            return
+        time.sleep(LOOK_S)
+    raise GatewayError("nft did not load the rules", hint="use --by variables")
+
+
+def _nft(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["nft", *words], input=text, capture_output=True, text=True, check=False)
+
+
+def _first(text: str) -> str:
+    return text.strip().partition("\n")[0] or "no reason given"
