@@ -70,18 +70,27 @@ def entry_program(exit_address: str, *allow: str, hashed: str = HASH, through: t
     return SplitProgram((listener,), allow, {"exit": exit_address}, routes, SplitLimits(drain_timeout_ms=60_000))
 
 
+def received(connection: socket.socket, size: int) -> bytes:
+    """Return the next `size` bytes; fewer at the end of the stream."""
+    blocks = []
+    while size > 0 and (block := connection.recv(size)):
+        blocks.append(block)
+        size -= len(block)
+    return b"".join(blocks)
+
+
 def socks5(stack: ExitStack, proxy: str, to: str, token: str = TOKEN) -> socket.socket | str:
     """Connect to `to` through a proxy (RFC 1928, RFC 1929). Return the connection, or why there is none."""
     host, _, port = proxy.rpartition(":")
     client = stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S))
     client.sendall(b"\x05\x01\x02")
-    assert client.recv(2, socket.MSG_WAITALL) == b"\x05\x02"
+    assert received(client, 2) == b"\x05\x02"
     client.sendall(b"\x01\x03ann" + bytes([len(token)]) + token.encode())
-    if client.recv(2, socket.MSG_WAITALL) != b"\x01\x00":
+    if received(client, 2) != b"\x01\x00":
         return "unauthenticated"
     to_host, _, to_port = to.rpartition(":")
     client.sendall(b"\x05\x01\x00\x01" + socket.inet_aton(to_host) + int(to_port).to_bytes(2, "big"))
-    answer = client.recv(10, socket.MSG_WAITALL)
+    answer = received(client, 10)
     return client if answer[1] == 0 else f"answer {answer[1]}"
 
 
@@ -104,7 +113,7 @@ def carry(client: socket.socket, far: socket.socket, blocks: int) -> None:
     sender = threading.Thread(target=send)
     sender.start()
     for _ in range(blocks):
-        assert far.recv(len(BLOCK), socket.MSG_WAITALL) == BLOCK
+        assert received(far, len(BLOCK)) == BLOCK
     sender.join()
 
 
