@@ -23,19 +23,25 @@ pub struct Status {
     pub bytes_up: u64,
     /// Bytes from destinations towards clients.
     pub bytes_down: u64,
-    /// Bytes moved by flows through proxies outside the fleet. The totals above contain them.
-    pub upstream_bytes: UpstreamBytes,
+    /// Established flows by route and destination.
+    pub traffic: Vec<Traffic>,
     /// The next proxies by name.
     pub hops: BTreeMap<String, Hop>,
 }
 
-/// Bytes of the flows through proxies outside the fleet, for all of these proxies together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct UpstreamBytes {
-    /// From clients towards destinations.
-    pub up: u64,
-    /// From destinations towards clients.
-    pub down: u64,
+/// The established flows of one route to one destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// The destination; `None` for the flows over one next proxy that are beyond the limit of pairs counted one by one.
+    pub destination: Option<String>,
+    /// The proxies after this one.
+    pub through: Vec<String>,
+    /// Flows that were established.
+    pub connections: u64,
+    /// Bytes towards the destination.
+    pub bytes_up: u64,
+    /// Bytes towards the client.
+    pub bytes_down: u64,
 }
 
 /// The knowledge of a proxy about one of its next proxies.

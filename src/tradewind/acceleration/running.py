@@ -110,8 +110,9 @@ def run_accelerated(
         code = _run(command, environment, group)
         state = local.finish()
     opened = state["hops"].get(PROXY, {}).get("dialed", 0)
-    moved = state["upstream_bytes"]
-    return AcceleratedRun(code, opened, moved["up"], moved["down"], state["refused"])
+    through = [each for each in state["traffic"] if each["through"] == [PROXY]]
+    sent, received = (sum(each[key] for each in through) for key in ("bytes_up", "bytes_down"))
+    return AcceleratedRun(code, opened, sent, received, state["refused"])
 
 
 def _redirecting(
