@@ -1,0 +1,1 @@
+"""The transfer service: jobs of many tenants on shared sites."""
