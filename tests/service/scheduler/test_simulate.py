@@ -87,11 +87,14 @@ def removal(job: ServiceJob, cause: WaitCause) -> tuple[float, SchedulerEvent]:
 
 
 def check_reason(scheduler: Scheduler, job: ServiceJob, now_s: float) -> str:
-    """Remove the causes of a job's wait, one after the other. Each must go, and at last the job must start."""
-    other = copy.deepcopy(scheduler)
+    """Remove the causes of a job's wait, one after the other. Each must go, and at last the job must start.
+
+    If several routes are blocked, any of their causes may go first.
+    """
+    other, chance = copy.deepcopy(scheduler), random.Random(job.id)
     first, seen = "", set()
     while reason := other.why(job.id):
-        cause = reason.causes[0]
+        cause = chance.choice(reason.causes)
         first = first or cause.kind
         assert cause not in seen, f"{job.id} still waits: {reason.sentence}"
         seen.add(cause)
@@ -107,7 +110,7 @@ def check_reason(scheduler: Scheduler, job: ServiceJob, now_s: float) -> str:
 def test_each_reason_is_true(seed: int) -> None:
     simulator = scenario(seed)
     kinds: Counter[str] = Counter()
-    for at_s in range(50, 1200, 50):
+    for at_s in range(50, 1200, 75):
         simulator.run(at_s)
         waiting = [name for name in simulator.jobs if simulator.scheduler.why(name)]
         for name in random.Random(at_s).sample(waiting, min(6, len(waiting))):
@@ -164,13 +167,6 @@ def test_the_stated_share_of_etas_contains_the_real_end(seed: int) -> None:
     inside = [eta.earliest_s <= (simulator.jobs[name].ended_s or 0) <= eta.latest_s for _, name, eta in asked]
     assert sum(phase == "queued" for phase, _, _ in asked) > 30
     share = sum(inside) / len(inside)
-    print(
-        {
-            p: (sum(i for i, a in zip(inside, asked) if a[0] == p), sum(a[0] == p for a in asked))
-            for p in ("queued", "running")
-        },
-        share,
-    )
     assert share >= 0.9
 
 

@@ -16,6 +16,8 @@ __all__ = ["COVERAGE", "Calibration", "Eta"]
 
 COVERAGE = 0.9
 """Share of jobs whose end lies in the interval."""
+AIM = 0.93
+"""Share that quantiles are taken for. Load changes while a job waits, so the latest jobs are not quite like it."""
 SCORES_MAX = 1000
 """Latest jobs that an interval is computed from."""
 SCORES_MIN = 20
@@ -55,7 +57,7 @@ class Calibration:
         if count < SCORES_MIN:
             low, high = WIDE[0], max(WIDE[1], passed * WIDE[1])
         else:
-            tail = (1 - COVERAGE) / 2
+            tail = (1 - AIM) / 2
             low = self._sorted[at + max(int(tail * (count + 1)) - 1, 0)]
             high = self._sorted[at + min(int((1 - tail) * (count + 1)), count - 1)]
         return Eta(max(now_s, since_s + low * estimate_s), max(now_s, since_s + high * estimate_s))

@@ -29,6 +29,8 @@ __all__ = ["Scheduler"]
 
 STORE_DOWN_WAIT_S = 30.0
 """Wait after a run that failed because its store is down, if the store is not known to be down by then."""
+RUNS_MAX = 20
+"""Latest runs of a job, besides the current one, that later estimates learn from."""
 DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
     "delayed",
     "owned",
@@ -40,7 +42,7 @@ DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
 
 @dataclass
 class JobState:
-    """What the scheduler knows about a job that has not ended."""
+    """What the scheduler knows about a job that has not ended. `runs` has start and estimated duration in seconds."""
 
     job: ServiceJob
     number: int
@@ -51,7 +53,7 @@ class JobState:
     failures: dict[str, int] = field(default_factory=dict)
     grant: Grant | None = None
     moved_bytes: int = 0
-    started_s: float = 0.0
+    runs: list[tuple[float, float]] = field(default_factory=list)
     estimate_s: float = 0.0
     estimate_kind: str = ""
 
@@ -110,8 +112,7 @@ class Scheduler:
         if state is None or state.phase == PAUSED_PHASE:
             return None
         if state.phase == RUNNING_PHASE and state.grant:
-            run_s = _run_s(state.left_bytes, state.grant.rate_gbps)
-            return self._calibrations[RUNNING_PHASE].interval(state.started_s, run_s, self._now_s)
+            return self._calibrations[RUNNING_PHASE].interval(*state.runs[-1], self._now_s)
         first = state
         while first.phase == OWNED_PHASE:
             first = self._jobs[self._causes(first)[0].subject]
@@ -228,7 +229,8 @@ class Scheduler:
         for resource in grant.resources:
             shares = self._noted_at(resource).shares
             shares.charge(state.job.tenant, state.job.activity, state.left_bytes, resource == turn)
-        state.phase, state.grant, state.started_s, state.moved_bytes = RUNNING_PHASE, grant, self._now_s, 0
+        state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
+        state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, _run_s(state.left_bytes, grant.rate_gbps))]
         self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps))
 
     def _free(self, resources: tuple[Resource, ...] | list[Resource]) -> None:
@@ -274,9 +276,8 @@ class Scheduler:
         state = self._jobs.get(event.job_id)
         if state is None:
             return
-        if state.grant:
-            run_s = _run_s(state.left_bytes, state.grant.rate_gbps)
-            self._calibrations[RUNNING_PHASE].add(run_s, self._now_s - state.started_s)
+        for started_s, run_s in state.runs:
+            self._calibrations[RUNNING_PHASE].add(run_s, self._now_s - started_s)
         self._calibrations[state.estimate_kind].add(state.estimate_s, self._now_s - state.job.submitted_s)
         self._end_run(state, state.left_bytes)
         self._remove(state)
