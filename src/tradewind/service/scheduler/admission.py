@@ -60,6 +60,11 @@ class Admitter:
         """Return the possible bindings of a job, best first."""
         return self._binder(job)
 
+    def resources(self, job: ServiceJob) -> tuple[Resource, ...]:
+        """Return everything that the job would use with any of its bindings."""
+        every = (one for binding in self._binder(job) for one in resources_of(job, binding))
+        return tuple(dict.fromkeys(every)) or (NO_RESOURCE,)
+
     def admit(self, job: ServiceJob, left_bytes: int, queue: JobQueue, now_s: float) -> Grant | list[WaitCause]:
         """Return what the job gets if it may start, or one cause for each binding."""
         causes: list[WaitCause] = []

@@ -36,11 +36,12 @@ def order_key(job: ServiceJob, left_bytes: int, number: int) -> OrderKey:
 class JobQueue:
     """Waiting jobs that get the same bindings, first in order first."""
 
-    __slots__ = ("_heap", "_keys", "activity", "blocked_by", "number", "tenant", "waiting_bytes")
+    __slots__ = ("_heap", "_keys", "activity", "blocked_by", "joined", "number", "tenant", "waiting_bytes")
 
     def __init__(self, number: int, tenant: str, activity: str) -> None:
         self.number, self.tenant, self.activity = number, tenant, activity
         self.blocked_by: dict[Resource, OrderKey] = {}
+        self.joined: tuple[Resource, ...] = ()
         self.waiting_bytes = 0
         self._heap: list[tuple[OrderKey, str]] = []
         self._keys: dict[str, OrderKey] = {}
@@ -86,23 +87,23 @@ class ResourceQueue:
             heapq.heappush(heap, (first[0], queue.number, queue))
 
     def next(self, resource: Resource) -> JobQueue | None:
-        """Remove and return the queue whose turn it is; None if none waits."""
+        """Return the queue whose turn it is; None if none waits. It stays noted."""
         for pair in self.shares.order(self._heaps):
-            queue = self._pop(pair, resource)
+            queue = self._first(pair, resource)
             if queue:
                 return queue
         return None
 
-    def _pop(self, pair: tuple[str, str], resource: Resource) -> JobQueue | None:
+    def _first(self, pair: tuple[str, str], resource: Resource) -> JobQueue | None:
         heap = self._heaps[pair]
         while heap:
-            key, _, queue = heapq.heappop(heap)
+            key, _, queue = heap[0]
             first = queue.first()
-            if queue.blocked_by.get(resource) != key or first is None:
-                continue
-            if first[0] == key:
-                del queue.blocked_by[resource]
+            is_valid = queue.blocked_by.get(resource) == key and first is not None
+            if is_valid and first and first[0] == key:
                 return queue
-            self.add(resource, queue)
+            heapq.heappop(heap)
+            if is_valid:
+                self.add(resource, queue)
         del self._heaps[pair]
         return None

@@ -2,7 +2,7 @@
 
 Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, section 2): each flow has a tag, the virtual time at which
 its next job starts. A job of `bytes` moves the tag by bytes/weight (equation 5), and the lowest tag goes first. The
-resource's virtual time is the start tag of the job served last. A flow that had nothing to send starts at the virtual
+resource's virtual time is the lowest tag of the flows that wait. A flow that had nothing to send starts at the virtual
 time: its unused share went to others, and is not owed to it. Two levels: tenants, and activities within a tenant.
 """
 
@@ -37,29 +37,38 @@ class Weights:
 
 
 class Flows:
-    """Tags of flows, and the virtual time that they share. Units are bytes per weight."""
+    """Tags of flows, in bytes per weight, and how many queues of each flow wait."""
 
-    __slots__ = ("tags", "time")
+    __slots__ = ("backlog", "tags")
 
     def __init__(self) -> None:
         self.tags: dict[str, float] = {}
-        self.time = 0.0
+        self.backlog: dict[str, int] = {}
+
+    def time(self) -> float:
+        """Return the virtual time: the lowest tag of flows that wait, or the highest of all if none waits."""
+        if self.backlog:
+            return min(self.tags[flow] for flow in self.backlog)
+        return max(self.tags.values(), default=0.0)
 
     def tag(self, flow: str) -> float:
         """Return the virtual time at which the flow's next job starts."""
-        return max(self.tags.get(flow, 0.0), self.time)
+        return self.tags[flow] if flow in self.backlog else max(self.tags.get(flow, 0.0), self.time())
 
-    def charge(self, flow: str, amount: float, is_turn: bool) -> None:
-        """Move a flow's tag. A job that got its turn here moves the virtual time, too."""
-        start = self.tag(flow)
-        if is_turn:
-            self.time = start
-        self.tags[flow] = start + amount
+    def join(self, flow: str) -> None:
+        """Add a waiting queue. A flow that had none starts at the virtual time."""
+        self.tags[flow] = self.tag(flow)
+        self.backlog[flow] = self.backlog.get(flow, 0) + 1
 
-    def refund(self, flow: str, amount: float) -> None:
-        """Move a flow's tag back by bytes that were charged and not sent."""
-        if flow in self.tags:
-            self.tags[flow] -= amount
+    def leave(self, flow: str) -> None:
+        """Remove a waiting queue."""
+        self.backlog[flow] -= 1
+        if not self.backlog[flow]:
+            del self.backlog[flow]
+
+    def charge(self, flow: str, amount: float) -> None:
+        """Move a flow's tag."""
+        self.tags[flow] = self.tag(flow) + amount
 
 
 class FairShares:
@@ -81,16 +90,29 @@ class FairShares:
         flows = self._activities.get(tenant)
         return self._tenants.tag(tenant), tenant, flows.tag(activity) if flows else 0.0, activity
 
-    def charge(self, tenant: str, activity: str, size_bytes: float, is_turn: bool) -> None:
-        """Charge a job that starts. `is_turn` says that this resource chose it."""
-        self._tenants.charge(tenant, size_bytes / self._weights.tenant(tenant), is_turn)
-        flows = self._activities.get(tenant)
-        if flows is None:
-            flows = self._activities[tenant] = Flows()
-        flows.charge(activity, size_bytes / self._weights.activity(tenant, activity), is_turn)
+    def lag(self, tenant: str, activity: str) -> tuple[float, float]:
+        """Return how far the tenant and its activity are ahead of the virtual time, in bytes per weight."""
+        flows = self._activities[tenant]
+        return self._tenants.tag(tenant) - self._tenants.time(), flows.tag(activity) - flows.time()
 
-    def refund(self, tenant: str, activity: str, unsent_bytes: float) -> None:
-        """Give back the bytes that a stopped or failed job was charged for and did not send."""
-        self._tenants.refund(tenant, unsent_bytes / self._weights.tenant(tenant))
-        if tenant in self._activities:
-            self._activities[tenant].refund(activity, unsent_bytes / self._weights.activity(tenant, activity))
+    def join(self, tenant: str, activity: str) -> None:
+        """Add a queue that waits and would use the resource."""
+        self._tenants.join(tenant)
+        self._activities.setdefault(tenant, Flows()).join(activity)
+
+    def leave(self, tenant: str, activity: str) -> None:
+        """Remove a queue that `join` added."""
+        self._tenants.leave(tenant)
+        self._activities[tenant].leave(activity)
+
+    def charge(self, tenant: str, activity: str, size_bytes: float) -> bool:
+        """Charge a job that starts, unless nobody waits: an idle resource is free. Return whether it was charged.
+
+        A negative size gives back bytes that were charged and not sent.
+        """
+        if not self._tenants.backlog:
+            return False
+        self._tenants.charge(tenant, size_bytes / self._weights.tenant(tenant))
+        flows = self._activities.setdefault(tenant, Flows())
+        flows.charge(activity, size_bytes / self._weights.activity(tenant, activity))
+        return True

@@ -53,6 +53,7 @@ class JobState:
     failures: dict[str, int] = field(default_factory=dict)
     grant: Grant | None = None
     moved_bytes: int = 0
+    charged: list[Resource] = field(default_factory=list)
     runs: list[tuple[float, float]] = field(default_factory=list)
     estimate_s: float = 0.0
     estimate_kind: str = ""
@@ -202,8 +203,12 @@ class Scheduler:
         state = self._jobs[first[1]]
         granted = self._admitter.admit(state.job, state.left_bytes, queue, self._now_s)
         if isinstance(granted, Grant):
-            self._start(state, queue, granted, turn)
+            self._start(state, queue, granted)
             return True
+        if not queue.joined:
+            queue.joined = self._admitter.resources(state.job)
+            for resource in queue.joined:
+                self._noted_at(resource).shares.join(queue.tenant, queue.activity)
         blocking = {cause.resource or NO_RESOURCE for cause in granted}
         for resource in queue.blocked_by.keys() - blocking:
             del queue.blocked_by[resource]
@@ -215,6 +220,9 @@ class Scheduler:
     def _forget(self, queue: JobQueue) -> None:
         """Clear what is noted about an empty queue."""
         queue.blocked_by.clear()
+        for resource in queue.joined:
+            self._at[resource].shares.leave(queue.tenant, queue.activity)
+        queue.joined = ()
         self._free(self._admitter.release_holds(queue))
 
     def _noted_at(self, resource: Resource) -> ResourceQueue:
@@ -222,13 +230,14 @@ class Scheduler:
             self._at[resource] = ResourceQueue(self._weights)
         return self._at[resource]
 
-    def _start(self, state: JobState, queue: JobQueue, grant: Grant, turn: Resource | None) -> None:
+    def _start(self, state: JobState, queue: JobQueue, grant: Grant) -> None:
         queue.remove(state.job.id)
         self._free(self._admitter.release_holds(queue))
         self._admitter.limits.take(grant.resources, grant.rate_gbps, grant.usd)
-        for resource in grant.resources:
-            shares = self._noted_at(resource).shares
-            shares.charge(state.job.tenant, state.job.activity, state.left_bytes, resource == turn)
+        tenant, activity = state.job.tenant, state.job.activity
+        state.charged = [
+            one for one in grant.resources if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)
+        ]
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
         state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, _run_s(state.left_bytes, grant.rate_gbps))]
         self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps))
@@ -244,12 +253,13 @@ class Scheduler:
             if not self._freed:
                 self._fill(self._fresh.popitem()[0])
                 continue
-            resource = next(iter(self._freed))
+            turn = self._next_turn()
+            if turn is None:
+                continue
+            resource, queue = turn
             holder = self._admitter.holder(resource)
-            queue = holder or self._at[resource].next(resource)
-            if queue is None:
-                del self._freed[resource]
-            elif self._try(queue, resource):
+            queue.blocked_by.pop(resource, None)
+            if self._try(queue, resource):
                 if len(queue):
                     self._at[resource].add(resource, queue)
                 else:
@@ -257,6 +267,25 @@ class Scheduler:
             elif holder or resource in queue.blocked_by:
                 # The turn stays with this queue: others would take the room that it waits for.
                 self._freed.pop(resource, None)
+
+    def _next_turn(self) -> tuple[Resource, JobQueue] | None:
+        """Return the queue whose turn it is at one of the freed resources.
+
+        Queues of one route may wait at different resources of it. So the first ones of all freed resources are
+        compared by how far their tenants are ahead, summed over the resources that they use.
+        """
+        turns = []
+        for resource in list(self._freed):
+            queue = self._admitter.holder(resource) or self._at[resource].next(resource)
+            if queue is None:
+                del self._freed[resource]
+            else:
+                turns.append((self._lag(queue), queue.number, resource, queue))
+        return min(turns)[2:] if turns else None
+
+    def _lag(self, queue: JobQueue) -> tuple[float, float]:
+        lags = [self._at[one].shares.lag(queue.tenant, queue.activity) for one in queue.joined]
+        return sum(tenant for tenant, _ in lags), sum(activity for _, activity in lags)
 
     def _end_run(self, state: JobState, moved_bytes: int) -> None:
         """Give back what a running job uses, and count what it moved."""
@@ -267,8 +296,8 @@ class Scheduler:
         unsent = state.left_bytes - moved_bytes
         unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
         self._admitter.limits.release(grant.resources, grant.rate_gbps, unspent)
-        for resource in grant.resources if unsent else ():
-            self._at[resource].shares.refund(state.job.tenant, state.job.activity, unsent)
+        for resource in state.charged if unsent else ():
+            self._at[resource].shares.charge(state.job.tenant, state.job.activity, -unsent)
         state.left_bytes, state.grant, state.moved_bytes = unsent, None, 0
         self._free(grant.resources)
 
