@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.service.scheduler import SUBMITTED_S, backlog_end_s, build_simulator, fairness_error
 from tests.service.scheduler.scenes import GB, direct, job
 from tradewind.service.scheduler.bans import Ban
 from tradewind.service.scheduler.events import (
@@ -177,3 +178,9 @@ def test_equal_scenarios_have_equal_ends() -> None:
         simulator.run()
         ends.append({name: seen.ended_s for name, seen in simulator.jobs.items()})
     assert ends[0] == ends[1]
+
+
+def test_tenants_get_their_shares_while_all_have_a_backlog() -> None:
+    simulator = build_simulator(3000, seed=0, stores=3)
+    simulator.run()
+    assert fairness_error(simulator, SUBMITTED_S, backlog_end_s(simulator)) <= 0.05
