@@ -116,7 +116,8 @@ class Admitter:
         if all(cause.kind == LIMITED and cause.resource != turn for cause in causes):
             lost = self._turns_lost[queue.number] = self._turns_lost.get(queue.number, 0) + 1
             if lost > TURNS_MAX:
-                self._hold(queue, self._wanted[queue.number])
+                # A hold on a resource without a limit would only keep others of the tenant from starting.
+                self._hold(queue, tuple(one for one in self._wanted[queue.number] if self.limits.has_limit(one)))
 
     def _hold(self, queue: JobQueue, resources: tuple[Resource, ...]) -> None:
         if self._holders.keys().isdisjoint(resources):

@@ -71,6 +71,10 @@ class Limits:
         self._limits[resource] = limit
         self.has_costs = self.has_costs or limit.usd_per_day < math.inf
 
+    def has_limit(self, resource: Resource) -> bool:
+        """Return whether a limit was set for a resource."""
+        return resource in self._limits
+
     def limit(self, resource: Resource) -> ResourceLimit:
         """Return the limit of a resource."""
         return self._limits.get(resource, NO_LIMIT)
