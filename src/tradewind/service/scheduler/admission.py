@@ -1,0 +1,133 @@
+"""Whether a job may start now: its bindings against bans, stores that are down, holds and limits.
+
+A hold keeps the room of a resource for one queue. It begins when it is the queue's turn and the resource has room, but
+too little rate or budget for this queue; or when the queue has often found one of several resources busy. Until the
+queue starts, no other one starts there. A queue gets all the holds it needs at once or none, so holds never wait for
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tradewind.model.records import dataclass
+from tradewind.service.scheduler.bans import Bans
+from tradewind.service.scheduler.jobs import (
+    STORE_IN,
+    STORE_OUT,
+    Binder,
+    Binding,
+    Resource,
+    ServiceJob,
+    resources_of,
+)
+from tradewind.service.scheduler.limits import ACTIVE, Limits
+from tradewind.service.scheduler.queues import JobQueue
+from tradewind.service.scheduler.why import BANNED, LIMITED, NO_ROUTE, STORE_IS_DOWN, TURN, WaitCause
+
+__all__ = ["NO_RESOURCE", "TURNS_MAX", "Admitter", "Grant"]
+
+NO_RESOURCE = Resource("route", "")
+"""Where queues without any route wait."""
+TURNS_MAX = 8
+"""Turns that a queue loses because another of its resources is busy, before all of them are held for it."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a job gets when it starts. `usd` is its whole cost at the binding's price."""
+
+    binding: Binding
+    resources: tuple[Resource, ...]
+    rate_gbps: float
+    usd: float
+
+
+class Admitter:
+    """Everything that may keep a job from starting."""
+
+    def __init__(self, binder: Binder) -> None:
+        self.limits = Limits()
+        self.bans = Bans()
+        self.down: set[str] = set()
+        self._binder = binder
+        self._holders: dict[Resource, JobQueue] = {}
+        self._holds: dict[int, list[Resource]] = {}
+        self._turns_lost: dict[int, int] = {}
+        self._wanted: dict[int, tuple[Resource, ...]] = {}
+
+    def bindings(self, job: ServiceJob) -> Sequence[Binding]:
+        """Return the possible bindings of a job, best first."""
+        return self._binder(job)
+
+    def resources(self, job: ServiceJob) -> tuple[Resource, ...]:
+        """Return everything that the job would use with any of its bindings."""
+        every = (one for binding in self._binder(job) for one in resources_of(job, binding))
+        return tuple(dict.fromkeys(every)) or (NO_RESOURCE,)
+
+    def admit(self, job: ServiceJob, left_bytes: int, queue: JobQueue, now_s: float) -> Grant | list[WaitCause]:
+        """Return what the job gets if it may start, or one cause for each binding."""
+        causes: list[WaitCause] = []
+        for binding in self._binder(job):
+            resources = resources_of(job, binding)
+            usd = left_bytes / 1e9 * binding.usd_per_gb
+            cause = self._closed(job, binding, resources, now_s) or self._held(resources, queue)
+            if cause is None:
+                admission = self.limits.admit(resources, binding.rate_gbps, job.rate_gbps_min, usd)
+                if admission.resource is None:
+                    return Grant(binding, resources, admission.rate_gbps, usd)
+                cause = WaitCause(LIMITED, admission.resource, admission.dimension)
+            if not causes:
+                self._wanted[queue.number] = resources
+            causes.append(cause)
+        return causes or [WaitCause(NO_ROUTE, NO_RESOURCE)]
+
+    def _closed(
+        self, job: ServiceJob, binding: Binding, resources: tuple[Resource, ...], now_s: float
+    ) -> WaitCause | None:
+        for kind, store in ((STORE_OUT, binding.source), (STORE_IN, job.destination)) if self.down else ():
+            if store in self.down:
+                return WaitCause(STORE_IS_DOWN, Resource(kind, store), store)
+        ban = self.bans.in_force(resources, now_s)
+        if ban is None:
+            return None
+        return WaitCause(BANNED, ban.resource, ban.id, ban.end_s if ban.end_s < float("inf") else None)
+
+    def _held(self, resources: tuple[Resource, ...], queue: JobQueue) -> WaitCause | None:
+        for resource in resources if self._holders else ():
+            holder = self._holders.get(resource)
+            first = holder.first() if holder and holder is not queue else None
+            if first:
+                return WaitCause(TURN, resource, first[1])
+        return None
+
+    def holder(self, resource: Resource) -> JobQueue | None:
+        """Return the queue that the room of a resource is held for, or None."""
+        return self._holders.get(resource)
+
+    def hold(self, queue: JobQueue, causes: list[WaitCause], turn: Resource | None) -> None:
+        """Hold resources for a queue that was blocked at its turn on `turn`."""
+        if turn is None or queue.number in self._holds:
+            return
+        for cause in causes:
+            if cause.kind == LIMITED and cause.resource == turn and cause.subject != ACTIVE:
+                self._hold(queue, (turn,))
+                return
+        if all(cause.kind == LIMITED and cause.resource != turn for cause in causes):
+            lost = self._turns_lost[queue.number] = self._turns_lost.get(queue.number, 0) + 1
+            if lost > TURNS_MAX:
+                # A hold on a resource without a limit would only keep others of the tenant from starting.
+                self._hold(queue, tuple(one for one in self._wanted[queue.number] if self.limits.has_limit(one)))
+
+    def _hold(self, queue: JobQueue, resources: tuple[Resource, ...]) -> None:
+        if self._holders.keys().isdisjoint(resources):
+            self._holders.update(dict.fromkeys(resources, queue))
+            self._holds[queue.number] = list(resources)
+
+    def release_holds(self, queue: JobQueue) -> list[Resource]:
+        """End the holds of a queue. Return the resources that were held."""
+        self._turns_lost.pop(queue.number, None)
+        held = self._holds.pop(queue.number, [])
+        for resource in held:
+            del self._holders[resource]
+        return held

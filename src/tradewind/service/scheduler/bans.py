@@ -1,0 +1,64 @@
+"""Bans, drains and maintenance windows: resources that operators have closed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tradewind.model.records import dataclass
+from tradewind.service.scheduler.jobs import Resource
+
+__all__ = ["Ban", "Bans"]
+
+
+@dataclass(frozen=True)
+class Ban:
+    """No job starts on the resource from `start_s` until `end_s`.
+
+    Running jobs finish (a drain), or stop if `stops_jobs`. New jobs are accepted and wait, unless `refuses_jobs`. A
+    maintenance window is a ban whose times are known before. To ban a whole store, ban its reads and its writes.
+    """
+
+    id: str
+    resource: Resource
+    reason: str
+    start_s: float = 0.0
+    end_s: float = math.inf
+    stops_jobs: bool = False
+    refuses_jobs: bool = False
+
+
+class Bans:
+    """All bans that have not ended."""
+
+    def __init__(self) -> None:
+        self._bans: dict[str, Ban] = {}
+        self._of: dict[Resource, dict[str, Ban]] = {}
+
+    def add(self, ban: Ban) -> None:
+        """Add a ban, or replace the one with this id."""
+        self.lift(ban.id)
+        self._bans[ban.id] = ban
+        self._of.setdefault(ban.resource, {})[ban.id] = ban
+
+    def lift(self, ban_id: str) -> Ban | None:
+        """Remove a ban and return it; None if there is none with this id."""
+        ban = self._bans.pop(ban_id, None)
+        if ban:
+            del self._of[ban.resource][ban_id]
+            if not self._of[ban.resource]:
+                del self._of[ban.resource]
+        return ban
+
+    def get(self, ban_id: str) -> Ban | None:
+        """Return a ban by its id."""
+        return self._bans.get(ban_id)
+
+    def in_force(self, resources: Iterable[Resource], now_s: float) -> Ban | None:
+        """Return a ban that is in force on one of the resources, or None."""
+        if self._of:
+            for resource in resources:
+                for ban in self._of.get(resource, {}).values():
+                    if ban.start_s <= now_s < ban.end_s:
+                        return ban
+        return None

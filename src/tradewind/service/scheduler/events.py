@@ -1,0 +1,198 @@
+"""What happens to the scheduler, and what it decides. All times are seconds since 1970, UTC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tradewind.model.records import dataclass
+
+if TYPE_CHECKING:
+    from tradewind.service.scheduler.bans import Ban
+    from tradewind.service.scheduler.jobs import Binding, Resource, ServiceJob
+    from tradewind.service.scheduler.limits import ResourceLimit
+
+__all__ = [
+    "BanLifted",
+    "BanSet",
+    "Decision",
+    "FailJob",
+    "JobCancelled",
+    "JobPaused",
+    "JobResumed",
+    "JobSubmitted",
+    "LimitSet",
+    "RefuseJob",
+    "RoutesChanged",
+    "RunEnded",
+    "RunFailed",
+    "RunProgressed",
+    "SchedulerEvent",
+    "StartJob",
+    "StopJob",
+    "StoreDown",
+    "StoreUp",
+    "TimePassed",
+    "WeightSet",
+]
+
+
+@dataclass(frozen=True)
+class JobSubmitted:
+    """A tenant submitted a job."""
+
+    job: ServiceJob
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A running job succeeded. Objects that were already present and correct count as moved."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """A running job failed. `kind` is a retry class; `moved_bytes` are proven at the destination by this run."""
+
+    job_id: str
+    kind: str
+    moved_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class RunProgressed:
+    """`moved_bytes` of a running job are proven at the destination by this run so far."""
+
+    job_id: str
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class JobCancelled:
+    """The tenant cancelled a job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class JobPaused:
+    """The tenant paused a job. It loses its place among jobs that write to the same objects."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class JobResumed:
+    """The tenant resumed a paused job."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class LimitSet:
+    """An operator set the limit of a resource."""
+
+    resource: Resource
+    limit: ResourceLimit
+
+
+@dataclass(frozen=True)
+class WeightSet:
+    """An operator set the weight of a tenant, or of one of its activities."""
+
+    tenant: str
+    weight: float
+    activity: str | None = None
+
+
+@dataclass(frozen=True)
+class BanSet:
+    """An operator closed a resource."""
+
+    ban: Ban
+
+
+@dataclass(frozen=True)
+class BanLifted:
+    """An operator lifted a ban."""
+
+    ban_id: str
+
+
+@dataclass(frozen=True)
+class StoreDown:
+    """A store does not answer. Its jobs pause, and no attempts are used."""
+
+    store: str
+
+
+@dataclass(frozen=True)
+class StoreUp:
+    """A store answers again."""
+
+    store: str
+
+
+@dataclass(frozen=True)
+class RoutesChanged:
+    """The binder may return other bindings than before."""
+
+
+@dataclass(frozen=True)
+class TimePassed:
+    """Nothing happened, but a time that `next_wakeup_s` returned has come."""
+
+
+SchedulerEvent = (
+    JobSubmitted
+    | RunEnded
+    | RunFailed
+    | RunProgressed
+    | JobCancelled
+    | JobPaused
+    | JobResumed
+    | LimitSet
+    | WeightSet
+    | BanSet
+    | BanLifted
+    | StoreDown
+    | StoreUp
+    | RoutesChanged
+    | TimePassed
+)
+
+
+@dataclass(frozen=True)
+class StartJob:
+    """Start a run of a job with this binding, at this rate."""
+
+    job_id: str
+    binding: Binding
+    rate_gbps: float
+
+
+@dataclass(frozen=True)
+class StopJob:
+    """Stop the run of a job. The job waits; it loses no attempt."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FailJob:
+    """A job failed for good: its class of failure has no attempts left."""
+
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RefuseJob:
+    """A job was not accepted, because a ban refuses new submissions or its id is taken."""
+
+    job_id: str
+    reason: str
+
+
+Decision = StartJob | StopJob | FailJob | RefuseJob

@@ -1,0 +1,134 @@
+"""Limits of resources, and what runs under them: active jobs, rate, and USD per day (UTC)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tradewind.errors import UsageError
+from tradewind.model.records import dataclass
+from tradewind.service.scheduler.jobs import Resource
+
+__all__ = ["ACTIVE", "DAY_S", "RATE", "RATE_SHARE_MIN", "USD", "Admission", "Limits", "ResourceLimit"]
+
+DAY_S = 86_400
+RATE_SHARE_MIN = 0.25
+"""A job does not start with less than this share of its binding's rate. It waits instead."""
+ROUNDING = 1e-9
+"""Share of a limit that sums of rates may exceed."""
+ACTIVE, RATE, USD = "active jobs", "rate", "cost per day"
+
+
+@dataclass(frozen=True)
+class ResourceLimit:
+    """The most that may run on a resource at once, and its cost per day. A limit of 0 closes the resource.
+
+    A job may cost more than the limit of a whole day. It starts on a day without other costs, and the excess counts
+    against the days after it.
+    """
+
+    active: int | None = None
+    rate_gbps: float = math.inf
+    usd_per_day: float = math.inf
+
+    def __post_init__(self) -> None:
+        if min(self.active or 0, self.rate_gbps, self.usd_per_day) < 0 or math.isnan(self.rate_gbps + self.usd_per_day):
+            raise UsageError("a limit is negative or not a number", hint="leave it out to remove the limit")
+
+
+@dataclass
+class Usage:
+    """What runs on a resource now, and the cost that counts against today."""
+
+    active: int = 0
+    rate_gbps: float = 0.0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class Admission:
+    """Whether a job may start: at `rate_gbps`, unless `resource` has too little of `dimension`."""
+
+    rate_gbps: float = 0.0
+    resource: Resource | None = None
+    dimension: str = ""
+
+
+NO_LIMIT = ResourceLimit()
+
+
+class Limits:
+    """The limits of all resources, and their use. All limits of a job's resources apply together."""
+
+    def __init__(self) -> None:
+        self._limits: dict[Resource, ResourceLimit] = {}
+        self._usage: dict[Resource, Usage] = {}
+        self._day = 0
+        self.has_costs = False
+
+    def set(self, resource: Resource, limit: ResourceLimit) -> None:
+        """Set the limit of a resource. Running jobs keep what they have."""
+        self._limits[resource] = limit
+        self.has_costs = self.has_costs or limit.usd_per_day < math.inf
+
+    def has_limit(self, resource: Resource) -> bool:
+        """Return whether a limit was set for a resource."""
+        return resource in self._limits
+
+    def limit(self, resource: Resource) -> ResourceLimit:
+        """Return the limit of a resource."""
+        return self._limits.get(resource, NO_LIMIT)
+
+    def usage(self, resource: Resource) -> Usage:
+        """Return the use of a resource."""
+        if resource not in self._usage:
+            self._usage[resource] = Usage()
+        return self._usage[resource]
+
+    def admit(self, resources: Iterable[Resource], rate_gbps: float, rate_gbps_min: float, usd: float) -> Admission:
+        """Return the rate at which a job may start, or the first resource that has no room for it."""
+        least = max(rate_gbps_min, rate_gbps * RATE_SHARE_MIN)
+        for resource in resources:
+            limit = self._limits.get(resource)
+            if limit is None:
+                continue
+            used = self.usage(resource)
+            if limit.active is not None and used.active >= limit.active:
+                return Admission(resource=resource, dimension=ACTIVE)
+            free_gbps = limit.rate_gbps - used.rate_gbps
+            if free_gbps < least - ROUNDING * least or free_gbps <= 0:
+                return Admission(resource=resource, dimension=RATE)
+            if used.usd + usd > limit.usd_per_day and (used.usd > 0 or limit.usd_per_day == 0):
+                return Admission(resource=resource, dimension=USD)
+            rate_gbps = min(rate_gbps, free_gbps)
+        return Admission(rate_gbps=rate_gbps)
+
+    def take(self, resources: Iterable[Resource], rate_gbps: float, usd: float) -> None:
+        """Count a job that starts."""
+        for resource in resources:
+            used = self.usage(resource)
+            used.active += 1
+            used.rate_gbps += rate_gbps
+            used.usd += usd
+
+    def release(self, resources: Iterable[Resource], rate_gbps: float, usd_unspent: float) -> None:
+        """Count a job that ended, and give back the part of its cost that was not spent."""
+        for resource in resources:
+            used = self.usage(resource)
+            used.active -= 1
+            used.rate_gbps = used.rate_gbps - rate_gbps if used.active else 0.0
+            used.usd = max(0.0, used.usd - usd_unspent)
+
+    def begin_day(self, now_s: float) -> list[Resource]:
+        """Start the day of `now_s` if it is a new one. Return the resources that have more to spend than before."""
+        days = int(now_s // DAY_S) - self._day
+        self._day += max(days, 0)
+        freed = []
+        for resource, limit in self._limits.items() if days > 0 else ():
+            used = self._usage.get(resource)
+            if used and used.usd > 0:
+                # Without a limit, a day's cost ends with the day.
+                spent = limit.usd_per_day * days if limit.usd_per_day else 0.0
+                used.usd = max(0.0, used.usd - spent)
+                freed.append(resource)
+        return freed

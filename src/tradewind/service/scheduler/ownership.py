@@ -1,0 +1,93 @@
+"""Ownership of destinations: jobs that may write to the same object run one after the other, as they were submitted.
+
+So the last submission wins, as its tenant expects. Paths are compared as strings: the prefix `a/b` covers `a/bc`, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+
+from tradewind.service.scheduler.jobs import ServiceJob
+
+__all__ = ["Ownership"]
+
+
+class StoreClaims:
+    """The claims on one store: sorted by path, and the lengths of all prefixes."""
+
+    def __init__(self) -> None:
+        self.paths: list[tuple[str, str, bool]] = []
+        self.prefixes: dict[str, set[str]] = {}
+        self.lengths: Counter[int] = Counter()
+
+    def overlapping(self, path: str, is_prefix: bool) -> set[str]:
+        """Return the jobs whose claims overlap a path or prefix."""
+        found: set[str] = set()
+        for length in self.lengths:
+            if length <= len(path):
+                found |= self.prefixes.get(path[:length], set())
+        at = bisect_left(self.paths, (path,))
+        while at < len(self.paths) and self.paths[at][0].startswith(path):
+            other, job_id, _ = self.paths[at]
+            if not is_prefix and other != path:
+                break
+            found.add(job_id)
+            at += 1
+        return found
+
+    def add(self, job: ServiceJob) -> None:
+        insort(self.paths, (job.path, job.id, job.is_prefix))
+        if job.is_prefix:
+            self.prefixes.setdefault(job.path, set()).add(job.id)
+            self.lengths[len(job.path)] += 1
+
+    def remove(self, job: ServiceJob) -> None:
+        del self.paths[bisect_left(self.paths, (job.path, job.id, job.is_prefix))]
+        if job.is_prefix:
+            owners = self.prefixes[job.path]
+            owners.discard(job.id)
+            if not owners:
+                del self.prefixes[job.path]
+            self.lengths[len(job.path)] -= 1
+            if not self.lengths[len(job.path)]:
+                del self.lengths[len(job.path)]
+
+
+class Ownership:
+    """Which job waits for which others before it may write."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, StoreClaims] = {}
+        self._earlier: dict[str, set[str]] = {}
+        self._later: dict[str, set[str]] = {}
+
+    def claim(self, job: ServiceJob) -> bool:
+        """Add a job after all earlier ones. Return whether it may write now."""
+        claims = self._stores.get(job.destination)
+        if claims is None:
+            claims = self._stores[job.destination] = StoreClaims()
+        earlier = claims.overlapping(job.path, job.is_prefix)
+        claims.add(job)
+        self._earlier[job.id] = earlier
+        for other in earlier:
+            self._later.setdefault(other, set()).add(job.id)
+        return not earlier
+
+    def release(self, job: ServiceJob) -> list[str]:
+        """Remove a job. Return the jobs that may write now, in the order of their ids."""
+        if job.id not in self._earlier:
+            return []
+        self._stores[job.destination].remove(job)
+        for other in self._earlier.pop(job.id):
+            self._later[other].discard(job.id)
+        freed = []
+        for other in self._later.pop(job.id, ()):
+            self._earlier[other].discard(job.id)
+            if not self._earlier[other]:
+                freed.append(other)
+        return sorted(freed)
+
+    def owners(self, job_id: str) -> set[str]:
+        """Return the jobs that this one waits for."""
+        return self._earlier.get(job_id, set())

@@ -1,0 +1,136 @@
+"""Jobs that are submitted by a timetable: cron expressions, until a date or a number of jobs, with a rule for overlaps.
+
+Times are those of the schedule's time zone, as in Debian's cron: a time that a clock change skips comes just after it,
+and a time that it repeats comes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from tradewind.errors import UsageError
+from tradewind.model.records import dataclass
+
+__all__ = ["ALLOW", "QUEUE", "QUEUED_MAX", "SKIP", "JobSchedule", "Occurrence", "Timetable"]
+
+SKIP, QUEUE, ALLOW = "skip", "queue", "allow"
+QUEUED_MAX = 10
+"""Most times that wait for the job before them. Further ones are skipped."""
+
+
+@dataclass(frozen=True)
+class JobSchedule:
+    """When to submit a job. It ends after `end_s` or after `count` jobs.
+
+    `overlap` says what happens if the job before has not ended: `skip` this time, `queue` it, or `allow` both. Raises
+    UsageError.
+    """
+
+    id: str
+    cron: str
+    time_zone: str = "UTC"
+    end_s: float | None = None
+    count: int | None = None
+    overlap: str = SKIP
+
+    def __post_init__(self) -> None:
+        if self.overlap not in (SKIP, QUEUE, ALLOW):
+            raise UsageError(
+                f"schedule {self.id}: no such rule for overlaps: {self.overlap}", hint="skip, queue or allow"
+            )
+        if self.count is not None and self.count < 1:
+            raise UsageError(f"schedule {self.id}: the count is below 1", hint="leave it out for no limit")
+        if len(self.cron.split()) != 5:
+            raise UsageError(
+                f"schedule {self.id}: {self.cron!r} does not have five fields", hint="minute hour day month weekday"
+            )
+        next(self.times_after(0.0), None)
+
+    def times_after(self, now_s: float) -> Iterator[float]:
+        """Yield the times after `now_s`, ascending, until the end date."""
+        try:
+            zone = timezone.utc if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
+            times = CronSim(self.cron, datetime.fromtimestamp(now_s, zone))
+        except CronSimError as error:
+            raise UsageError(f"schedule {self.id}: {self.cron!r}: {str(error).lower()}", hint=None) from error
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise UsageError(
+                f"schedule {self.id}: no such time zone: {self.time_zone}", hint="for example Europe/Zurich"
+            ) from error
+        for time in times:
+            if self.end_s is not None and time.timestamp() > self.end_s:
+                return
+            yield time.timestamp()
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One time of a schedule: a job to submit now, or the reason why there is none."""
+
+    at_s: float
+    skipped: str | None = None
+
+
+class Timetable:
+    """One schedule and the jobs that it has submitted."""
+
+    def __init__(self, schedule: JobSchedule, start_s: float) -> None:
+        self.schedule = schedule
+        self.submitted = 0
+        self._active: set[str] = set()
+        self._queued: list[float] = []
+        self._next_s = next(schedule.times_after(start_s), None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the schedule submits no more jobs."""
+        if self.schedule.count is not None and self.submitted >= self.schedule.count:
+            return True
+        return self._next_s is None and not self._queued
+
+    def next_s(self) -> float | None:
+        """Return the next time of the schedule; None if there is none."""
+        return None if self.is_over else self._next_s
+
+    def due(self, now_s: float) -> list[Occurrence]:
+        """Return what has come since the last call. If several times have passed, only the latest one counts.
+
+        Call `began` with the id of the job for each occurrence that is not skipped.
+        """
+        if self.is_over or self._next_s is None or self._next_s > now_s:
+            return []
+        missed, at_s, following = 0, self._next_s, None
+        for following in self.schedule.times_after(at_s):
+            if following > now_s:
+                break
+            at_s, missed, following = following, missed + 1, None
+        self._next_s = following
+        passed = [Occurrence(at_s, f"{missed} earlier times passed while the service was down")] if missed else []
+        return [*passed, *self._decide(at_s)]
+
+    def _decide(self, at_s: float) -> list[Occurrence]:
+        if not self._active or self.schedule.overlap == ALLOW:
+            return [Occurrence(at_s)]
+        before = min(self._active)
+        if self.schedule.overlap == SKIP:
+            return [Occurrence(at_s, f"job {before} has not ended")]
+        if len(self._queued) >= QUEUED_MAX:
+            return [Occurrence(at_s, f"{QUEUED_MAX} times wait for job {before} already")]
+        self._queued.append(at_s)
+        return []
+
+    def began(self, job_id: str) -> None:
+        """Note the job that was submitted for an occurrence."""
+        self.submitted += 1
+        self._active.add(job_id)
+
+    def ended(self, job_id: str) -> list[Occurrence]:
+        """Note that a job has ended, in whatever way. Return the occurrence that waited for it."""
+        self._active.discard(job_id)
+        if self._active or not self._queued or self.is_over:
+            return []
+        return [Occurrence(self._queued.pop(0))]

@@ -1,0 +1,494 @@
+"""The scheduler: events and `now` in, decisions out. It is the same in the service and in the simulator.
+
+After each event, no waiting job can start: every queue is blocked, and noted at the resources that block it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tradewind.errors import UsageError
+from tradewind.model.records import dataclass, field
+from tradewind.service.scheduler import events
+from tradewind.service.scheduler.admission import NO_RESOURCE, Admitter, Grant
+from tradewind.service.scheduler.bans import Ban
+from tradewind.service.scheduler.eta import Calibration, Eta
+from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, SchedulerEvent, StartJob, StopJob
+from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, TENANT, Binder, Resource, ServiceJob
+from tradewind.service.scheduler.limits import DAY_S
+from tradewind.service.scheduler.ownership import Ownership
+from tradewind.service.scheduler.queues import JobQueue, ResourceQueue, order_key
+from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
+from tradewind.service.scheduler.shares import Weights
+from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
+
+__all__ = ["Scheduler"]
+
+STORE_DOWN_WAIT_S = 30.0
+"""Wait after a run that failed because its store is down, if the store is not known to be down by then."""
+RUNS_MAX = 20
+"""Latest runs of a job, besides the current one, that later estimates learn from."""
+DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
+    "delayed",
+    "owned",
+    "paused",
+    "queued",
+    "running",
+)
+
+
+@dataclass
+class JobState:
+    """What the scheduler knows about a job that has not ended. `runs` has start and estimated duration in seconds."""
+
+    job: ServiceJob
+    number: int
+    left_bytes: int
+    phase: str = QUEUED_PHASE
+    not_before_s: float = 0.0
+    failure: str = ""
+    failures: dict[str, int] = field(default_factory=dict)
+    grant: Grant | None = None
+    moved_bytes: int = 0
+    charged: list[Resource] = field(default_factory=list)
+    runs: list[tuple[float, float]] = field(default_factory=list)
+    estimate_s: float = 0.0
+    estimate_kind: str = ""
+
+
+class Scheduler:
+    """Decides which job starts next.
+
+    Jobs, resources and queues are kept in memory; the service writes its events down and replays them after a restart.
+    """
+
+    def __init__(self, binder: Binder) -> None:
+        self._jobs: dict[str, JobState] = {}
+        self._numbers = 0
+        self._weights = Weights()
+        self._admitter = Admitter(binder)
+        self._ownership = Ownership()
+        self._queues: dict[tuple[object, ...], JobQueue] = {}
+        self._at: dict[Resource, ResourceQueue] = {}
+        self._freed: dict[Resource, None] = {}
+        self._fresh: dict[JobQueue, None] = {}
+        self._timers: list[tuple[float, int, str, str]] = []
+        self._calibrations = {kind: Calibration() for kind in (OWNED_PHASE, QUEUED_PHASE, RUNNING_PHASE)}
+        self._decisions: list[Decision] = []
+        self._now_s = 0.0
+
+    def handle(self, now_s: float, event: SchedulerEvent) -> list[Decision]:
+        """Return what to do after an event. Times must not go backwards; an earlier one counts as the latest."""
+        self._now_s = max(now_s, self._now_s)
+        self._decisions = []
+        self._run_timers()
+        _HANDLERS[type(event)](self, event)
+        self._serve()
+        return self._decisions
+
+    def next_wakeup_s(self) -> float:
+        """Return when to send `TimePassed` if nothing else happens before; infinity if never."""
+        midnight_s = (self._now_s // DAY_S + 1) * DAY_S if self._admitter.limits.has_costs else math.inf
+        return min(self._timers[0][0] if self._timers else math.inf, midnight_s)
+
+    def phase(self, job_id: str) -> str | None:
+        """Return the phase of a job; None if it has ended or is unknown."""
+        state = self._jobs.get(job_id)
+        return state.phase if state else None
+
+    def why(self, job_id: str) -> WaitReason | None:
+        """Return why a job waits; None if it runs, has ended or is unknown."""
+        state = self._jobs.get(job_id)
+        if state is None or state.phase == RUNNING_PHASE:
+            return None
+        causes = self._causes(state)
+        return WaitReason(sentence(causes), tuple(causes))
+
+    def eta(self, job_id: str) -> Eta | None:
+        """Return when a job ends; None if that depends on people: a pause, a ban, a store that is down, no route."""
+        state = self._jobs.get(job_id)
+        if state is None or state.phase == PAUSED_PHASE:
+            return None
+        if state.phase == RUNNING_PHASE and state.grant:
+            return self._calibrations[RUNNING_PHASE].interval(*state.runs[-1], self._now_s)
+        first = state
+        while first.phase == OWNED_PHASE:
+            first = self._jobs[self._causes(first)[0].subject]
+        if first.phase == QUEUED_PHASE and all(cause.kind not in _PASSING for cause in self._causes(first)):
+            return None
+        kind = state.estimate_kind
+        return self._calibrations[kind].interval(state.job.submitted_s, state.estimate_s, self._now_s)
+
+    def _causes(self, state: JobState) -> list[WaitCause]:
+        if state.phase == PAUSED_PHASE:
+            return [WaitCause(PAUSED)]
+        if state.phase == OWNED_PHASE:
+            owner = min(self._ownership.owners(state.job.id), key=lambda one: self._jobs[one].number)
+            return [WaitCause(OWNED, subject=owner)]
+        if state.phase == DELAYED_PHASE:
+            kind = RETRYING if state.failure else NOT_YET
+            return [WaitCause(kind, subject=state.failure, until_s=state.not_before_s)]
+        queue = self._queue_of(state.job)
+        granted = self._admitter.admit(state.job, state.left_bytes, queue, self._now_s)
+        if isinstance(granted, Grant):
+            first = queue.first()
+            return [WaitCause(TURN, subject=first[1] if first else "")]
+        return granted
+
+    def _submit(self, event: events.JobSubmitted) -> None:
+        job = event.job
+        if job.id in self._jobs:
+            self._decisions.append(RefuseJob(job.id, "a job with this id exists"))
+            return
+        if ban := self._refusing_ban(job):
+            self._decisions.append(RefuseJob(job.id, f"ban {ban.id} refuses new jobs: {ban.reason}"))
+            return
+        self._numbers += 1
+        state = JobState(job, self._numbers, job.size_bytes, not_before_s=job.not_before_s)
+        self._jobs[job.id] = state
+        self._claim(state)
+        self._estimate(state)
+
+    def _refusing_ban(self, job: ServiceJob) -> Ban | None:
+        """Return a ban that refuses the job: on its destination, its tenant, or its only source."""
+        named = [Resource(STORE_IN, job.destination), Resource(TENANT, job.tenant)]
+        if len(job.sources) == 1:
+            named.append(Resource(STORE_OUT, job.sources[0]))
+        for resource in named:
+            ban = self._admitter.bans.in_force([resource], self._now_s)
+            if ban and ban.refuses_jobs:
+                return ban
+        return None
+
+    def _claim(self, state: JobState) -> None:
+        if self._ownership.claim(state.job):
+            self._make_ready(state)
+        else:
+            state.phase = OWNED_PHASE
+
+    def _make_ready(self, state: JobState) -> None:
+        """Queue a job that may write, or wait for its time."""
+        if state.not_before_s > self._now_s:
+            state.phase = DELAYED_PHASE
+            self._set_timer(state.not_before_s, "job", state.job.id)
+            return
+        state.phase = QUEUED_PHASE
+        queue = self._queue_of(state.job)
+        queue.add(state.job.id, order_key(state.job, state.left_bytes, state.number))
+        first = queue.first()
+        if first and first[1] == state.job.id:
+            queue.blocked_by.clear()
+            self._fresh[queue] = None
+
+    def _queue_of(self, job: ServiceJob) -> JobQueue:
+        key = (job.tenant, job.activity, job.sources, job.destination, job.rate_gbps_min)
+        if key not in self._queues:
+            self._queues[key] = JobQueue(len(self._queues), job.tenant, job.activity)
+        return self._queues[key]
+
+    def _fill(self, queue: JobQueue) -> None:
+        """Start jobs of a queue until it is blocked or empty."""
+        while self._try(queue, None):
+            pass
+
+    def _try(self, queue: JobQueue, turn: Resource | None) -> bool:
+        """Start the first job of a queue. If it is blocked, note the queue at what blocks it and return False."""
+        first = queue.first()
+        if first is None:
+            self._forget(queue)
+            return False
+        state = self._jobs[first[1]]
+        granted = self._admitter.admit(state.job, state.left_bytes, queue, self._now_s)
+        if isinstance(granted, Grant):
+            self._start(state, queue, granted)
+            return True
+        if not queue.joined:
+            queue.joined = self._admitter.resources(state.job)
+            for resource in queue.joined:
+                self._noted_at(resource).shares.join(queue.tenant, queue.activity)
+        blocking = {cause.resource or NO_RESOURCE for cause in granted}
+        for resource in queue.blocked_by.keys() - blocking:
+            del queue.blocked_by[resource]
+        for resource in blocking - queue.blocked_by.keys():
+            self._noted_at(resource).add(resource, queue)
+        self._admitter.hold(queue, granted, turn)
+        return False
+
+    def _forget(self, queue: JobQueue) -> None:
+        """Clear what is noted about an empty queue."""
+        queue.blocked_by.clear()
+        for resource in queue.joined:
+            self._at[resource].shares.leave(queue.tenant, queue.activity)
+        queue.joined = ()
+        self._free(self._admitter.release_holds(queue))
+
+    def _noted_at(self, resource: Resource) -> ResourceQueue:
+        if resource not in self._at:
+            self._at[resource] = ResourceQueue(self._weights)
+        return self._at[resource]
+
+    def _start(self, state: JobState, queue: JobQueue, grant: Grant) -> None:
+        queue.remove(state.job.id)
+        self._free(self._admitter.release_holds(queue))
+        self._admitter.limits.take(grant.resources, grant.rate_gbps, grant.usd)
+        tenant, activity = state.job.tenant, state.job.activity
+        state.charged = [
+            one for one in grant.resources if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)
+        ]
+        state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
+        state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, _run_s(state.left_bytes, grant.rate_gbps))]
+        self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps))
+
+    def _free(self, resources: tuple[Resource, ...] | list[Resource]) -> None:
+        for resource in resources:
+            if resource in self._at:
+                self._freed[resource] = None
+
+    def _serve(self) -> None:
+        """Let queues have their turns until every resource that was freed is full again, or nobody waits for it."""
+        while self._freed or self._fresh:
+            if not self._freed:
+                self._fill(self._fresh.popitem()[0])
+                continue
+            turn = self._next_turn()
+            if turn is None:
+                continue
+            resource, queue = turn
+            holder = self._admitter.holder(resource)
+            queue.blocked_by.pop(resource, None)
+            if self._try(queue, resource):
+                if len(queue):
+                    self._at[resource].add(resource, queue)
+                else:
+                    self._forget(queue)
+            elif holder or resource in queue.blocked_by:
+                # The turn stays with this queue: others would take the room that it waits for.
+                self._freed.pop(resource, None)
+
+    def _next_turn(self) -> tuple[Resource, JobQueue] | None:
+        """Return the queue whose turn it is at one of the freed resources.
+
+        Queues of one route may wait at different resources of it. So the first ones of all freed resources are
+        compared by how far their tenants are ahead, summed over the resources that they use.
+        """
+        turns = []
+        for resource in list(self._freed):
+            queue = self._admitter.holder(resource) or self._at[resource].next(resource)
+            if queue is None:
+                del self._freed[resource]
+            else:
+                turns.append((self._lag(queue), queue.number, resource, queue))
+        return min(turns)[2:] if turns else None
+
+    def _lag(self, queue: JobQueue) -> tuple[float, float]:
+        lags = [self._at[one].shares.lag(queue.tenant, queue.activity) for one in queue.joined]
+        return sum(tenant for tenant, _ in lags), sum(activity for _, activity in lags)
+
+    def _end_run(self, state: JobState, moved_bytes: int) -> None:
+        """Give back what a running job uses, and count what it moved."""
+        grant = state.grant
+        if grant is None:
+            return
+        moved_bytes = min(max(moved_bytes, state.moved_bytes), state.left_bytes)
+        unsent = state.left_bytes - moved_bytes
+        unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
+        self._admitter.limits.release(grant.resources, grant.rate_gbps, unspent)
+        for resource in state.charged if unsent else ():
+            self._at[resource].shares.charge(state.job.tenant, state.job.activity, -unsent)
+        state.left_bytes, state.grant, state.moved_bytes = unsent, None, 0
+        self._free(grant.resources)
+
+    def _ended(self, event: events.RunEnded) -> None:
+        state = self._jobs.get(event.job_id)
+        if state is None:
+            return
+        for started_s, run_s in state.runs:
+            self._calibrations[RUNNING_PHASE].add(run_s, self._now_s - started_s)
+        self._calibrations[state.estimate_kind].add(state.estimate_s, self._now_s - state.job.submitted_s)
+        self._end_run(state, state.left_bytes)
+        self._remove(state)
+
+    def _failed(self, event: events.RunFailed) -> None:
+        state = self._jobs.get(event.job_id)
+        if state is None or state.grant is None:
+            return
+        if event.kind != STORE_DOWN and event.kind not in CLASSES:
+            raise UsageError(f"no such retry class: {event.kind}", hint=f"one of {', '.join([*CLASSES, STORE_DOWN])}")
+        self._end_run(state, event.moved_bytes)
+        state.failure = event.kind
+        if event.kind == STORE_DOWN:
+            state.not_before_s = self._now_s + STORE_DOWN_WAIT_S
+            self._make_ready(state)
+            return
+        rule, count = CLASSES[event.kind], state.failures.get(event.kind, 0) + 1
+        state.failures[event.kind] = count
+        if count > rule.attempts:
+            self._decisions.append(FailJob(state.job.id, f"{rule.meaning} ({event.kind}, {count} times)"))
+            self._remove(state)
+            return
+        state.not_before_s = self._now_s + retry_wait_s(rule, state.job.id, count)
+        self._make_ready(state)
+
+    def _progressed(self, event: events.RunProgressed) -> None:
+        state = self._jobs.get(event.job_id)
+        if state and state.grant:
+            state.moved_bytes = max(state.moved_bytes, event.moved_bytes)
+
+    def _withdraw(self, state: JobState, reason: str) -> None:
+        """Stop a job's run, or take the job out of its queue."""
+        if state.grant:
+            self._decisions.append(StopJob(state.job.id, reason))
+            self._end_run(state, state.moved_bytes)
+        elif state.phase == QUEUED_PHASE:
+            queue = self._queue_of(state.job)
+            was_first = (queue.first() or (None, ""))[1] == state.job.id
+            queue.remove(state.job.id)
+            if was_first:
+                self._free(self._admitter.release_holds(queue))
+                self._fresh[queue] = None
+
+    def _remove(self, state: JobState) -> None:
+        if state.phase == QUEUED_PHASE:
+            self._withdraw(state, "")
+        del self._jobs[state.job.id]
+        self._disown(state)
+
+    def _disown(self, state: JobState) -> None:
+        for other in self._ownership.release(state.job):
+            self._make_ready(self._jobs[other])
+
+    def _cancelled(self, event: events.JobCancelled) -> None:
+        state = self._jobs.get(event.job_id)
+        if state:
+            self._withdraw(state, "the job was cancelled")
+            state.phase = PAUSED_PHASE
+            self._remove(state)
+
+    def _paused(self, event: events.JobPaused) -> None:
+        state = self._jobs.get(event.job_id)
+        if state and state.phase != PAUSED_PHASE:
+            self._withdraw(state, "the job was paused")
+            state.phase = PAUSED_PHASE
+            self._disown(state)
+
+    def _resumed(self, event: events.JobResumed) -> None:
+        state = self._jobs.get(event.job_id)
+        if state and state.phase == PAUSED_PHASE:
+            self._claim(state)
+
+    def _set_limit(self, event: events.LimitSet) -> None:
+        self._admitter.limits.set(event.resource, event.limit)
+        self._free([event.resource])
+
+    def _set_weight(self, event: events.WeightSet) -> None:
+        if not 0 < event.weight < math.inf:
+            raise UsageError(f"the weight of {event.tenant} is not above 0", hint="pause a tenant with a limit of 0")
+        self._weights.set(event.tenant, event.activity, event.weight)
+
+    def _ban(self, event: events.BanSet) -> None:
+        ban = event.ban
+        replaced = self._admitter.bans.get(ban.id)
+        self._admitter.bans.add(ban)
+        if replaced:
+            self._free([replaced.resource])
+        if ban.start_s > self._now_s:
+            self._set_timer(ban.start_s, "ban-start", ban.id)
+        else:
+            self._begin_ban(ban)
+        if ban.end_s < math.inf:
+            self._set_timer(ban.end_s, "ban-end", ban.id)
+
+    def _begin_ban(self, ban: Ban) -> None:
+        if ban.stops_jobs and ban.start_s <= self._now_s < ban.end_s:
+            self._stop_all([ban.resource], f"ban {ban.id}: {ban.reason}")
+
+    def _stop_all(self, resources: list[Resource], reason: str) -> None:
+        """Stop and queue the running jobs that use a resource. Operators do this, so it may look at all jobs."""
+        for state in list(self._jobs.values()):
+            if state.grant and not set(resources).isdisjoint(state.grant.resources):
+                self._withdraw(state, reason)
+                self._make_ready(state)
+
+    def _lift(self, event: events.BanLifted) -> None:
+        ban = self._admitter.bans.lift(event.ban_id)
+        if ban:
+            self._free([ban.resource])
+
+    def _store_down(self, event: events.StoreDown) -> None:
+        self._admitter.down.add(event.store)
+        self._stop_all(_both(event.store), f"store {event.store} does not answer")
+
+    def _store_up(self, event: events.StoreUp) -> None:
+        self._admitter.down.discard(event.store)
+        self._free(_both(event.store))
+
+    def _routes_changed(self, event: events.RoutesChanged) -> None:
+        self._fresh.update((queue, None) for queue in self._queues.values() if len(queue))
+
+    def _time_passed(self, event: events.TimePassed) -> None:
+        """Timers have run already."""
+
+    def _set_timer(self, at_s: float, kind: str, name: str) -> None:
+        self._numbers += 1
+        heapq.heappush(self._timers, (at_s, self._numbers, kind, name))
+
+    def _run_timers(self) -> None:
+        self._free(self._admitter.limits.begin_day(self._now_s))
+        while self._timers and self._timers[0][0] <= self._now_s:
+            _, _, kind, name = heapq.heappop(self._timers)
+            state, ban = self._jobs.get(name), self._admitter.bans.get(name)
+            if kind == "job":
+                if state and state.phase == DELAYED_PHASE and state.not_before_s <= self._now_s:
+                    self._make_ready(state)
+            elif ban and kind == "ban-start":
+                self._begin_ban(ban)
+            elif ban and ban.end_s <= self._now_s:
+                self._lift(events.BanLifted(name))
+
+    def _estimate(self, state: JobState) -> None:
+        """Estimate the duration of a job that was just submitted: its delay, the bytes before it, and its own."""
+        job, kind = state.job, QUEUED_PHASE
+        bindings = self._admitter.bindings(job)
+        rate_gbps = bindings[0].rate_gbps if bindings else 1.0
+        ahead_bytes = 0
+        if state.phase == OWNED_PHASE:
+            kind = OWNED_PHASE
+            ahead_bytes = sum(self._jobs[one].left_bytes for one in self._ownership.owners(job.id))
+        elif state.phase == QUEUED_PHASE:
+            ahead_bytes = self._queue_of(job).waiting_bytes - state.left_bytes
+        delay_s = max(job.not_before_s - job.submitted_s, 0.0)
+        state.estimate_kind = kind
+        state.estimate_s = delay_s + _run_s(ahead_bytes + state.left_bytes, rate_gbps)
+
+
+_PASSING = {"limited", "turn"}
+"""Causes that end without people."""
+_HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
+    events.JobSubmitted: Scheduler._submit,
+    events.RunEnded: Scheduler._ended,
+    events.RunFailed: Scheduler._failed,
+    events.RunProgressed: Scheduler._progressed,
+    events.JobCancelled: Scheduler._cancelled,
+    events.JobPaused: Scheduler._paused,
+    events.JobResumed: Scheduler._resumed,
+    events.LimitSet: Scheduler._set_limit,
+    events.WeightSet: Scheduler._set_weight,
+    events.BanSet: Scheduler._ban,
+    events.BanLifted: Scheduler._lift,
+    events.StoreDown: Scheduler._store_down,
+    events.StoreUp: Scheduler._store_up,
+    events.RoutesChanged: Scheduler._routes_changed,
+    events.TimePassed: Scheduler._time_passed,
+}
+
+
+def _both(store: str) -> list[Resource]:
+    return [Resource(STORE_OUT, store), Resource(STORE_IN, store)]
+
+
+def _run_s(left_bytes: int, rate_gbps: float) -> float:
+    """Return the time of a run, at least a second."""
+    return max(left_bytes * 8 / (rate_gbps * 1e9), 1.0)

@@ -1,0 +1,87 @@
+"""Timetables: cron, ends, overlaps, clock changes."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+from tradewind.errors import UsageError
+from tradewind.service.scheduler.schedules import ALLOW, QUEUE, QUEUED_MAX, SKIP, JobSchedule, Occurrence, Timetable
+
+DAY_S = 86_400.0
+
+
+def daily(**changes: object) -> JobSchedule:
+    return JobSchedule(**({"id": "backup", "cron": "0 2 * * *"} | changes))  # type: ignore[arg-type]
+
+
+def submitted(table: Timetable, days: int) -> list[float]:
+    """Run a timetable for some days. Each job ends before the next day."""
+    times = []
+    for day in range(1, days + 1):
+        for one in table.due(day * DAY_S):
+            table.began(f"{day}")
+            table.ended(f"{day}")
+            times.append(one.at_s)
+    return times
+
+
+def test_a_schedule_ends_by_count_or_date() -> None:
+    assert submitted(Timetable(daily(), 0), 5) == [7200 + day * DAY_S for day in range(5)]
+    assert len(submitted(Timetable(daily(count=3), 0), 5)) == 3
+    table = Timetable(daily(end_s=2 * DAY_S), 0)
+    assert len(submitted(table, 5)) == 2
+    assert table.is_over
+    assert table.next_s() is None
+
+
+def test_skip() -> None:
+    table = Timetable(daily(overlap=SKIP), 0)
+    assert table.due(DAY_S) == [Occurrence(7200)]
+    table.began("a")
+    assert table.due(2 * DAY_S) == [Occurrence(7200 + DAY_S, "job a has not ended")]
+    assert table.ended("a") == []
+    assert table.due(3 * DAY_S) == [Occurrence(7200 + 2 * DAY_S)]
+
+
+def test_queue_is_bounded() -> None:
+    table = Timetable(daily(overlap=QUEUE), 0)
+    assert table.due(DAY_S) == [Occurrence(7200)]
+    table.began("a")
+    for day in range(2, 2 + QUEUED_MAX):
+        assert table.due(day * DAY_S) == []
+    (skipped,) = table.due((2 + QUEUED_MAX) * DAY_S)
+    assert skipped.skipped == "10 times wait for job a already"
+    assert table.ended("a") == [Occurrence(7200 + DAY_S)]
+
+
+def test_allow() -> None:
+    table = Timetable(daily(overlap=ALLOW), 0)
+    for day in (1, 2):
+        (one,) = table.due(day * DAY_S)
+        assert one.skipped is None
+        table.began(str(day))
+
+
+def test_times_that_passed_unseen_count_once() -> None:
+    missed, latest = Timetable(daily(), 0).due(4 * DAY_S)
+    assert missed.skipped == "3 earlier times passed while the service was down"
+    assert latest == Occurrence(7200 + 3 * DAY_S)
+
+
+def test_clock_changes() -> None:
+    """On 29 March 2026, 02:30 does not exist in Zurich; on 25 October it comes twice."""
+    schedule = daily(cron="30 2 * * *", time_zone="Europe/Zurich")
+    for month, day in ((3, 28), (10, 24)):
+        start = datetime(2026, month, day, 12, tzinfo=timezone.utc).timestamp()
+        times = schedule.times_after(start)
+        dates = [datetime.fromtimestamp(next(times), timezone.utc).day for _ in range(3)]
+        assert dates == [day + 1, day + 2, day + 3] if month == 3 else len(set(dates)) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"cron": "61 * * * *"}, {"cron": "* * *"}, {"time_zone": "Mars/Base"}, {"overlap": "maybe"}, {"count": 0}],
+)
+def test_what_cannot_be_a_schedule(changes: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="schedule backup: "):
+        daily(**changes)

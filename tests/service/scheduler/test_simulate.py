@@ -1,0 +1,186 @@
+"""Properties that hold in simulated scenarios: answers match the scheduler's state, limits hold, shares are fair."""
+
+import copy
+import random
+from collections import Counter
+
+import pytest
+
+from benchmarks.service.scheduler import SUBMITTED_S, backlog_end_s, build_simulator, fairness_error
+from tests.service.scheduler.scenes import GB, direct, job
+from tradewind.service.scheduler.bans import Ban
+from tradewind.service.scheduler.events import (
+    BanLifted,
+    BanSet,
+    JobCancelled,
+    JobPaused,
+    JobResumed,
+    LimitSet,
+    RoutesChanged,
+    SchedulerEvent,
+    StoreDown,
+    StoreUp,
+    TimePassed,
+    WeightSet,
+)
+from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, TENANT, Resource, ServiceJob
+from tradewind.service.scheduler.limits import ResourceLimit
+from tradewind.service.scheduler.simulate import Simulator
+from tradewind.service.scheduler.state import Scheduler
+from tradewind.service.scheduler.why import BANNED, LIMITED, OWNED, PAUSED, STORE_IS_DOWN, TURN, WaitCause
+
+STORES = ("cern", "desy", "bnl", "kek")
+TENANTS = ("physics", "astro", "climate")
+
+
+def scenario(seed: int, count: int = 150) -> Simulator:
+    """Return a busy service in which everything happens that the scheduler knows."""
+    chance = random.Random(seed)
+    simulator = Simulator(direct, failures=0.1, seed=seed)
+    for store in STORES:
+        simulator.at(0, LimitSet(Resource(STORE_OUT, store), ResourceLimit(active=3, rate_gbps=20)))
+        simulator.at(0, LimitSet(Resource(STORE_IN, store), ResourceLimit(active=2)))
+    simulator.at(0, LimitSet(Resource(LINK, "cern>desy"), ResourceLimit(rate_gbps=10)))
+    simulator.at(0, LimitSet(Resource(TENANT, "climate"), ResourceLimit(active=2)))
+    simulator.at(0, WeightSet("astro", 3))
+    for number in range(count):
+        destination, *sources = chance.sample(STORES, chance.choice((2, 2, 3)))
+        simulator.submit([job(
+            f"j{number}",
+            tenant=chance.choice(TENANTS),
+            activity=chance.choice(("production", "user")),
+            sources=tuple(sources),
+            destination=destination,
+            path=f"{chance.randrange(60)}/",
+            size_bytes=int(chance.lognormvariate(0, 1) * 20 * GB),
+            submitted_s=float(chance.randrange(600)),
+            not_before_s=float(chance.choice((0, 0, 0, 700))),
+            priority=chance.choice((0, 0, 1)),
+            rate_gbps_min=chance.choice((0.0, 0.0, 6.0)),
+        )])  # fmt: skip
+    events: list[SchedulerEvent] = [
+        StoreDown("kek"), StoreUp("kek"), RoutesChanged(),
+        BanSet(Ban("a", Resource(LINK, "cern>bnl"), "test")), BanLifted("a"),
+        BanSet(Ban("b", Resource(STORE_IN, "desy"), "test", start_s=300, end_s=500, stops_jobs=True)),
+    ]  # fmt: skip
+    for at, event in enumerate(events):
+        simulator.at(100 + 60 * at, event)
+    for _ in range(count // 8):
+        name, at_s = f"j{chance.randrange(count)}", chance.randrange(800)
+        simulator.at(at_s, chance.choice((JobCancelled(name), JobPaused(name))))
+        simulator.at(at_s + 200, JobResumed(name))
+    return simulator
+
+
+def removal(job: ServiceJob, cause: WaitCause) -> tuple[float, SchedulerEvent]:
+    """Return the event that ends a cause, and its delay or time."""
+    if cause.kind == LIMITED:
+        assert cause.resource
+        return 0, LimitSet(cause.resource, ResourceLimit())
+    events: dict[str, SchedulerEvent] = {
+        BANNED: BanLifted(cause.subject),
+        STORE_IS_DOWN: StoreUp(cause.subject),
+        OWNED: JobCancelled(cause.subject),
+        TURN: JobCancelled(cause.subject),
+        PAUSED: JobResumed(job.id),
+    }
+    return cause.until_s or 0, events.get(cause.kind, TimePassed())
+
+
+def check_reason(scheduler: Scheduler, job: ServiceJob, now_s: float) -> str:
+    """Remove the causes of a job's wait, one after the other. Each must go, and at last the job must start.
+
+    If several routes are blocked, any of their causes may go first.
+    """
+    other, chance = copy.deepcopy(scheduler), random.Random(job.id)
+    first, seen = "", set()
+    while reason := other.why(job.id):
+        cause = chance.choice(reason.causes)
+        first = first or cause.kind
+        assert cause not in seen, f"{job.id} still waits: {reason.sentence}"
+        seen.add(cause)
+        until_s, event = removal(job, cause)
+        timed = cause.kind not in (BANNED, LIMITED)
+        now_s = max(now_s, until_s) if timed else now_s
+        other.handle(now_s, event)
+    assert other.phase(job.id) == "running"
+    return first
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_reason_is_true(seed: int) -> None:
+    simulator = scenario(seed)
+    kinds: Counter[str] = Counter()
+    for at_s in range(50, 1200, 75):
+        simulator.run(at_s)
+        waiting = [name for name in simulator.jobs if simulator.scheduler.why(name)]
+        for name in random.Random(at_s).sample(waiting, min(6, len(waiting))):
+            kinds[check_reason(simulator.scheduler, simulator.jobs[name].job, simulator.now_s)] += 1
+    assert len(kinds) >= 4, kinds
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_limits_and_ownership_hold_at_all_times(seed: int) -> None:
+    simulator = scenario(seed)
+    limits = simulator.scheduler._admitter.limits
+
+    def observe(now_s: float, changed: list[str]) -> None:
+        paths: Counter[tuple[str, str]] = Counter()
+        for state in simulator.scheduler._jobs.values():
+            if state.grant:
+                paths[state.job.destination, state.job.path] += 1
+        assert not paths or max(paths.values()) == 1
+        for store in STORES:
+            for kind in (STORE_IN, STORE_OUT):
+                resource = Resource(kind, store)
+                assert limits.usage(resource).active <= (limits.limit(resource).active or 0)
+                assert limits.usage(resource).rate_gbps <= limits.limit(resource).rate_gbps + 1e-6
+
+    simulator.observe = observe
+    simulator.run()
+    assert all(seen.ended_s or seen.failed or simulator.scheduler.phase(name) in (None, "paused")
+               for name, seen in simulator.jobs.items())  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stated_share_of_etas_contains_the_real_end(seed: int) -> None:
+    chance = random.Random(seed)
+    simulator = Simulator(direct, failures=0.02, seed=seed)
+    for store in STORES:
+        simulator.at(0, LimitSet(Resource(STORE_IN, store), ResourceLimit(active=4)))
+    now_s, jobs = 0.0, []
+    for number in range(4000):
+        now_s += chance.expovariate(1 / 2.0)
+        source, destination = chance.sample(STORES, 2)
+        size = int(chance.lognormvariate(0, 1) * 12 * GB)
+        jobs.append(job(f"j{number}", sources=(source,), destination=destination, tenant=chance.choice(TENANTS),
+                        size_bytes=size, submitted_s=now_s))  # fmt: skip
+    simulator.submit(jobs)
+    asked = []
+    for at_s in range(1000, int(now_s), 20):
+        simulator.run(at_s)
+        alive = [name for name in simulator.jobs if simulator.scheduler.phase(name)]
+        for name in chance.sample(alive, min(2, len(alive))):
+            phase = simulator.scheduler.phase(name)
+            if eta := simulator.scheduler.eta(name):
+                asked.append((phase, name, eta))
+    simulator.run()
+    inside = [eta.earliest_s <= (simulator.jobs[name].ended_s or 0) <= eta.latest_s for _, name, eta in asked]
+    assert sum(phase == "queued" for phase, _, _ in asked) > 30
+    share = sum(inside) / len(inside)
+    assert share >= 0.9
+
+
+def test_equal_scenarios_have_equal_ends() -> None:
+    ends = []
+    for _ in range(2):
+        simulator = scenario(7)
+        simulator.run()
+        ends.append({name: seen.ended_s for name, seen in simulator.jobs.items()})
+    assert ends[0] == ends[1]
+
+
+def test_tenants_get_their_shares_while_all_have_a_backlog() -> None:
+    simulator = build_simulator(3000, seed=0, stores=3)
+    simulator.run()
+    assert fairness_error(simulator, SUBMITTED_S, backlog_end_s(simulator)) <= 0.05
