@@ -30,6 +30,13 @@ pub enum Task {
         /// Print NDJSON.
         json: bool,
     },
+    /// Prints one JSON object: whether there is an object of exactly this name, and whether there are any below it.
+    Exists {
+        /// Store.
+        store: StoreSpec,
+        /// Key.
+        key: String,
+    },
     /// Sums sizes.
     Du {
         /// Store.

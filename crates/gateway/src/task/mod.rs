@@ -10,6 +10,7 @@ mod cat;
 mod check;
 mod doctor;
 mod du;
+mod exists;
 mod explain;
 mod list;
 mod locate;
@@ -25,7 +26,7 @@ pub use streams::{Streams, Talk};
 use crate::failure::{exit_code, hint_for_named, outcome_of};
 use crate::lead::availability;
 use crate::lead::journal::JournalError;
-use crate::lead::pages::Listing;
+use crate::lead::pages::{Listing, NameSpan};
 use crate::lead::select::BadRule;
 use crate::lead::state_dir::StateDirError;
 use crate::lead::survey::nothing_selected;
@@ -194,6 +195,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             let form = list::Form::of(long, human, json);
             list::ls(open(&store)?, &prefix, recursive, &filter, form, prompt, streams).await
         }
+        Task::Exists { store, key } => exists::exists(&open(&store)?, &key, prompt, streams).await,
         Task::Du { store, prefix, filter, human, depth, json } => {
             let form = if json { list::Form::Json } else { list::Form::Long { human } };
             let du = du::Du { store: open(&store)?, form, depth: depth.unwrap_or(0), policy: prompt };
@@ -332,7 +334,7 @@ fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
 
 /// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
 async fn is_folder(store: &Arc<dyn Store>, key: &str, policy: RetryPolicy) -> bool {
-    let listing = Listing { store: store.clone(), prefix: folder_of(key), policy };
+    let listing = Listing { store: store.clone(), prefix: folder_of(key), policy, span: NameSpan::default() };
     let Ok(pages) = listing.in_any_order().await else { return false };
     let first = std::pin::pin!(pages).next().await;
     first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))

@@ -207,6 +207,7 @@ impl Walk {
             store: store.clone(),
             prefix: prefix.to_owned(),
             policy: self.policy,
+            span: self.selector.span(),
         };
         let source = listing(&self.survey.source, naming.prefix);
         let job = &self.survey.job;
