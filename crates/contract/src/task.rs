@@ -93,6 +93,17 @@ pub enum Task {
         /// Print one JSON object.
         json: bool,
     },
+    /// Prints an address that reads an object without credentials.
+    Presign {
+        /// Store.
+        store: StoreSpec,
+        /// Key.
+        key: String,
+        /// Validity of the address from now.
+        expires_s: u32,
+        /// Print one JSON object.
+        json: bool,
+    },
     /// Deletes objects.
     Rm {
         /// Store.

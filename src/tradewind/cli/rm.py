@@ -11,10 +11,15 @@ from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Delete one object, or with -r everything below URL that matches the filters. On a terminal -r asks first, unless -y is
-given. Without a terminal it does not ask, but deleting a whole bucket, or the root of this machine, needs -y."""
+Delete one object, or with -r everything below URL that matches the filters. A URL with a * or ? deletes each object that
+it matches, and with -r what is below directories that it matches: * and ? match within a directory, ** across. If an
+object or a directory has exactly this name, only that is deleted.
+
+On a terminal -r and wildcards ask first, unless -y is given. Without a terminal nothing is asked, but deleting a whole
+bucket, or the root of this machine, needs -y; so does s3://bucket/*."""
 EXAMPLES = """\
   tradewind rm s3://bucket/old.csv
+  tradewind rm 's3://bucket/tmp-*/*.log'
   tradewind rm -r s3://bucket/tmp/ --older 30d --dry-run
   tradewind rm -r -y s3://bucket/tmp/"""
 

@@ -28,11 +28,13 @@ __all__ = [
     "become_deletion",
     "become_explanation",
     "become_listing",
+    "become_presign",
     "become_stat",
     "become_sum",
     "become_upload",
     "clouds_findings",
     "find_gateway",
+    "find_pattern",
     "parse_place",
     "store_checks",
     "write_objects",
@@ -100,6 +102,16 @@ def become_stat(gateway: str | None, url: str, access: Access, *, as_json: bool)
     """Print what a store states about one object. Raises UsageError, GatewayError."""
     store, key = object_place(parse_place(url), access)
     become(gateway, {"task": "stat", "store": to_document(store), "key": key, "json": as_json})
+
+
+def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: int, as_json: bool) -> NoReturn:
+    """Print an address that reads one object for `expires_s` seconds. Raises UsageError, GatewayError."""
+    place = parse_place(url)
+    if place.kind in ("file", "mem"):
+        raise UsageError(f"{url} has no address on the web", hint="presign takes objects of s3://, r2:// and az://")
+    store, key = object_place(place, access)
+    task = {"task": "presign", "store": to_document(store), "key": key, "expires_s": expires_s, "json": as_json}
+    become(gateway, task)
 
 
 def become_deletion(

@@ -92,8 +92,9 @@ impl Du {
         }
         refused.say_links("skipped", streams);
         let url = object_url(self.store.as_ref(), prefix);
+        let (url, excluded) = selector.missing(&url, sums.excluded);
         if sums.all.objects == 0 && !refused.has_unseen() {
-            return Err(TaskError::nothing_selected(&url, sums.excluded));
+            return Err(TaskError::nothing_selected(&url, excluded));
         }
         for (name, sum) in &sums.folders {
             self.print(&format!("{root}{name}"), *sum, streams)?;

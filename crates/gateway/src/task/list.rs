@@ -96,7 +96,9 @@ pub(super) async fn ls(
     }
     lines.refused.say_links("skipped", streams);
     if lines.printed == 0 && !lines.refused.has_unseen() {
-        return Err(TaskError::nothing_selected(&object_url(store.as_ref(), prefix), lines.excluded));
+        let url = object_url(store.as_ref(), prefix);
+        let (url, excluded) = selector.missing(&url, lines.excluded);
+        return Err(TaskError::nothing_selected(&url, excluded));
     }
     lines.refused.end()
 }

@@ -1,4 +1,4 @@
-//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`,
+//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `presign`, `check`, `explain`, `doctor`,
 //! `locate`, `cancel`.
 //!
 //! The input is a [`Task`] in JSON. Data goes to stdout, messages to stderr, and the exit code is that of the command
@@ -14,6 +14,7 @@ mod exists;
 mod explain;
 mod list;
 mod locate;
+mod presign;
 mod put;
 mod refused;
 mod rm;
@@ -212,6 +213,9 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             buckets::remove(&config_of(&store), open(&store)?, force, json, policy, streams).await
         }
         Task::Stat { store, key, json } => stat::stat(open(&store)?, &key, json, prompt, streams).await,
+        Task::Presign { store, key, expires_s, json } => {
+            presign::presign(&config_of(&store), &key, expires_s, json, streams).await
+        }
         Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
             let store = open(&store)?;
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await

@@ -73,6 +73,7 @@ impl Rm {
         if tally.gone + tally.failed == 0 && !refused.has_unseen() && !self.allow_empty {
             let url = object_url(self.store.as_ref(), key);
             if recursive {
+                let (url, excluded) = selector.missing(&url, excluded);
                 return Err(TaskError::nothing_selected(&url, excluded));
             }
             let hint = match is_folder(&self.store, key, self.policy).await {

@@ -6,6 +6,7 @@
 use super::{BadRule, Selector, build_whole};
 use crate::lead::pages::{NameRange, NameSpan};
 use globset::GlobMatcher;
+use std::borrow::Cow;
 use tradewind_contract::NameGlob;
 
 /// Most parts of a glob that have a `**` beside other characters, such as `a**.csv`. Each doubles the work.
@@ -105,6 +106,18 @@ pub fn is_level(typed: &NameGlob) -> bool {
 }
 
 impl Selector {
+    /// The URL of what was to be selected below `folder`, and the number of objects that rules excluded: with wildcards
+    /// alone, none was excluded.
+    pub fn missing<'a>(&self, folder: &'a str, excluded: u64) -> (Cow<'a, str>, u64) {
+        match &self.filter.within {
+            Some(within) if self.rules.is_empty() && !self.has_measures() => {
+                (Cow::Owned(format!("{folder}{}", within.glob)), 0)
+            }
+            Some(within) => (Cow::Owned(format!("{folder}{}", within.glob)), excluded),
+            None => (Cow::Borrowed(folder), excluded),
+        }
+    }
+
     /// The part of a listing that can hold names that are selected.
     pub fn span(&self) -> NameSpan {
         self.within.as_ref().map_or_else(NameSpan::default, |within| within.span.clone())
