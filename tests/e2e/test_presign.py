@@ -26,7 +26,7 @@ def test_an_address_reads_the_object_without_credentials(
     address = command.run(*words).expect(0).stdout.strip()
     with urllib.request.urlopen(address) as answer:
         assert answer.read() == b"content"
-    made = json.loads(command.run(*words, "--json", "--expires", "10min").expect(0).stdout)
+    made = json.loads(command.run(*words, "--json", "--expires", "10m").expect(0).stdout)
     assert made["url"].startswith("http") and made["expires"].endswith("Z")
     if kind != "moto":  # moto does not check signatures.
         with pytest.raises(urllib.error.HTTPError):

@@ -19,7 +19,7 @@ S3, compatible servers and R2 sign with the credentials in use; an address expir
 Azure signs with the account's key. Tokens of Google Cloud cannot sign: gs:// is refused."""
 EXAMPLES = """\
   tradewind presign s3://bucket/report.pdf
-  curl -O "$(tradewind presign --expires 10min s3://bucket/report.pdf)"
+  curl -O "$(tradewind presign --expires 10m s3://bucket/report.pdf)"
   tradewind presign --json az://account/container/report.pdf | jq -r .expires"""
 EXPIRES_MAX_S = 7 * 86_400
 """Longest validity that S3 accepts."""

@@ -11,9 +11,9 @@ from tradewind.model.job import ObjectFilter
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Delete one object, or with -r everything below URL that matches the filters. A URL with a * or ? deletes each object that
-it matches, and with -r what is below directories that it matches: * and ? match within a directory, ** across. If an
-object or a directory has exactly this name, only that is deleted.
+Delete one object, or with -r everything below URL that matches the filters. A URL with a * or ? deletes each object
+that it matches, and with -r what is below directories that it matches: * and ? match within a directory, ** across. If
+an object or a directory has exactly this name, only that is deleted.
 
 On a terminal -r and wildcards ask first, unless -y is given. Without a terminal nothing is asked, but deleting a whole
 bucket, or the root of this machine, needs -y; so does s3://bucket/*."""
