@@ -86,7 +86,7 @@ def test_sync_deletes_only_what_the_pattern_covers(
     for name in ("2024-9/gone", "2022-1/kept"):
         (tmp_path / "copy" / name).parent.mkdir(parents=True)
         (tmp_path / "copy" / name).write_text("old")
-    command.run("sync", f"{there.url}/in/2024-*", f"{tmp_path}/copy", "--delete", *flags).expect(0)
+    command.run("sync", f"{there.url}/in/2024-*", f"{tmp_path}/copy", "--delete", "-y", *flags).expect(0)
     assert found(tmp_path / "copy") == ["2022-1/kept", "2024-1/x", "2024-2/deep/y.csv", "2024-2/x"]
     command.run("check", f"{there.url}/in/2024-*", f"{tmp_path}/copy", *flags).expect(0)
 

@@ -36,7 +36,7 @@ def test_an_address_reads_the_object_without_credentials(
 def test_a_store_without_signed_addresses_is_refused(place: Callable[[str], Place], command: Command) -> None:
     there = place("gcs")
     refused = command.run("presign", f"{there.url}/k", *there.flags("src"))
-    assert refused.code != 0 and "a token of Google Cloud cannot sign" in refused.stderr
+    assert refused.code != 0 and "sign" in refused.stderr
 
 
 def test_wrong_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
