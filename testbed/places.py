@@ -11,6 +11,12 @@ from testbed.drive import Command
 from testbed.s3 import S3
 from testbed.servers.process import Server
 from testbed.trees import tree_hashes
+from tradewind.model.store import StoreSpec
+
+
+def nothing_exists(_store: StoreSpec, _key: str) -> tuple[bool, bool]:
+    """Answer for `resolve` that no store has anything by the name of a pattern."""
+    return False, False
 
 
 class Place(Protocol):

@@ -11,7 +11,15 @@ from jsonschema import Draft202012Validator
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, event_from_document
-from tradewind.model.job import AttributeRules, JobSpec, ObjectFilter, ObjectSelection, PrefixSelection, Target
+from tradewind.model.job import (
+    AttributeRules,
+    JobSpec,
+    NameGlob,
+    ObjectFilter,
+    ObjectSelection,
+    PrefixSelection,
+    Target,
+)
 from tradewind.model.program import Program, Routes
 from tradewind.model.split import SplitProgram, SplitStatus
 from tradewind.model.store import StoreSpec
@@ -120,7 +128,7 @@ def test_documents_with_every_field_set_match_the_schema() -> None:
     )
     job = JobSpec(
         store,
-        PrefixSelection("p/", ObjectFilter((), 1, 2, 3, 4)),
+        PrefixSelection("p/", ObjectFilter((), 1, 2, 3, 4, NameGlob("*", True))),
         (Target(store, "k/"),),
         compare="size",
         storage_class="COLD",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.places import nothing_exists
 from tradewind.cli import VERBS, cp
 from tradewind.cli.arguments import parse
 from tradewind.cli.cp import run as run_cp
@@ -52,7 +53,7 @@ def test_a_switch_whose_name_begins_with_no_is_not_a_negation(words: list[str], 
 def test_compression_is_off_or_a_codec(text: str, compress: bool, codec: str) -> None:
     made = options("--compress", text)
     assert (made.compress, made.codec) == (compress, codec)
-    assert resolve("a", ("b",), made, local_launch().plan).codec == codec
+    assert resolve("a", ("b",), made, local_launch().plan, exists=nothing_exists).codec == codec
 
 
 @pytest.mark.parametrize("text", ["gzip", "zstd:", "zstd:0", "zstd:10", "zstd:-1", "zstd:1.5", "lz4:3", "a"])
@@ -60,7 +61,7 @@ def test_an_unknown_codec_is_refused_with_those_that_exist(text: str) -> None:
     with pytest.raises(UsageError, match=r"off, auto, lz4, zstd or zstd:LEVEL \(1 to 9\)"):
         options("--compress", text)
     with pytest.raises(UsageError, match="zstd:LEVEL"):
-        resolve("a", ("b",), Options(compress=True, codec=text), local_launch().plan)
+        resolve("a", ("b",), Options(compress=True, codec=text), local_launch().plan, exists=nothing_exists)
 
 
 def test_rules_keep_their_order(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_an_empty_place_is_refused(source: str, destination: str) -> None:
     with pytest.raises(UsageError, match="empty"):
         parse("cp", cp, [source, destination])
     with pytest.raises(UsageError, match="empty"):
-        resolve(source, (destination,), Options(), local_launch().plan)
+        resolve(source, (destination,), Options(), local_launch().plan, exists=nothing_exists)
 
 
 def test_an_empty_rule_of_a_file_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.places import nothing_exists
 from tradewind.engine.request import Options, resolve
 from tradewind.errors import UsageError
 from tradewind.model.job import JobSpec, ListSelection, ObjectSelection, PrefixSelection
@@ -12,7 +13,7 @@ TREE = Options(recursive=True)
 
 
 def job(source: str, *destinations: str, options: Options | None = None, plan: Plan | None = None) -> JobSpec:
-    return resolve(source, destinations, options or Options(), plan or local_plan())
+    return resolve(source, destinations, options or Options(), plan or local_plan(), exists=nothing_exists)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_moving_a_link_to_a_folder_needs_a_slash(tmp_path: Path) -> None:
     move, link = Options(recursive=True, delete_source=True), f"{tmp_path}/link"
     for sources in (link, [link, f"{tmp_path}/real/file"]):
         with pytest.raises(UsageError, match="symbolic link") as refused:
-            resolve(sources, ("s3://d/x/",), move, local_plan())
+            resolve(sources, ("s3://d/x/",), move, local_plan(), exists=nothing_exists)
         assert "link/" in (refused.value.hint or "")
     assert job(f"{link}/", "s3://d/x", options=move).delete_source
     assert not job(link, "s3://d/x", options=TREE).delete_source

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.places import nothing_exists
 from tradewind.engine.launch_spec import local_launch
 from tradewind.engine.request import Options, resolve
 from tradewind.engine.sources import SOURCES_MAX
@@ -16,7 +17,9 @@ TREE = Options(recursive=True)
 
 
 def job(*sources: str | Path, to: str = "s3://d/", options: Options | None = None) -> JobSpec:
-    return resolve([str(source) for source in sources], (to,), options or Options(), local_launch().plan)
+    return resolve(
+        [str(source) for source in sources], (to,), options or Options(), local_launch().plan, exists=nothing_exists
+    )
 
 
 def members(made: JobSpec) -> list[tuple[str, str]]:

@@ -219,11 +219,25 @@ pub enum FilterRule {
     Exclude(String),
 }
 
+/// The wildcards of a place as a user typed it, such as `2024-*/x` in `s3://b/2024-*/x`: they match the whole relative name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NameGlob {
+    /// `*`, `?` and `[…]` match within a folder, `**` across. All other characters mean themselves, also `{`, `}` and `\\`.
+    /// A final `/` matches folders only.
+    pub glob: String,
+    /// Select everything below a folder that matches, too.
+    pub below: bool,
+}
+
 /// Rules that choose objects of a prefix. They are read in order and the last that matches wins; with no match an object is
 /// taken, unless the first rule is an include. Globs match the relative name: `*` within a folder, `**` across.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectFilter {
+    /// Only names that match this, before all rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<NameGlob>,
     /// In the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FilterRule>,

@@ -31,7 +31,9 @@ pub use event::{
     DestinationSummary, Event, FailedObject, HopActivity, JobState, JobStatus, LimitChanged, LimitReason, Outcome,
     Progress, Proofs, Stage, StageLimit, StageLimits, Summary, ToDelete,
 };
-pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
+pub use job::{
+    Comparison, Deletion, FilterRule, JobSpec, Member, NameGlob, ObjectFilter, Selection, Target, VerifyMode,
+};
 pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
 pub use split::{
     SplitHop, SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitState, SplitStatus, SplitTraffic, SplitWay,

@@ -30,6 +30,13 @@ pub enum Task {
         /// Print NDJSON.
         json: bool,
     },
+    /// Prints one JSON object: whether there is an object of exactly this name, and whether there are any below it.
+    Exists {
+        /// Store.
+        store: StoreSpec,
+        /// Key.
+        key: String,
+    },
     /// Sums sizes.
     Du {
         /// Store.
@@ -83,6 +90,17 @@ pub enum Task {
         store: StoreSpec,
         /// Key.
         key: String,
+        /// Print one JSON object.
+        json: bool,
+    },
+    /// Prints an address that reads an object without credentials.
+    Presign {
+        /// Store.
+        store: StoreSpec,
+        /// Key.
+        key: String,
+        /// Validity of the address from now.
+        expires_s: u32,
         /// Print one JSON object.
         json: bool,
     },

@@ -26,6 +26,7 @@ mod model;
 mod open;
 mod page_check;
 mod place;
+mod presign;
 mod rest;
 mod s3;
 mod scope;
@@ -54,6 +55,7 @@ pub use place::{
     compare_objects, follow_no_directories, goes_by_another_name, keep_out_of, kinship, name_form, object_kinship,
     respelled,
 };
+pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub use scope::{Keys, Lent, NotLent, Scope};
 pub use written::look_at_written;

@@ -18,13 +18,18 @@ One object copied to x/ becomes x/NAME; copied to x, it becomes x. -r copies the
 without a trailing slash; --as-subdir adds its name. Several sources, files or directories, keep their names and need
 a DST that ends in /; two with the same name are refused. --to names several destinations. The result never depends on
 whether the destination exists. A prefix means a directory: s3://b/te never matches test/. `-` is standard input (one
-destination) or standard output."""
+destination) or standard output.
+
+A SRC with a * or ?, quoted for the shell, copies the objects that it matches, with -r also what is below directories
+that it matches: * and ? match within a directory, ** across. Names at DST are relative to the last directory before
+the first wildcard. If SRC exists as typed, only that is copied."""
 EXAMPLES = """\
   tradewind cp report.pdf s3://bucket/reports/            # lands in reports/report.pdf
   tradewind cp -r s3://bucket/data gs://other/copy        # the contents of data/
   tradewind cp -r logs/ az://account/container/logs --exclude '**.tmp' --exclude 'cache/**'
   tradewind cp -r s3://here/x s3://there/x --src-profile lab --dst-endpoint https://minio.lab:9000
   tradewind cp *.log s3://bucket/logs/ --to s3://other/logs/
+  tradewind cp 's3://bucket/2024-*/*.csv' tables/         # lands in tables/2024-01/a.csv
   pg_dump db | tradewind cp - s3://bucket/db.sql
   tradewind cp -r /data s3://bucket/data --topology two-routes.json --max-cost 5USD"""
 

@@ -22,11 +22,15 @@ HELP = """\
 List an object, or one level below a directory, or with -r everything below it, in the order of the keys. Control
 characters and backslashes in names are escaped as by `ls -b` (\\n, \\x1b, \\\\); --json has the exact names.
 
+In a URL with a * or ?, * and ? match within a directory, ** across directories, [a-z] one of these characters; quote it
+for the shell. Directories that match are listed themselves, not what is in them.
+
 s3://, gs://, az://ACCOUNT and r2://ACCOUNT list the buckets or containers of an account, in the order of the
 cloud, with -l their times and regions."""
 EXAMPLES = """\
   tradewind ls s3://
   tradewind ls s3://bucket/data
+  tradewind ls 's3://bucket/2024-*/x'
   tradewind ls -rl gs://bucket --include '**.parquet'
   tradewind ls -r --json /scratch | jq .size_bytes"""
 #: `-h` means sizes with units, as in `ls -lh` and `du -h`.

@@ -13,6 +13,7 @@ from tradewind.engine.jobs import LOCK_FILE, OBJECTS_FILE, JobRecord, JobStore, 
 from tradewind.engine.launch_spec import LaunchSpec, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
+from tradewind.engine.patterns import gateway_existence
 from tradewind.engine.request import Options, UrlOrPath, place_texts, resolve
 from tradewind.engine.running import (
     OVER_CEILING,
@@ -83,7 +84,7 @@ class JobControl:
         """
         sources, destinations = place_texts(source), place_texts(destination)
         self.check_filter(options.filter)
-        spec = resolve(sources, destinations, options, launch.plan)
+        spec = resolve(sources, destinations, options, launch.plan, exists=gateway_existence(lambda: self.gateway))
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
         settings = {

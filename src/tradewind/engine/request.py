@@ -13,6 +13,7 @@ from typing import Literal
 
 from tradewind.engine.attributes import checked
 from tradewind.engine.aws_profile import s3_endpoint
+from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
 from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, check_codec
@@ -114,8 +115,18 @@ def place_texts(places: UrlOrPath | Sequence[UrlOrPath]) -> tuple[str, ...]:
     return tuple(os.fspath(place) for place in several)
 
 
-def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options: Options, plan: Plan) -> JobSpec:
-    """Return the job for these arguments. Reads the file system only for local sources. Raises UsageError."""
+def resolve(
+    source: str | Sequence[str],
+    destinations: tuple[str, ...],
+    options: Options,
+    plan: Plan,
+    *,
+    exists: Existence,
+) -> JobSpec:
+    """Return the job for these arguments. Reads the file system only for local sources.
+
+    `exists` looks up a source in a store that may be a pattern. Raises UsageError, and the errors of `exists`.
+    """
     if not 1 <= len(destinations) <= DESTINATIONS_MAX:
         raise UsageError(f"a job has 1 to {DESTINATIONS_MAX} destinations, not {len(destinations)}")
     _check_options(options)
@@ -130,7 +141,10 @@ def resolve(source: str | Sequence[str], destinations: tuple[str, ...], options:
     if any(start.kind == "pipe" for start in starts) or any(end.kind == "pipe" for end in ends):
         raise UsageError("a job cannot read or write a pipe", hint="`tradewind cp - DST` and `tradewind cp SRC -` can")
     reached = _reached(options.destination, len(ends))
-    if len(starts) == 1:
+    pattern = _pattern(starts, options, exists)
+    if pattern is not None:
+        store, selection, targets = _of_pattern(pattern, ends, reached, options)
+    elif len(starts) == 1:
         store, selection, targets = _of_one(starts[0], ends, reached, options)
     else:
         store, selection, targets = _of_several(starts, ends, reached, options)
@@ -170,6 +184,33 @@ def _of_one(start: Location, ends: Sequence[Location], reached: Sequence[Access]
     selection = _selection(start, tree, options)
     store = _tree_store(start, options.source) if tree else object_place(start, options.source)[0]
     targets = tuple(_target(start, end, tree, options, access) for end, access in zip(ends, reached, strict=True))
+    for target, end in zip(targets, ends, strict=True):
+        _refuse_overlap(store, selection, target, end, moves=options.delete_source)
+    return store, selection, targets
+
+
+def _pattern(starts: Sequence[Location], options: Options, exists: Existence) -> Pattern | None:
+    """Return the pattern that the source is; None if it is none. Raises UsageError for one of several sources."""
+    for start in filter(looks_like_pattern, starts):
+        pattern = pattern_of(start, lambda place: store_spec(place.root, place, options.source), exists)
+        if pattern is not None and len(starts) > 1:
+            raise UsageError(f"{start} is a pattern, and one of several sources", hint="give it as the only source")
+        if pattern is not None:
+            return pattern
+    return None
+
+
+def _of_pattern(pattern: Pattern, ends: Sequence[Location], reached: Sequence[Access], options: Options) -> _Resolved:
+    for refused, option in ((options.files_from is not None, "--files-from"), (options.as_subdir, "--as-subdir")):
+        if refused:
+            raise UsageError(f"{option} needs a directory, and {pattern.place} is a pattern")
+    below = options.recursive or options.compare is not None
+    for end in ends:
+        if not below and not end.is_directory:
+            raise UsageError(f"{end}: a pattern needs a directory as destination", hint=f"write {end}/")
+    store, prefix = directory_place(pattern.folder, options.source)
+    selection = PrefixSelection(prefix, pattern.rules(options.filter, below=below))
+    targets = tuple(Target(*directory_place(end, access)) for end, access in zip(ends, reached, strict=True))
     for target, end in zip(targets, ends, strict=True):
         _refuse_overlap(store, selection, target, end, moves=options.delete_source)
     return store, selection, targets
@@ -395,6 +436,8 @@ def _refuse_overlap(store: StoreSpec, selection: Selection, target: Target, end:
         ours, theirs = store, target.store
         same = selection.prefix == target.key
         inwards, outwards = target.key.startswith(selection.prefix), selection.prefix.startswith(target.key)
+    if isinstance(selection, PrefixSelection) and selection.filter.within and selection.filter.within.is_level:
+        inwards = False  # A pattern of one directory never matches copies in a directory below.
     if (ours.url, ours.endpoint) != (theirs.url, theirs.endpoint) or ours.url == "mem:":
         return
     if same:

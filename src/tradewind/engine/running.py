@@ -99,7 +99,7 @@ INBOX_FULL_S = 0.02
 OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
 #: Maximum wait of `kill` for the supervisor; the processes are gone before.
 KILLED_S = 10.0
-WILDCARD_HINT = "a * in a place is taken literally: use -r with --include '*.log', or leave a local * unquoted"
+WILDCARD_HINT = "in a place, * stays within a directory and ** crosses; check the name with `tradewind ls`"
 
 #: Jobs whose processes have not ended yet.
 _unclosed: set[RunningJob] = set()

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from tradewind.engine.attributes import checked
+from tradewind.engine.patterns import Existence, Pattern, fixed_folder, gateway_existence, is_all, pattern_of
 from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
-from tradewind.model.job import AttributeRules, ByteRange, Comparison, ObjectFilter
+from tradewind.model.job import AttributeRules, ByteRange, Comparison, NameGlob, ObjectFilter, PrefixSelection
 from tradewind.model.plan import local_plan
-from tradewind.model.store import Access
+from tradewind.model.records import replace
+from tradewind.model.store import Access, StoreSpec
 from tradewind.model.url import Kind, Location, parse_url
 
 __all__ = [
@@ -26,11 +28,13 @@ __all__ = [
     "become_deletion",
     "become_explanation",
     "become_listing",
+    "become_presign",
     "become_stat",
     "become_sum",
     "become_upload",
     "clouds_findings",
     "find_gateway",
+    "find_pattern",
     "parse_place",
     "store_checks",
     "write_objects",
@@ -68,8 +72,8 @@ def become_listing(
     human: bool,
     as_json: bool,
 ) -> NoReturn:
-    """List an object or what is below a directory. Raises UsageError, GatewayError."""
-    store, prefix = listing_place(parse_place(url), access)
+    """List an object, what is below a directory, or what matches a pattern. Raises UsageError, GatewayError."""
+    store, prefix, rules = _listed(gateway, url, access, rules, below=recursive, folders=not recursive)
     become(
         gateway,
         {
@@ -89,7 +93,7 @@ def become_sum(
     gateway: str | None, url: str, access: Access, rules: ObjectFilter, *, depth: int, human: bool, as_json: bool
 ) -> NoReturn:
     """Count objects and sum sizes, also of folders up to `depth` levels below. Raises UsageError, GatewayError."""
-    store, prefix = listing_place(parse_place(url), access)
+    store, prefix, rules = _listed(gateway, url, access, rules, below=True)
     task = {"task": "du", "store": to_document(store), "prefix": prefix, "human": human, "json": as_json}
     become(gateway, {**task, "filter": to_document(rules), **({"depth": depth} if depth else {})})
 
@@ -100,11 +104,22 @@ def become_stat(gateway: str | None, url: str, access: Access, *, as_json: bool)
     become(gateway, {"task": "stat", "store": to_document(store), "key": key, "json": as_json})
 
 
+def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: int, as_json: bool) -> NoReturn:
+    """Print an address that reads one object for `expires_s` seconds. Raises UsageError, GatewayError."""
+    place = parse_place(url)
+    if place.kind in ("file", "mem"):
+        raise UsageError(f"{url} has no address on the web", hint="presign takes objects of s3://, r2:// and az://")
+    store, key = object_place(place, access)
+    task = {"task": "presign", "store": to_document(store), "key": key, "expires_s": expires_s, "json": as_json}
+    become(gateway, task)
+
+
 def become_deletion(
     gateway: str | None,
     url: str,
     access: Access,
     rules: ObjectFilter,
+    pattern: Pattern | None,
     *,
     recursive: bool,
     dry_run: bool,
@@ -112,11 +127,19 @@ def become_deletion(
     as_json: bool,
     mute: bool,
 ) -> NoReturn:
-    """Delete one object, or what is below a directory. `mute` discards its output, but not its errors.
+    """Delete one object, what is below a directory, or what matches `pattern`, which `find_pattern` returned for `url`.
+
+    `mute` discards its output, but not its errors.
 
     Raises UsageError, GatewayError.
     """
-    store, key = (directory_place if recursive else object_place)(parse_place(url), access)
+    if pattern is not None:
+        rules = pattern.rules(rules, below=recursive)
+        recursive, (store, key) = True, directory_place(pattern.folder, access)
+    elif not recursive and rules != ObjectFilter():
+        raise UsageError("filters apply only to the objects of a directory", hint="add -r")
+    else:
+        store, key = (directory_place if recursive else object_place)(parse_place(url), access)
     become(
         gateway,
         {
@@ -133,7 +156,30 @@ def become_deletion(
     )
 
 
-def check_deletion(url: str, state_dir: str | None) -> None:
+def find_pattern(gateway: str | None, url: str, access: Access) -> Pattern | None:
+    """Return the pattern that a place is; None if it has no wildcards, or if something has exactly this name.
+
+    Raises UsageError, GatewayError, and the errors of the store.
+    """
+    return pattern_of(parse_place(url), lambda place: store_spec(place.root, place, access), _existence(gateway))
+
+
+def _existence(gateway: str | None) -> Existence:
+    return gateway_existence(lambda: gateway or find_gateway())
+
+
+def _listed(
+    gateway: str | None, url: str, access: Access, rules: ObjectFilter, *, below: bool, folders: bool = False
+) -> tuple[StoreSpec, str, ObjectFilter]:
+    """Return store, prefix and rules to list a place. With `folders` a pattern may match directories only."""
+    pattern = find_pattern(gateway, url, access)
+    if pattern is None:
+        return *listing_place(parse_place(url), access), rules
+    limited = replace(rules, within=NameGlob(pattern.glob, below)) if folders else pattern.rules(rules, below=below)
+    return *directory_place(pattern.folder, access), limited
+
+
+def check_deletion(url: str, state_dir: str | None, pattern: Pattern | None) -> None:
     """Refuse to delete through a symbolic link, or what holds the state folder. Raises UsageError.
 
     A link may lead anywhere, and a user who removes it seldom means its target. Filters make no difference: a user who
@@ -145,19 +191,25 @@ def check_deletion(url: str, state_dir: str | None) -> None:
     place = parse_place(url)
     if place.kind != "file":
         return
+    state = state_home(state_dir)
+    if pattern is not None:
+        place = pattern.folder  # What a pattern matches is below its fixed directory.
     if os.path.islink(place.key):
         raise UsageError(
             f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
         )
-    refuse_deletion_of_state(place.key, state_home(state_dir))
+    refuse_deletion_of_state(place.key, state)
 
 
 def whole_store(url: str) -> str | None:
     """Return a name for the whole store that a recursive deletion would empty: `the whole of s3://bucket`; else None.
 
-    A bare bucket is often a prefix that a script left empty; filters do not make it safer.
+    A bare bucket is often a prefix that a script left empty; filters do not make it safer. A pattern of
+    wildcards alone, such as `s3://b/*`, counts as the whole.
     """
     place = parse_place(url)
+    if (fixed := fixed_folder(place)) is not None and is_all(place.key[len(fixed.key) :]):
+        place = fixed
     if (place.key if place.kind != "file" else os.path.realpath(place.key)) not in ("", "/"):
         return None
     return "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
@@ -178,6 +230,9 @@ def become_check(
 ) -> NoReturn:
     """Compare two trees. Raises UsageError, GatewayError."""
     sides = []
+    if pattern := find_pattern(gateway, source, source_access):
+        rules = pattern.rules(rules, below=True)
+        source = str(pattern.folder)
     for text, access in ((source, source_access), (destination, destination_access)):
         place = parse_place(text)
         if place.kind == "file" and os.path.isfile(place.key):
@@ -265,8 +320,11 @@ def become_explanation(
     gateway: str | None, name: str, sources: Sequence[str], destinations: Sequence[str], options: Options
 ) -> NoReturn:
     """Explain why a key is selected or not and, for sync, how the destinations compare. Raises UsageError."""
-    job = resolve(tuple(sources), tuple(destinations), options, local_plan())
-    task = {"task": "explain", "name": name, "filter": to_document(options.filter), "job": to_document(job)}
+    job = resolve(tuple(sources), tuple(destinations), options, local_plan(), exists=_existence(gateway))
+    rules = options.filter
+    if isinstance(job.selection, PrefixSelection):
+        rules = job.selection.filter  # It has the wildcards of the source, too.
+    task = {"task": "explain", "name": name, "filter": to_document(rules), "job": to_document(job)}
     become(gateway, task)
 
 

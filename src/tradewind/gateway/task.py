@@ -7,8 +7,13 @@ import os
 import subprocess
 from typing import Any, NoReturn
 
-from tradewind.errors import GatewayError, UsageError
+from tradewind.errors import GatewayError, SourceNotFound, TradewindError, Unauthorised, Unavailable, UsageError
 from tradewind.gateway.binary import client_contract
+
+#: The error of a task's exit code.
+TASK_ERRORS: dict[int, type[TradewindError]] = {
+    error.exit_code: error for error in (UsageError, SourceNotFound, Unavailable, Unauthorised)
+}
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
@@ -68,6 +73,32 @@ def try_task(binary: str, task: dict[str, Any]) -> None:
     said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
     message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
     raise (UsageError if done.returncode == UsageError.exit_code else GatewayError)(message, hint=said.get("hint"))
+
+
+def answer_of_task(binary: str, task: dict[str, Any]) -> dict[str, Any]:
+    """Run a task that prints one JSON document, and return it.
+
+    Raises the error of the task's exit code, with its message and hint; GatewayError if the program cannot be run.
+    """
+    descriptor = _task_file(task)
+    try:
+        done = subprocess.run(
+            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
+    if done.returncode == 0:
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+    said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
+    message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
+    raise TASK_ERRORS.get(done.returncode, GatewayError)(message, hint=said.get("hint"))
 
 
 def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:

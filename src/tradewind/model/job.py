@@ -52,8 +52,25 @@ class FilterRule:
 
 
 @dataclass(frozen=True)
+class NameGlob:
+    """The wildcards of a place as typed, such as `2024-*/x` in `s3://b/2024-*/x`; they match the whole relative name.
+
+    `*`, `?` and `[…]` match within a folder, `**` across. A final `/` matches folders only. With `below`, everything
+    below a folder that matches is selected, too.
+    """
+
+    glob: str
+    below: bool
+
+    @property
+    def is_level(self) -> bool:
+        """True if no name with a `/` is selected."""
+        return not self.below and "/" not in self.glob and "**" not in self.glob
+
+
+@dataclass(frozen=True)
 class ObjectFilter:
-    """Selects objects of a prefix.
+    """Selects objects of a prefix: only those `within` the wildcards of the place, if it has any.
 
     The last matching rule decides. An object that matches no rule is selected unless the first rule is an include.
     """
@@ -63,6 +80,7 @@ class ObjectFilter:
     size_max_bytes: int | None = None
     newer_than_unix_ms: int | None = None
     older_than_unix_ms: int | None = None
+    within: NameGlob | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,17 @@ pub struct Listing {
     pub prefix: String,
     /// Retry policy of a page.
     pub policy: RetryPolicy,
+    /// The names that matter, by the wildcards of the place.
+    pub span: NameSpan,
+}
+
+/// The part of a listing that can hold names that a user's wildcards match.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameSpan {
+    /// All names are in this range.
+    pub range: NameRange,
+    /// True if no name has a `/`, so that one level is listed.
+    pub is_level: bool,
 }
 
 /// The pages of one range, in order.
@@ -63,8 +74,10 @@ struct Fetched {
 /// A range of names relative to a prefix, so that it applies to listings below several prefixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameRange {
-    after: Option<String>,
-    until: Option<String>,
+    /// Names after this one; from the first if `None`.
+    pub after: Option<String>,
+    /// Names up to this one, and it too; to the last if `None`.
+    pub until: Option<String>,
 }
 
 impl NameRange {
@@ -81,6 +94,17 @@ impl NameRange {
         KeyRange { after: put(&self.after), until: put(&self.until) }
     }
 
+    /// The part that is in `other` too; `None` if there is none.
+    fn common(self, other: &Self) -> Option<Self> {
+        let after = self.after.max(other.after.clone());
+        let until = match (self.until, other.until.clone()) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        let is_empty = matches!((&after, &until), (Some(after), Some(until)) if after >= until);
+        (!is_empty).then_some(Self { after, until })
+    }
+
     /// The part up to `name`, a name of this range, and the part after it.
     pub fn split_after(self, name: &str) -> [Self; 2] {
         let name = Some(name.to_owned());
@@ -89,23 +113,27 @@ impl NameRange {
 }
 
 impl Listing {
-    /// Divides the prefix into ranges that together hold every key once.
+    /// Divides the prefix into ranges that together hold every key of the span once.
     ///
     /// # Errors
     /// The store cannot be listed.
     pub async fn ranges(&self) -> Result<Vec<NameRange>> {
+        if self.span.is_level {
+            return Ok(vec![NameRange::default()]);
+        }
         let ranges = self
             .policy
             .run("list", self.store.url(), || {
                 tradewind_store::split_ranges(self.store.as_ref(), &self.prefix, RANGES_MAX, RANGE_KEYS_MIN)
             })
             .await?;
-        Ok(ranges.iter().map(|range| NameRange::below(&self.prefix, range)).collect())
+        let names = ranges.iter().map(|range| NameRange::below(&self.prefix, range));
+        Ok(names.filter_map(|names| names.common(&self.span.range)).collect())
     }
 
     /// Starts to fetch the pages of `range`.
     pub fn pages(&self, range: &NameRange) -> Pages {
-        self.fetch(range, false, PAGES_AHEAD_MAX)
+        self.fetch(range, self.span.is_level, PAGES_AHEAD_MAX)
     }
 
     /// Starts to fetch one level: keys with another `/` after the prefix are folded into prefixes.
@@ -136,7 +164,7 @@ impl Listing {
                 while begun.len() < RANGES_AT_ONCE_MAX
                     && let Some(range) = ranges.next()
                 {
-                    begun.push_back(listing.fetch(&range, false, PAGES_AHEAD_IN_ORDER_MAX));
+                    begun.push_back(listing.fetch(&range, listing.span.is_level, PAGES_AHEAD_IN_ORDER_MAX));
                 }
                 let Some(first) = begun.front_mut() else { return Poll::Ready(None) };
                 match std::task::ready!(first.poll_next(context)) {
@@ -222,7 +250,12 @@ mod tests {
         for steps in 0.. {
             let steps = Steps::panicking(steps);
             let store: Arc<dyn Store> = Stepped::with(&tree.store, &steps);
-            let listing = Listing { store, prefix: String::new(), policy: RetryPolicy::from(&Limits::default()) };
+            let listing = Listing {
+                store,
+                prefix: String::new(),
+                policy: RetryPolicy::from(&Limits::default()),
+                span: NameSpan::default(),
+            };
             let mut pages = listing.pages(&NameRange::default());
             let page = pages.next().await.expect("a page or an error");
             if !steps.are_over() {

@@ -5,11 +5,12 @@
 //! is begun only if a sample of the source's objects is proven not to be at the destination.
 
 use crate::failure::object_url;
+use crate::lead::select::is_level;
 use crate::lead::survey::SurveyError;
 use crate::retry::RetryPolicy;
 use std::sync::Arc;
 use tokio::io::AsyncBufReadExt;
-use tradewind_contract::{JobSpec, Member, Selection};
+use tradewind_contract::{JobSpec, Member, ObjectFilter, Selection};
 use tradewind_store::{
     Kinship, Likeness, ListRequest, Relation, Store, compare_objects, follow_no_directories, keep_out_of, kinship,
     object_kinship, respelled,
@@ -132,7 +133,7 @@ impl Places<'_> {
             let to = format!("{}{}", target.key, part.name);
             let to = Place { key: &to, ..target };
             let found = match compared(source, to, part.is_tree).await? {
-                found if self.copies_a_list_inwards(found.relation) => Kinship { relation: Relation::Apart, ..found },
+                found if self.copies_inwards(found.relation) => Kinship { relation: Relation::Apart, ..found },
                 found => refused_if_related(source, to, found)?,
             };
             if !found.proven && unproven.is_none_or(|relation| relation == Relation::Apart) {
@@ -142,8 +143,12 @@ impl Places<'_> {
         Ok(unproven)
     }
 
-    /// A list of names may be copied to a place below its source: its own copies are never listed.
-    fn copies_a_list_inwards(&self, relation: Relation) -> bool {
+    /// A list of names may be copied to a place below its source: its own copies are never listed. So may objects that
+    /// a pattern matches in one folder.
+    fn copies_inwards(&self, relation: Relation) -> bool {
+        if let Selection::Prefix { filter: ObjectFilter { within: Some(within), .. }, .. } = &self.job.selection {
+            return is_level(within) && relation == Relation::SecondWithin;
+        }
         let is_list = matches!(self.job.selection, Selection::List { .. });
         is_list && !self.job.delete_source && self.job.delete.is_none() && relation == Relation::SecondWithin
     }

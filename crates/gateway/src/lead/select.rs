@@ -1,9 +1,12 @@
 //! Selects objects of a prefix by `--include`, `--exclude`, size and time. The rules are compiled once.
 
+mod within;
+
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use std::fmt;
 use tradewind_contract::{FilterRule, ObjectFilter};
 use tradewind_store::{Error, ErrorKind};
+pub use within::{Within, is_level};
 
 /// A compiled [`ObjectFilter`].
 #[derive(Clone, Debug)]
@@ -12,15 +15,16 @@ pub struct Selector {
     globs: Vec<Glob>,
     /// All globs combined, which matches faster.
     set: GlobSet,
+    within: Option<Within>,
     filter: ObjectFilter,
 }
 
 /// A rule that is not a valid glob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rule {position} is not a valid glob: {message}")]
+#[error("{what} is not a valid glob: {message}")]
 pub struct BadRule {
-    /// Position of the rule, from 1.
-    pub position: usize,
+    /// `rule 1`, or the wildcards of a place.
+    pub what: String,
     /// The glob parser's message.
     pub message: String,
 }
@@ -51,6 +55,8 @@ pub enum Because {
         /// The rule.
         rule: FilterRule,
     },
+    /// The wildcards of the source do not match its name.
+    NotWithin,
     /// No rule matches and the first rule is not an include.
     NoRuleMatches,
     /// No rule matches and the first rule is an include.
@@ -80,18 +86,19 @@ impl Selector {
         for (index, rule) in filter.rules.iter().enumerate() {
             // Probably an unset shell variable: it must neither select everything nor exclude nothing.
             if glob_of(rule).trim().trim_matches('/').is_empty() {
-                return Err(BadRule { position: index + 1, message: "it is empty".to_owned() });
+                return Err(BadRule { what: format!("rule {}", index + 1), message: "it is empty".to_owned() });
             }
             let bad = |error: globset::Error| {
                 // The error's own text would quote the glob in its expanded form.
-                BadRule { position: index + 1, message: format!("{}: {}", glob_of(rule), error.kind()) }
+                BadRule { what: format!("rule {}", index + 1), message: format!("{}: {}", glob_of(rule), error.kind()) }
             };
             let glob = build_glob(glob_of(rule)).map_err(bad)?;
             set.add(glob.clone());
             globs.push(glob);
         }
-        let set = set.build().map_err(|error| BadRule { position: 1, message: error.to_string() })?;
-        Ok(Self { rules: filter.rules.clone(), globs, set, filter: filter.clone() })
+        let set = set.build().map_err(|error| BadRule { what: "a rule".to_owned(), message: error.to_string() })?;
+        let within = filter.within.as_ref().map(Within::new).transpose()?;
+        Ok(Self { rules: filter.rules.clone(), globs, set, within, filter: filter.clone() })
     }
 
     /// Returns whether an object with this relative name, size and modification time is selected.
@@ -101,12 +108,17 @@ impl Selector {
 
     /// Returns whether sizes or times count too. If so, an object that changes may no longer be selected.
     pub fn has_measures(&self) -> bool {
-        ObjectFilter { rules: Vec::new(), ..self.filter.clone() } != ObjectFilter::default()
+        ObjectFilter { rules: Vec::new(), within: None, ..self.filter.clone() } != ObjectFilter::default()
     }
 
     /// Returns whether the rules select this relative name, whatever its size and time.
     pub fn takes_name(&self, name: &str) -> bool {
-        self.rules.is_empty() || self.verdict_of_rules(name).0
+        (self.rules.is_empty() && self.within.is_none()) || self.verdict_of_rules(name).0
+    }
+
+    /// The wildcards of the place, if it has any.
+    pub fn within(&self) -> Option<&Within> {
+        self.within.as_ref()
     }
 
     /// Returns whether the rules exclude an entry that cannot be listed, so that its failure does not matter. An empty
@@ -115,6 +127,9 @@ impl Selector {
     pub fn leaves_out(&self, name: &str) -> bool {
         if !name.is_empty() && !name.ends_with('/') {
             return !self.takes_name(name);
+        }
+        if self.within.as_ref().is_some_and(|within| !within.may_match_below(name)) {
+            return true;
         }
         for (rule, glob) in self.rules.iter().zip(&self.globs).rev() {
             // This does not determine which names match a glob with an empty segment, so such a glob decides nothing.
@@ -148,6 +163,9 @@ impl Selector {
     }
 
     fn verdict_of_rules(&self, name: &str) -> (bool, Because) {
+        if self.within.as_ref().is_some_and(|within| !within.takes(name)) {
+            return (false, Because::NotWithin);
+        }
         match self.last_match(name) {
             Some(index) => {
                 let rule = self.rules[index].clone();
@@ -291,6 +309,7 @@ impl fmt::Display for Because {
             Self::Rule { position, rule: FilterRule::Exclude(glob) } => {
                 write!(f, "rule {position}, --exclude '{glob}', is the last that matches")
             }
+            Self::NotWithin => f.write_str("the wildcards of the source do not match it"),
             Self::NoRuleMatches => f.write_str("no rule matches, so it is included by default"),
             Self::NotIncluded => {
                 f.write_str("no rule matches, and the first rule is an --include, so all else is excluded")

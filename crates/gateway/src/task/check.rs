@@ -116,6 +116,7 @@ impl Check {
             store: store.clone(),
             prefix: prefix.clone(),
             policy: self.policy,
+            span: selector.span(),
         };
         let (source, target) = (listing(&self.sides[0]), [Some(listing(&self.sides[1]))]);
         let at_once = if self.rule == Rule::Read { PAIRS_READ_MAX } else { PAIRS_ASKED_MAX };

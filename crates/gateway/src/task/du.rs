@@ -69,14 +69,15 @@ impl Du {
         let selector = Selector::new(filter)?;
         let folder = folder_of(prefix);
         let (mut sums, mut refused) = (Sums::default(), Refused::default());
-        if folder != prefix {
+        if folder != prefix && selector.within().is_none() {
             match self.policy.run("head", self.store.url(), || self.store.head(prefix)).await {
                 Ok(object) => sums.all = Sum { objects: 1, bytes: object.size_bytes },
                 Err(error) if error.kind == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let listing = Listing { store: self.store.clone(), prefix: folder, policy: self.policy };
+        let listing = Listing { store: self.store.clone(), prefix: folder, policy: self.policy, span: selector.span() };
+        let root = object_url(self.store.as_ref(), &listing.prefix);
         let mut pages = listing.in_any_order().await?.boxed();
         while let Some(page) = pages.try_next().await? {
             for object in &page.objects {
@@ -87,14 +88,14 @@ impl Du {
                     sums.excluded += 1;
                 }
             }
-            refused.take(&page.refused, streams);
+            refused.take_selected(&page.refused, &root, &selector, streams);
         }
         refused.say_links("skipped", streams);
         let url = object_url(self.store.as_ref(), prefix);
+        let (url, excluded) = selector.missing(&url, sums.excluded);
         if sums.all.objects == 0 && !refused.has_unseen() {
-            return Err(TaskError::nothing_selected(&url, sums.excluded));
+            return Err(TaskError::nothing_selected(&url, excluded));
         }
-        let root = object_url(self.store.as_ref(), &listing.prefix);
         for (name, sum) in &sums.folders {
             self.print(&format!("{root}{name}"), *sum, streams)?;
         }

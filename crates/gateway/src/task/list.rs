@@ -5,7 +5,7 @@ use super::text::{escaped, human_bytes};
 use super::{Streams, TaskError, TaskResult, folder_of};
 use crate::failure::object_url;
 use crate::lead::pages::Listing;
-use crate::lead::select::Selector;
+use crate::lead::select::{Selector, Within};
 use crate::retry::RetryPolicy;
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
@@ -74,19 +74,31 @@ pub(super) async fn ls(
 ) -> TaskResult {
     let selector = Selector::new(filter)?;
     let folder = folder_of(prefix);
-    let mut lines =
-        Lines { form, folder: &folder, selector: &selector, printed: 0, excluded: 0, refused: Refused::default() };
-    if folder != prefix {
+    let mut lines = Lines {
+        form,
+        folder: &folder,
+        root: object_url(store.as_ref(), &folder),
+        selector: &selector,
+        folders: !recursive,
+        printed: 0,
+        printed_folders: Vec::new(),
+        excluded: 0,
+        refused: Refused::default(),
+    };
+    if folder != prefix && selector.within().is_none() {
         lines.print_exact(&store, prefix, policy, streams).await?;
     }
-    let listing = Listing { store: store.clone(), prefix: folder.clone(), policy };
-    let mut pages = if recursive { listing.in_order().await?.boxed() } else { listing.level().into_stream().boxed() };
+    let listing = Listing { store: store.clone(), prefix: folder.clone(), policy, span: selector.span() };
+    let is_deep = recursive || selector.within().is_some_and(Within::crosses_folders);
+    let mut pages = if is_deep { listing.in_order().await?.boxed() } else { listing.level().into_stream().boxed() };
     while let Some(page) = pages.try_next().await? {
         lines.print_page(&page, streams)?;
     }
     lines.refused.say_links("skipped", streams);
     if lines.printed == 0 && !lines.refused.has_unseen() {
-        return Err(TaskError::nothing_selected(&object_url(store.as_ref(), prefix), lines.excluded));
+        let url = object_url(store.as_ref(), prefix);
+        let (url, excluded) = selector.missing(&url, lines.excluded);
+        return Err(TaskError::nothing_selected(&url, excluded));
     }
     lines.refused.end()
 }
@@ -94,8 +106,14 @@ pub(super) async fn ls(
 struct Lines<'a> {
     form: Form,
     folder: &'a str,
+    /// The folder's URL.
+    root: String,
     selector: &'a Selector,
+    /// Whether folders that the wildcards match are printed.
+    folders: bool,
     printed: u64,
+    /// Folders that the wildcards matched and that contain the last object.
+    printed_folders: Vec<String>,
     excluded: u64,
     refused: Refused,
 }
@@ -128,12 +146,13 @@ impl Lines<'_> {
                 self.print_prefix(prefix, streams)?;
             }
             let name = object.key.strip_prefix(self.folder).unwrap_or(&object.key);
+            self.print_folders_above(name, streams)?;
             self.print_object(object, name, streams)?;
         }
         for prefix in prefixes {
             self.print_prefix(prefix, streams)?;
         }
-        self.refused.take(&page.refused, streams);
+        self.refused.take_selected(&page.refused, &self.root, self.selector, streams);
         Ok(())
     }
 
@@ -161,9 +180,26 @@ impl Lines<'_> {
         }
     }
 
+    /// Prints the folders above an object that the wildcards match, each before the first object in it.
+    fn print_folders_above(&mut self, name: &str, streams: &mut Streams) -> io::Result<()> {
+        let Some(within) = self.selector.within().filter(|_| self.folders) else { return Ok(()) };
+        self.printed_folders.retain(|folder| name.starts_with(folder.as_str()));
+        for (slash, _) in name.match_indices('/') {
+            let folder = &name[..=slash];
+            if within.takes_folder(folder) && !self.printed_folders.iter().any(|printed| printed == folder) {
+                self.printed_folders.push(folder.to_owned());
+                self.print_prefix(&format!("{}{folder}", self.folder), streams)?;
+            }
+        }
+        Ok(())
+    }
+
     fn print_prefix(&mut self, prefix: &str, streams: &mut Streams) -> io::Result<()> {
-        self.printed += 1;
         let name = prefix.strip_prefix(self.folder).unwrap_or(prefix);
+        if self.selector.within().is_some_and(|within| !within.takes_folder(name)) {
+            return Ok(());
+        }
+        self.printed += 1;
         match self.form {
             Form::Name => writeln!(streams.data, "{}", escaped(name)),
             Form::Long { .. } => writeln!(streams.data, "{:>20} {:>15} {:<12} {}", "", "-", "-", escaped(name)),

@@ -1,4 +1,4 @@
-//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `check`, `explain`, `doctor`,
+//! Work that needs neither gateways nor a journal: `ls`, `du`, `stat`, `mb`, `rb`, `rm`, `cat`, `put`, `presign`, `check`, `explain`, `doctor`,
 //! `locate`, `cancel`.
 //!
 //! The input is a [`Task`] in JSON. Data goes to stdout, messages to stderr, and the exit code is that of the command
@@ -10,9 +10,11 @@ mod cat;
 mod check;
 mod doctor;
 mod du;
+mod exists;
 mod explain;
 mod list;
 mod locate;
+mod presign;
 mod put;
 mod refused;
 mod rm;
@@ -25,7 +27,7 @@ pub use streams::{Streams, Talk};
 use crate::failure::{exit_code, hint_for_named, outcome_of};
 use crate::lead::availability;
 use crate::lead::journal::JournalError;
-use crate::lead::pages::Listing;
+use crate::lead::pages::{Listing, NameSpan};
 use crate::lead::select::BadRule;
 use crate::lead::state_dir::StateDirError;
 use crate::lead::survey::nothing_selected;
@@ -194,6 +196,7 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             let form = list::Form::of(long, human, json);
             list::ls(open(&store)?, &prefix, recursive, &filter, form, prompt, streams).await
         }
+        Task::Exists { store, key } => exists::exists(&open(&store)?, &key, prompt, streams).await,
         Task::Du { store, prefix, filter, human, depth, json } => {
             let form = if json { list::Form::Json } else { list::Form::Long { human } };
             let du = du::Du { store: open(&store)?, form, depth: depth.unwrap_or(0), policy: prompt };
@@ -210,6 +213,9 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             buckets::remove(&config_of(&store), open(&store)?, force, json, policy, streams).await
         }
         Task::Stat { store, key, json } => stat::stat(open(&store)?, &key, json, prompt, streams).await,
+        Task::Presign { store, key, expires_s, json } => {
+            presign::presign(&config_of(&store), &key, expires_s, json, streams).await
+        }
         Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
             let store = open(&store)?;
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
@@ -332,7 +338,7 @@ fn cancel_on_signals(cancel: CancellationToken) -> io::Result<()> {
 
 /// Returns whether anything exists below a key that is not an object. A failed listing counts as empty.
 async fn is_folder(store: &Arc<dyn Store>, key: &str, policy: RetryPolicy) -> bool {
-    let listing = Listing { store: store.clone(), prefix: folder_of(key), policy };
+    let listing = Listing { store: store.clone(), prefix: folder_of(key), policy, span: NameSpan::default() };
     let Ok(pages) = listing.in_any_order().await else { return false };
     let first = std::pin::pin!(pages).next().await;
     first.is_some_and(|page| page.is_ok_and(|page| !page.objects.is_empty()))

@@ -2,6 +2,7 @@
 
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::counted;
+use crate::lead::select::Selector;
 use tradewind_contract::Outcome;
 use tradewind_store::{Error, ErrorKind};
 
@@ -14,9 +15,18 @@ pub(super) struct Refused {
 }
 
 impl Refused {
+    /// Like [`Refused::take`], without the entries that the wildcards of the place leave out. `root` is the URL that their
+    /// names follow.
+    pub(super) fn take_selected(&mut self, page: &[Error], root: &str, selector: &Selector, streams: &mut Streams) {
+        let is_left_out =
+            |error: &Error| error.url.strip_prefix(root).is_some_and(|name| selector.leaves_out_refused(name, error));
+        let kept = |error: &&Error| selector.within().is_none() || !is_left_out(error);
+        self.take(page.iter().filter(kept), streams);
+    }
+
     /// Reports entries that cannot be listed, and counts those that may hide objects. A socket or a link hides none;
     /// links are only counted, because a tree may hold many.
-    pub(super) fn take(&mut self, refused: &[Error], streams: &mut Streams) {
+    fn take<'a>(&mut self, refused: impl Iterator<Item = &'a Error>, streams: &mut Streams) {
         for error in refused {
             match error.kind {
                 ErrorKind::Link => self.links += 1,

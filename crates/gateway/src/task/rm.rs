@@ -73,6 +73,7 @@ impl Rm {
         if tally.gone + tally.failed == 0 && !refused.has_unseen() && !self.allow_empty {
             let url = object_url(self.store.as_ref(), key);
             if recursive {
+                let (url, excluded) = selector.missing(&url, excluded);
                 return Err(TaskError::nothing_selected(&url, excluded));
             }
             let hint = match is_folder(&self.store, key, self.policy).await {
@@ -107,10 +108,16 @@ impl Rm {
         selector: &Selector,
         streams: &mut Streams,
     ) -> Result<(Listed, Refused), TaskError> {
-        let listing = Listing { store: self.store.clone(), prefix: folder.to_owned(), policy: self.policy };
+        let listing = Listing {
+            store: self.store.clone(),
+            prefix: folder.to_owned(),
+            policy: self.policy,
+            span: selector.span(),
+        };
         let mut pages = std::pin::pin!(listing.in_any_order().await?);
         let states_matter = self.store.checks_listed_deletes() || selector.has_measures();
         let (mut listed, mut left) = (Listed::create(states_matter)?, Refused::default());
+        let root = object_url(self.store.as_ref(), folder);
         while let Some(page) = pages.next().await {
             let page = page?;
             for object in &page.objects {
@@ -121,7 +128,7 @@ impl Rm {
                     listed.excluded += 1;
                 }
             }
-            left.take(&page.refused, streams);
+            left.take_selected(&page.refused, &root, selector, streams);
         }
         Ok((listed, left))
     }

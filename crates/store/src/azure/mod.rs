@@ -15,6 +15,7 @@ mod account;
 mod errors;
 pub(crate) mod headers;
 mod open;
+mod presign;
 mod read;
 mod send;
 mod source;

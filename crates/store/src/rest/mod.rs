@@ -26,7 +26,7 @@ pub(crate) use length::{content_length, expected_bytes};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub(crate) use progress::{still_at_work, work_limits};
 pub(crate) use secrets::Secrets;
-pub(crate) use time::{amz_date, parse_http_date, parse_rfc3339, unix_now_ms};
+pub(crate) use time::{amz_date, iso_date, parse_http_date, parse_rfc3339, unix_now_ms};
 
 use crate::model::another_state;
 use crate::{Error, ErrorKind, ObjectInfo, Payload, Precondition, Result};

@@ -24,6 +24,13 @@ pub(crate) fn amz_date(unix_s: i64) -> String {
     format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
+/// Formats a time as `2024-05-06T07:08:09Z`.
+pub(crate) fn iso_date(unix_s: i64) -> String {
+    let (days, seconds) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
+    let (year, month, day) = civil_from_days(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// The inverse of [`days_from_civil`], from the same source.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;

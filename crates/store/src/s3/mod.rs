@@ -16,6 +16,7 @@ pub(crate) mod headers;
 mod listing;
 mod location;
 mod open;
+mod presign;
 mod profile;
 mod read;
 mod send;

@@ -1,9 +1,9 @@
-//! AWS Signature Version 4 in the `Authorization` header.
+//! AWS Signature Version 4 in the `Authorization` header, or in the query of an address.
 //!
 //! Replaces `object_store::aws::AwsAuthorizer`, which parses the URL with `url::Url` and so removes `.` and `..`
 //! segments of keys. It also derives the signing key (four HMACs) again for each request.
 
-use crate::rest::{Call, amz_date};
+use crate::rest::{Call, amz_date, encode_query};
 use aws_lc_rs::{digest, hmac};
 use http::HeaderValue;
 use object_store::aws::AwsCredential;
@@ -76,6 +76,36 @@ impl Signer {
         ));
         authorization.set_sensitive(true);
         call.headers.insert(http::header::AUTHORIZATION, authorization);
+    }
+
+    /// Replaces the query of `call` by one that signs it for `expires_s` seconds from `now_s`. No header but the host is
+    /// signed, so that any client can send it.
+    pub(crate) fn presign(
+        &self,
+        call: &mut Call,
+        credential: &AwsCredential,
+        region: &str,
+        now_s: i64,
+        expires_s: u32,
+    ) {
+        let date = amz_date(now_s);
+        let day = &date[..8];
+        let scope = format!("{day}/{region}/{}/aws4_request", self.service);
+        let (owner, expires) = (format!("{}/{scope}", credential.key_id), expires_s.to_string());
+        let mut query = vec![
+            ("X-Amz-Algorithm", ALGORITHM),
+            ("X-Amz-Credential", &owner),
+            ("X-Amz-Date", &date),
+            ("X-Amz-Expires", &expires),
+            ("X-Amz-SignedHeaders", "host"),
+        ];
+        query.extend(credential.token.as_deref().map(|token| ("X-Amz-Security-Token", token)));
+        call.query = encode_query(&query);
+        let (canonical, _) = canonical_request(call, UNSIGNED_PAYLOAD);
+        let to_sign = format!("{ALGORITHM}\n{date}\n{scope}\n{}", hex_sha256([canonical.as_bytes()].into_iter()));
+        let derived = self.derived_key(credential, day, region);
+        let signature = hex(hmac::sign(&derived.key, to_sign.as_bytes()).as_ref());
+        let _ = write!(call.query, "&X-Amz-Signature={signature}");
     }
 
     fn derived_key(&self, credential: &AwsCredential, day: &str, region: &str) -> Arc<DerivedKey> {
@@ -151,6 +181,19 @@ mod tests {
     use super::*;
     use crate::Payload;
     use http::{HeaderMap, Method};
+
+    /// The example of "Authenticating Requests: Using Query Parameters (AWS Signature Version 4)".
+    #[test]
+    fn an_address_is_signed_as_amazon_does() {
+        let (mut call, credential) = example();
+        call.headers.clear();
+        Signer::default().presign(&mut call, &credential, "us-east-1", 1_369_353_600, 86_400);
+        let signature = "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404";
+        assert!(call.query.ends_with(&format!("&X-Amz-Signature={signature}")), "{}", call.query);
+        assert!(
+            call.query.contains("X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request")
+        );
+    }
 
     /// The GET Object example of "Authenticating Requests (AWS Signature Version 4)", with the payload hash replaced by
     /// what this signer sends; the derived key is checked against the published one.

@@ -153,7 +153,8 @@ impl Walk {
         };
         if end.objects == 0 && end.refused == 0 && !was_moved && !self.survey.job.allow_empty {
             let url = object_url(self.survey.source.as_ref(), &self.prefix);
-            return Err(SurveyError::NothingSelected { url, source_objects: end.source_objects });
+            let (url, source_objects) = self.selector.missing(&url, end.source_objects);
+            return Err(SurveyError::NothingSelected { url: url.into_owned(), source_objects });
         }
         self.survey.out.send(Found::Listed).await.map_err(|_| SurveyError::Cancelled)?;
         Ok(end)
@@ -207,6 +208,7 @@ impl Walk {
             store: store.clone(),
             prefix: prefix.to_owned(),
             policy: self.policy,
+            span: self.selector.span(),
         };
         let source = listing(&self.survey.source, naming.prefix);
         let job = &self.survey.job;
