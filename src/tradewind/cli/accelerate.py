@@ -1,61 +1,61 @@
-"""`tradewind accelerate`."""
+"""`tradewind accelerate`: its actions, each in a file `accelerate_ACTION.py`."""
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
+from typing import Any
 
-from tradewind.cli.arguments import typed
-from tradewind.model.units import parse_duration_s
+from tradewind.cli import accelerate_advise, accelerate_plan
+from tradewind.errors import UsageError
 
 HELP = """\
 Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
-times is as small as possible within a budget. The problem file has regions, prices, flows and the budget. Nothing is
-started."""
-USAGE = "[OPTION]… plan --problem FILE"
+times is as small as possible within a budget. Nothing is started.
+
+`plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
+itself. `advise` measures from this machine where it can. For each flow it reports what limits it now, then the gain
+from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost."""
+USAGE = "[OPTION]… plan --flows FILE | plan --problem FILE | advise --flows FILE | advise HOST:PORT|URL"
 EXAMPLES = """\
-  tradewind accelerate plan --problem flows.json
-  tradewind accelerate plan --problem flows.json --algorithm exact --time-limit 1min
-  tradewind accelerate plan --problem flows.json --explain
-  tradewind accelerate plan --problem flows.json --frontier --json"""
+  tradewind accelerate plan --flows flows.toml --write-problem problem.json
+  tradewind accelerate plan --problem problem.json
+  tradewind accelerate plan --problem problem.json --algorithm exact --time-limit 1min
+  tradewind accelerate plan --problem problem.json --explain
+  tradewind accelerate plan --problem problem.json --frontier --json
+  tradewind accelerate advise --flows flows.toml
+  tradewind accelerate advise https://files.example.org/large.bin"""
+
+#: The file of each action. It has `add_arguments`, `run`, `OPTIONS` (the names of the options that it takes) and
+#: `ARGUMENTS` (what its further arguments are; None if it takes none).
+ACTIONS: dict[str, Any] = {"plan": accelerate_plan, "advise": accelerate_advise}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the action, the problem, the algorithm and what to show."""
-    parser.add_argument("action", metavar="ACTION", choices=["plan"], help="plan")
-    parser.add_argument("--problem", metavar="FILE", required=True, help="problem file, as JSON")
-    parser.add_argument(
-        "--algorithm",
-        metavar="NAME",
-        default="auto",
-        help="auto (default); f-fct, f-cost, 1p, 2p, 2p-rb of the CloudPilot paper; exact",
-    )
-    parser.add_argument(
-        "--time-limit",
-        metavar="TIME",
-        type=typed(parse_duration_s),
-        help="time for auto (default 4s, more for more than 100 flows) and for exact (default 1min)",
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="show what limits each flow, and what one dollar more would save"
-    )
-    parser.add_argument("--frontier", action="store_true", help="show the total time for other budgets, too")
+    """Add the action, its arguments, and the options of all actions. An option that is not given is None or false."""
+    names = list(ACTIONS)
+    parser.add_argument("action", metavar="ACTION", choices=names, help=_either(names))
+    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="advise: HOST:PORT, or the URL of a file")
+    parser.add_argument("--flows", metavar="FILE", help="flows file, as TOML: flows, regions of proxies, and a budget")
+    for module in ACTIONS.values():
+        module.add_arguments(parser)
 
 
 def run(args: Namespace) -> int:
-    """Place the proxies of a problem file and show the plan."""
-    from tradewind.engine.engine import Engine
-
-    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
-        report = engine.place(
-            args.problem,
-            args.algorithm,
-            time_limit_s=args.time_limit,
-            explain=args.explain,
-            frontier=args.frontier,
+    """Run the action. Raises UsageError for options and arguments of another one."""
+    module = ACTIONS[args.action]
+    for option in sorted({option for of in ACTIONS.values() for option in of.OPTIONS} - set(module.OPTIONS)):
+        if getattr(args, option):
+            names = [name for name, other in ACTIONS.items() if option in other.OPTIONS]
+            raise UsageError(
+                f"--{option.replace('_', '-')} is only for accelerate {_either(names)}", hint="leave it out"
+            )
+    if args.arguments and module.ARGUMENTS is None:
+        raise UsageError(
+            f"accelerate {args.action} takes no arguments", hint="`tradewind accelerate --help` shows the usage"
         )
-    if args.json:
-        print(json.dumps(report.document()))
-    else:
-        print("\n".join(report.lines()))
-    return 0
+    code: int = module.run(args)
+    return code
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

@@ -12,6 +12,7 @@ from tradewind.model.codec import COMPRESSIONS, parse_compression
 from tradewind.model.files import config_folder, read_user_file
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.records import dataclass
+from tradewind.model.toml import parse_toml
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate
 
 if TYPE_CHECKING:
@@ -417,25 +418,4 @@ def _read(path: str, *, required: bool) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="the configuration is a TOML file") from None
-    loads = _toml_reader(path)
-    try:
-        document: dict[str, Any] = loads(content.decode())
-    except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
-    return document
-
-
-def _toml_reader(path: str) -> Callable[[str], dict[str, Any]]:
-    from importlib import import_module
-
-    for name in ("tomllib", "tomli"):
-        try:
-            loads: Callable[[str], dict[str, Any]] = import_module(name).loads
-        except ImportError:
-            continue
-        return loads
-    raise ConfigError(
-        f"{path} cannot be read by Python 3.10 alone", hint="pip install 'tradewind[config]', or use Python 3.11"
-    )
+    return parse_toml(content, path)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tradewind.model.goal import Goal, GoalName
     from tradewind.model.network_tier import NetworkTierChoice
     from tradewind.model.sites import Sites
+    from tradewind.render.advice import AdviceReport
     from tradewind.render.placement import PlacementReport
     from tradewind.render.plans import MulticastPlan, TransferFrontier, TransferPlan
 
@@ -222,9 +223,67 @@ class Engine:
 
         Raises ConfigError for an invalid file, UsageError for an unknown algorithm.
         """
-        from tradewind.engine.placing import place_problem
+        from tradewind.engine.placing import PlacementWish, place_problem
 
-        return place_problem(Path(path), algorithm, time_limit_s=time_limit_s, explain=explain, frontier=frontier)
+        return place_problem(Path(path), PlacementWish(algorithm, time_limit_s, explain, frontier))
+
+    def place_flows(
+        self,
+        path: str | os.PathLike[str],
+        algorithm: str = "auto",
+        *,
+        sites: Sites | None = None,
+        time_limit_s: float | None = None,
+        explain: bool = False,
+        frontier: bool = False,
+        problem_file: str | os.PathLike[str] | None = None,
+    ) -> PlacementReport:
+        """Return a placement of split proxies for the flows of a flows file (docs/reference/flows-file.md).
+
+        Prices and round trips that the file does not have are those of the catalog. `sites` has the regions of a file
+        that names none. `problem_file` keeps the placement problem that was solved. Other arguments are as in `place`.
+
+        Raises ConfigError for an invalid file, UsageError for an unknown algorithm.
+        """
+        from tradewind.engine.placing import PlacementWish, place_flows
+
+        wish = PlacementWish(algorithm, time_limit_s, explain, frontier)
+        return place_flows(
+            Path(path), wish, self.catalog.load(), sites, None if problem_file is None else Path(problem_file)
+        )
+
+    def advise(self, address: str) -> AdviceReport:
+        """Return what limits a download of 1 GB from `HOST:PORT` or an http(s) URL, and what tuning the ends gains.
+
+        Opens connections to it. Of a URL it downloads a part, for a few seconds.
+        Raises UsageError for an invalid address, GatewayError for an unreachable one.
+        """
+        from tradewind.engine.advising import advise_address
+        from tradewind.render.advice import AdviceReport
+
+        return AdviceReport(advise_address(address))
+
+    def advise_flows(
+        self,
+        path: str | os.PathLike[str],
+        algorithm: str = "auto",
+        *,
+        sites: Sites | None = None,
+        time_limit_s: float | None = None,
+    ) -> AdviceReport:
+        """Return for each flow of a file what limits it, what tuning its ends gains, and what proxies add and cost.
+
+        Opens connections to the addresses of flows that begin or end at this machine. Arguments are as in
+        `place_flows`. Raises ConfigError, UsageError.
+        """
+        from tradewind.engine.advising import advise_flows
+        from tradewind.engine.placing import checked_limit_s
+        from tradewind.model.flows import read_flows
+        from tradewind.render.advice import AdviceReport
+
+        limit_s = checked_limit_s(time_limit_s)
+        advice = advise_flows(read_flows(path), str(path), self.catalog.load(), sites, algorithm, limit_s)
+        return AdviceReport(advice)
 
     def frontier(
         self, source: str, destination: str | list[str] | tuple[str, ...], **limits: Unpack[LimitArguments]

@@ -1,20 +1,28 @@
-"""Placement of split proxies from a problem file."""
+"""Placement of split proxies from a problem file or a flows file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import ConfigError, UsageError
 from tradewind.model.document import read_json
-from tradewind.model.records import replace
+from tradewind.model.flows import read_flows
+from tradewind.model.records import dataclass, replace
 from tradewind.placement.explain import reasons_of
 from tradewind.placement.place import place
 from tradewind.placement.plan import PlacementPlan
 from tradewind.placement.problem import PlacementProblem, problem_from_document
 from tradewind.render.placement import PlacementReport
 
-__all__ = ["place_problem"]
+if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
+    from tradewind.model.sites import Sites
+
+__all__ = ["PlacementWish", "checked_limit_s", "place_flows", "place_problem"]
 
 FORMAT = "docs/reference/placement-problem.md describes the format"
 #: Budgets of the frontier, as parts of the problem's.
@@ -23,27 +31,59 @@ ONE_DOLLAR_CENTS = 100.0
 TIME_LIMIT_S_MAX = 86_400.0
 
 
-def place_problem(
-    path: Path,
-    algorithm: str,
-    *,
-    time_limit_s: float | None = None,
-    explain: bool = False,
-    frontier: bool = False,
+@dataclass(frozen=True, slots=True)
+class PlacementWish:
+    """How to place, and what to report; see `Engine.place`."""
+
+    algorithm: str = "auto"
+    time_limit_s: float | None = None
+    explain: bool = False
+    frontier: bool = False
+
+
+def place_problem(path: Path, wish: PlacementWish) -> PlacementReport:
+    """Return the placement of a problem file; errors are those of `Engine.place`."""
+    checked_limit_s(wish.time_limit_s)
+    return _report(_read(path), wish)
+
+
+def place_flows(
+    path: Path, wish: PlacementWish, catalog: Catalog, sites: Sites | None, problem_file: Path | None = None
 ) -> PlacementReport:
-    """Return the placement of a problem file; arguments and errors are those of `Engine.place`."""
-    if time_limit_s is not None and not 0 < time_limit_s <= TIME_LIMIT_S_MAX:
-        raise UsageError(f"a time limit is more than 0 s and at most a day, not {time_limit_s:g} s")
-    problem = _read(path)
-    plan = place(problem, algorithm, time_limit_s)
+    """Return the placement of a flows file; arguments and errors are those of `Engine.place_flows`."""
+    checked_limit_s(wish.time_limit_s)
+    flows, place = read_flows(path), str(path)
+    document = problem_document(flows, catalog, proxy_regions(flows, catalog, sites, place), place)
+    problem = problem_from_document(document, place)
+    if problem_file is not None:
+        _write(document, problem_file)
+    return _report(problem, wish)
+
+
+def checked_limit_s(limit_s: float | None) -> float | None:
+    """Return the time limit of a placement. Raises UsageError if it is out of range."""
+    if limit_s is not None and not 0 < limit_s <= TIME_LIMIT_S_MAX:
+        raise UsageError(f"a time limit is more than 0 s and at most a day, not {limit_s:g} s")
+    return limit_s
+
+
+def _report(problem: PlacementProblem, wish: PlacementWish) -> PlacementReport:
+    plan = place(problem, wish.algorithm, wish.time_limit_s)
     report = PlacementReport(plan)
-    if explain:
+    if wish.explain:
         richer = replace(problem, budget_cents=problem.budget_cents + ONE_DOLLAR_CENTS)
-        next_dollar = place(richer, algorithm, time_limit_s)
+        next_dollar = place(richer, wish.algorithm, wish.time_limit_s)
         report = replace(report, reasons=reasons_of(plan, problem), next_dollar=next_dollar)
-    if frontier:
-        report = replace(report, frontier=_frontier(problem, plan, algorithm, time_limit_s))
+    if wish.frontier:
+        report = replace(report, frontier=_frontier(problem, plan, wish.algorithm, wish.time_limit_s))
     return report
+
+
+def _write(document: Mapping[str, Any], path: Path) -> None:
+    try:
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint="name a file that can be written") from None
 
 
 def _frontier(

@@ -1,0 +1,190 @@
+"""Flows files, compiled to placement problems with the catalog's prices and round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tradewind.catalog.modelled import RTT_BASE_MS, RTT_MS_PER_KM, distance_km
+from tradewind.errors import ConfigError
+from tradewind.model.catalog import Catalog
+from tradewind.model.flows import FlowEnd, FlowsFile, WantedFlow
+from tradewind.model.machine import MachineOffer
+from tradewind.model.records import replace
+from tradewind.model.region import Region, RegionInfo
+from tradewind.model.sites import Sites
+from tradewind.model.units import SECONDS_PER_HOUR
+from tradewind.placement.problem import CLOUD_WINDOW_BYTES, EDGE_WINDOW_BYTES
+
+__all__ = ["direct_rtt_ms", "problem_document", "proxy_regions"]
+
+#: Round trip between a host in a region and a proxy in the same region [ms].
+SAME_REGION_RTT_MS = 1.0
+#: Provider of places outside the clouds.
+OUTSIDE = "site"
+CENTS_PER_USD = 100.0
+MBITS_PER_GBIT = 1e3
+PRICE_HINT = "`tradewind catalog show` lists all regions; `catalog import` adds prices"
+
+
+def proxy_regions(flows: FlowsFile, catalog: Catalog, sites: Sites | None, place: str) -> tuple[Region, ...]:
+    """Return the regions where proxies may run: those of the file, else those of the configured clouds.
+
+    Raises ConfigError if there are none, or if the catalog does not know one.
+    """
+    if flows.regions:
+        for region in flows.regions:
+            if region not in catalog.places:
+                near = catalog.nearest_names(region)
+                hint = f"did you mean {' or '.join(near)}?" if near else PRICE_HINT
+                raise ConfigError(f"{place}: regions: unknown region {region}", hint=hint)
+        return tuple(dict.fromkeys(flows.regions))
+    found = tuple(region for region in sorted(catalog.places) if sites and sites.has(str(region)))
+    if not found:
+        raise ConfigError(
+            f"{place}: regions is missing, and no cloud is configured",
+            hint='for example regions = ["aws:us-east-1", "aws:eu-west-1"]',
+        )
+    return found
+
+
+def problem_document(flows: FlowsFile, catalog: Catalog, regions: Sequence[Region], place: str) -> dict[str, Any]:
+    """Return the placement problem of a flows file as a JSON object (docs/reference/placement-problem.md).
+
+    A flow's transfers become one flow with their bytes together: they run one after the other on the same path, so time
+    and egress add up. Raises ConfigError for a missing price or round trip.
+    """
+    targets = [info for flow in flows.flows for info in _targets(flow.destination, catalog)]
+    return {
+        "regions": [_region(flows, catalog, region, regions, targets, place) for region in regions],
+        "rtt_ms": [[_between_ms(catalog, a, b, place) for b in regions] for a in regions],
+        "flows": [_flow(flow, catalog, regions, place) for flow in flows.flows],
+        "edge_window_bytes": flows.window_bytes or EDGE_WINDOW_BYTES,
+        "cloud_window_bytes": flows.proxy_window_bytes or CLOUD_WINDOW_BYTES,
+        "budget_cents": flows.budget_usd * CENTS_PER_USD,
+    }
+
+
+def direct_rtt_ms(flow: WantedFlow, catalog: Catalog, place: str) -> float:
+    """Return the round trip between the ends of a flow [ms], as given, else by their places. Raises ConfigError."""
+    if flow.rtt_ms is not None:
+        return flow.rtt_ms
+    for end, other in ((flow.source, flow.destination), (flow.destination, flow.source)):
+        if end.region is not None and end.region in other.rtt_ms:
+            return other.rtt_ms[end.region]
+    a, b = _info(flow.source, catalog), _info(flow.destination, catalog)
+    if a is None or b is None:
+        side = "source" if a is None else "destination"
+        raise ConfigError(
+            f"{place}: flow {flow.name}: rtt_ms is missing",
+            hint=f"give rtt_ms, or say where the {side} is: {side}_region or {side}_at",
+        )
+    return _rtt_ms(catalog, a, b)
+
+
+def _region(
+    flows: FlowsFile,
+    catalog: Catalog,
+    region: Region,
+    regions: Collection[Region],
+    targets: Sequence[RegionInfo],
+    place: str,
+) -> dict[str, Any]:
+    offer = _offer(flows, catalog, region, place)
+    hours = (flows.machine_s or flows.period_s) / SECONDS_PER_HOUR
+    others = [catalog.places[other] for other in regions if other != region]
+    return {
+        "name": str(region),
+        "capacity_mbps": offer.machine.egress_gbps * MBITS_PER_GBIT,
+        "setup_cents": offer.usd_per_hour * hours * CENTS_PER_USD,
+        "egress_cents_per_gb": _egress_cents(catalog, region, [*others, *targets], place),
+        "max_instances": flows.max_instances,
+    }
+
+
+def _offer(flows: FlowsFile, catalog: Catalog, region: Region, place: str) -> MachineOffer:
+    """Return the cheapest machine of a region that may be a proxy. Spot machines may end at any time: never one."""
+    offers = [offer for offer in catalog.machine_offers(region) if not offer.spot]
+    allowed = [offer for offer in offers if not flows.machine_types or offer.machine.name in flows.machine_types]
+    if not allowed:
+        known = ", ".join(sorted({offer.machine.name for offer in offers})) or "none"
+        raise ConfigError(f"{place}: no machine type for proxies in {region} is known", hint=f"known there: {known}")
+    return min(allowed, key=lambda offer: (offer.usd_per_hour, offer.machine.name))
+
+
+def _egress_cents(catalog: Catalog, region: Region, targets: Sequence[RegionInfo], place: str) -> float:
+    """Return the price of a GB out of a region: the highest to any target, so that the budget is never exceeded."""
+    prices = []
+    for info in targets:
+        known = info.region in catalog.places
+        price = catalog.egress(region, info.region) if known else catalog.prices.egress(catalog.places[region], info)
+        if price is not None:
+            prices.append(price.usd_per_gb)
+    if not prices:
+        raise ConfigError(f"{place}: no price of egress out of {region} is known", hint=PRICE_HINT)
+    return max(prices) * CENTS_PER_USD
+
+
+def _flow(flow: WantedFlow, catalog: Catalog, regions: Sequence[Region], place: str) -> dict[str, Any]:
+    where = f"{place}: flow {flow.name}"
+    return {
+        "id": flow.name,
+        "size_bytes": flow.period_bytes,
+        "src_last_mile_mbps": flow.source.rate_mbps,
+        "dst_last_mile_mbps": flow.destination.rate_mbps,
+        "rtt_direct_ms": direct_rtt_ms(flow, catalog, place),
+        "rtt_src_to_region_ms": [_end_ms(flow.source, "source", catalog, each, where) for each in regions],
+        "rtt_region_to_dst_ms": [_end_ms(flow.destination, "destination", catalog, each, where) for each in regions],
+        "src_region": None if flow.source.region is None else str(flow.source.region),
+        "dst_region": None if flow.destination.region is None else str(flow.destination.region),
+    }
+
+
+def _end_ms(end: FlowEnd, side: str, catalog: Catalog, region: Region, place: str) -> float:
+    """Return the round trip between an end and a region [ms]."""
+    if region in end.rtt_ms:
+        return end.rtt_ms[region]
+    info = _info(end, catalog)
+    if info is None:
+        raise ConfigError(
+            f"{place}: {side}_rtt_ms has no round trip to {region}",
+            hint=f"add it, or say where the {side} is: {side}_region or {side}_at",
+        )
+    return _rtt_ms(catalog, info, catalog.places[region])
+
+
+def _between_ms(catalog: Catalog, a: Region, b: Region, place: str) -> float:
+    if a not in catalog.places or b not in catalog.places:
+        raise ConfigError(f"{place}: unknown region {a if a not in catalog.places else b}", hint=PRICE_HINT)
+    return _rtt_ms(catalog, catalog.places[a], catalog.places[b])
+
+
+def _rtt_ms(catalog: Catalog, a: RegionInfo, b: RegionInfo) -> float:
+    """Return the round trip between two places [ms]: that of the grid, else by distance."""
+    if a.region == b.region and a.region in catalog.places:
+        return SAME_REGION_RTT_MS
+    link = catalog.grid.link(a.region, b.region)
+    if link is not None and link.rtt_ms is not None:
+        return link.rtt_ms
+    return RTT_BASE_MS + RTT_MS_PER_KM * distance_km(a, b)
+
+
+def _targets(end: FlowEnd, catalog: Catalog) -> list[RegionInfo]:
+    """Return where traffic to an end may go, for its price. A host is outside the clouds, even if it is near a region.
+
+    If nothing says where it is, it may be anywhere.
+    """
+    info = _info(end, catalog)
+    if info is None:
+        return [replace(each, region=Region(OUTSIDE, end.text)) for each in catalog.places.values()]
+    return [info] if end.address is None and not end.is_here else [replace(info, region=Region(OUTSIDE, end.text))]
+
+
+def _info(end: FlowEnd, catalog: Catalog) -> RegionInfo | None:
+    """Return where an end is; None if nothing says so. Coordinates get the continent of the nearest region."""
+    if end.at is None:
+        return None if end.region is None else catalog.places.get(end.region)
+    latitude, longitude = end.at
+    here = RegionInfo(Region(OUTSIDE, end.text), end.text, latitude, longitude, "")
+    nearest = min(catalog.places.values(), key=lambda info: distance_km(here, info))
+    return replace(here, continent=nearest.continent)

@@ -1,0 +1,110 @@
+"""Flows files become placement problems with the catalog's prices and round trips."""
+
+from typing import Any
+
+import pytest
+
+from tradewind.catalog.load import load_catalog
+from tradewind.engine.flows import problem_document, proxy_regions
+from tradewind.errors import ConfigError
+from tradewind.model.flows import FlowsFile, flows_from_document
+from tradewind.model.region import Region
+from tradewind.model.sites import Cloud, Sites
+from tradewind.placement.place import place
+from tradewind.placement.problem import problem_from_document
+
+CATALOG = load_catalog()
+VIRGINIA, IRELAND, SINGAPORE = "aws:us-east-1", "aws:eu-west-1", "aws:ap-southeast-1"
+
+
+def flows(*entries: dict[str, Any], **changes: Any) -> FlowsFile:
+    made = [{"name": f"f{number}", "size": "2 GB", **entry} for number, entry in enumerate(entries)]
+    table = {"budget": "20 USD", "period": "1d", "regions": [VIRGINIA, SINGAPORE], "flow": made, **changes}
+    return flows_from_document(table, "flows.toml")
+
+
+def compiled(made: FlowsFile) -> dict[str, Any]:
+    return problem_document(made, CATALOG, proxy_regions(made, CATALOG, None, "flows.toml"), "flows.toml")
+
+
+HOSTS = {
+    "source": "a.example:1",
+    "source_region": VIRGINIA,
+    "destination": "b.example:2",
+    "destination_at": [1.35, 103.8],
+}
+
+
+def test_sizes_and_repetitions_add_up_to_the_bytes_of_the_period() -> None:
+    sizes = [{"size": "1 GB", "count": 3}, {"size": "500 MB"}]
+    entry = {**HOSTS, "size": None, "sizes": sizes, "every": "6h"}
+    del entry["size"]
+    made = flows_from_document(
+        {"budget": "1 USD", "period": "1d", "regions": [VIRGINIA], "flow": [{"name": "f", **entry}]}, "flows.toml"
+    )
+    assert compiled(made)["flows"][0]["size_bytes"] == 4 * 3.5e9
+
+
+def test_machines_cost_their_hours_in_the_period() -> None:
+    of_a_day, of_6_h = compiled(flows(HOSTS)), compiled(flows(HOSTS, machine_time="6h"))
+    cheapest = min(offer.usd_per_hour for offer in CATALOG.machine_offers(Region.parse(VIRGINIA)) if not offer.spot)
+    assert of_a_day["regions"][0]["setup_cents"] == pytest.approx(cheapest * 24 * 100)
+    assert of_6_h["regions"][0]["setup_cents"] == pytest.approx(cheapest * 6 * 100)
+    named = compiled(flows(HOSTS, regions=[VIRGINIA], machine_types=["m5.8xlarge"]))
+    assert named["regions"][0]["capacity_mbps"] == 5000
+    with pytest.raises(ConfigError, match="no machine type for proxies in aws:us-east-1"):
+        compiled(flows(HOSTS, machine_types=["m5.none"]))
+
+
+def test_egress_has_the_highest_price_of_any_target() -> None:
+    # Between two regions of AWS a GB costs 2 cents; a host elsewhere costs the price to the internet.
+    regions = {"source": IRELAND, "destination": SINGAPORE}
+    assert compiled(flows(regions))["regions"][0]["egress_cents_per_gb"] == pytest.approx(2.0)
+    assert compiled(flows(regions, HOSTS))["regions"][0]["egress_cents_per_gb"] == pytest.approx(9.0)
+    anywhere = {"source": IRELAND, "destination": "b.example:2", "rtt_ms": 80}
+    anywhere["destination_rtt_ms"] = {VIRGINIA: 10, SINGAPORE: 200}
+    assert compiled(flows(anywhere))["regions"][0]["egress_cents_per_gb"] == pytest.approx(9.0)
+
+
+def test_round_trips_come_from_the_file_then_the_grid_then_the_distance() -> None:
+    entry = {**HOSTS, "source_rtt_ms": {SINGAPORE: 250}}
+    problem = compiled(flows(entry))
+    grid = CATALOG.grid.link(Region.parse(VIRGINIA), Region.parse(SINGAPORE))
+    assert grid is not None
+    assert problem["flows"][0]["rtt_src_to_region_ms"] == [1.0, 250]
+    assert problem["rtt_ms"][0] == [1.0, grid.rtt_ms]
+    to_region = problem["flows"][0]["rtt_region_to_dst_ms"]
+    assert to_region[0] == pytest.approx(grid.rtt_ms, rel=0.02)
+    assert to_region[1] < 5
+    assert problem["flows"][0]["rtt_direct_ms"] == pytest.approx(grid.rtt_ms, rel=0.02)
+    assert compiled(flows({**entry, "rtt_ms": 77}))["flows"][0]["rtt_direct_ms"] == 77
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"source_region": None}, "flow f0: rtt_ms is missing"),
+        ({"source_region": None, "rtt_ms": 90}, "flow f0: source_rtt_ms has no round trip to aws:us-east-1"),
+    ],
+)
+def test_a_missing_round_trip_is_named(changes: dict[str, Any], words: str) -> None:
+    entry = {key: value for key, value in {**HOSTS, **changes}.items() if value is not None}
+    with pytest.raises(ConfigError, match=words):
+        compiled(flows(entry))
+
+
+def test_regions_default_to_those_of_the_configured_clouds() -> None:
+    made = flows(HOSTS, regions=[])
+    sites = Sites(clouds=(Cloud("aws", (IRELAND,), {}),))
+    assert proxy_regions(made, CATALOG, sites, "flows.toml") == (Region.parse(IRELAND),)
+    with pytest.raises(ConfigError, match="regions is missing, and no cloud is configured"):
+        proxy_regions(made, CATALOG, None, "flows.toml")
+    with pytest.raises(ConfigError, match="unknown region aws:us-east-9"):
+        proxy_regions(flows(HOSTS, regions=["aws:us-east-9"]), CATALOG, None, "flows.toml")
+
+
+def test_a_compiled_problem_is_placed_within_its_budget() -> None:
+    problem = problem_from_document(compiled(flows(HOSTS, machine_time="1h")), "flows.toml")
+    plan = place(problem, "2p")
+    assert plan.acceleration > 2
+    assert 0 < plan.cost_cents <= 2000
