@@ -13,6 +13,7 @@ from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, event_from_document
 from tradewind.model.job import AttributeRules, JobSpec, ObjectFilter, ObjectSelection, PrefixSelection, Target
 from tradewind.model.program import Program, Routes
+from tradewind.model.split import SplitProgram, SplitStatus
 from tradewind.model.store import StoreSpec
 
 CONTRACT = Path(__file__).parents[1] / "contract"
@@ -43,6 +44,8 @@ TYPES = {
     "routes": "Routes",
     "send-report": "SendReport",
     "send-request": "SendRequest",
+    "split-program": "SplitProgram",
+    "split-status": "SplitStatus",
     "store-credentials": "StoreCredentials",
     "task": "Task",
     "version": "Version",
@@ -90,6 +93,10 @@ def test_examples_are_read_without_loss(path: Path) -> None:
         ours = to_document(Program.from_document(given))
     elif kind == "Routes":
         ours = to_document(Routes.from_document(given))
+    elif kind == "SplitProgram":
+        ours = to_document(SplitProgram.from_document(given))
+    elif kind == "SplitStatus":
+        ours = to_document(SplitStatus.from_document(given))
     elif kind == "Event":
         ours = to_document(event_from_document(given))
     elif kind == "JobStatus":

@@ -13,6 +13,7 @@ mod enrol;
 mod event;
 mod job;
 mod program;
+mod split;
 mod store;
 mod task;
 
@@ -32,6 +33,9 @@ pub use event::{
 };
 pub use job::{Comparison, Deletion, FilterRule, JobSpec, Member, ObjectFilter, Selection, Target, VerifyMode};
 pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
+pub use split::{
+    SplitHop, SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitState, SplitStatus, SplitTraffic, SplitWay,
+};
 pub use store::{Lending, StoreSpec};
 pub use task::{ByteRange, Task};
 

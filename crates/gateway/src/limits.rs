@@ -105,6 +105,8 @@ pub const IDENTITY_DAYS_DEFAULT: u32 = 7;
 pub const IDENTITY_DAYS_MAX: u32 = 365;
 /// Certificates are valid from this long before they are made, because clocks differ.
 pub const IDENTITY_CLOCK_SKEW: Duration = Duration::from_secs(3600);
+/// Interval at which `tradewind-gateway split` checks whether the files of its identity have changed.
+pub const IDENTITY_RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 /// Most bytes of a certificate or key file; a larger one is refused.
 pub const PEM_FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -194,6 +196,21 @@ pub const STORE_REQUESTS_MAX: u32 = 1024;
 pub const STORE_TRIES_MAX: u32 = 100;
 /// Longest time limit that a program may set, in seconds.
 pub const PROGRAM_TIMEOUT_S_MAX: u32 = 86_400;
+
+/// Most proxies that a split program may name.
+pub const SPLIT_PROXIES_MAX: usize = 256;
+/// Most routes of a split program.
+pub const SPLIT_ROUTES_MAX: usize = 4096;
+/// Most patterns in each list of a split program, and most networks of clients of one listener.
+pub const SPLIT_PATTERNS_MAX: usize = 4096;
+/// Most connections, of each kind, and accepts per second that a split program may allow.
+pub const SPLIT_CONNECTIONS_MAX: u32 = 1_000_000;
+/// Longest time that a split program, or `drain_s` of `DELETE /v1/split`, may set, in milliseconds.
+pub const SPLIT_TIMEOUT_MS_MAX: u32 = 86_400_000;
+/// Most characters of a congestion control's name (`TCP_CA_NAME_MAX` of Linux, without the final zero).
+pub const CONGESTION_CONTROL_CHARS_MAX: usize = 15;
+/// When a gateway ends, the flows of its split proxy have this long; the others are reset.
+pub const SPLIT_DRAIN_AT_EXIT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

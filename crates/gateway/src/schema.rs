@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tradewind_contract::{
     CONTRACT_VERSION, Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, JoinAgain,
     KeyRequest, LeaseRequest, OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest,
-    Refusal, Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
+    Refusal, Routes, SendReport, SendRequest, SplitProgram, SplitStatus, StoreCredentials, Task, Version,
 };
 
 /// Returns the schema: `$defs` holds every document that Python and a gateway exchange, and all parts of them.
@@ -21,6 +21,8 @@ pub fn document() -> Value {
         document_of::<StoreCredentials>(&mut generator, "body of PUT /v1/stores"),
         document_of::<LeaseRequest>(&mut generator, "body of POST /v1/lease"),
         document_of::<JoinAgain>(&mut generator, "body of POST /v1/join"),
+        document_of::<SplitProgram>(&mut generator, "body of PUT /v1/split"),
+        document_of::<SplitStatus>(&mut generator, "answer of PUT, GET and DELETE /v1/split"),
         document_of::<ProbeRequest>(&mut generator, "body of POST /v1/probe"),
         document_of::<ProbeReport>(&mut generator, "answer of POST /v1/probe"),
         document_of::<ReceiveRequest>(&mut generator, "body of POST /v1/probe/receive"),

@@ -308,7 +308,7 @@ impl Bound {
         };
         tracing::info!(reason, "ending");
         let mut leaving = std::pin::pin!(async {
-            let drained = tokio::time::timeout(DRAIN_AT_EXIT_TIMEOUT, gateway.drain()).await;
+            let drained = tokio::time::timeout(DRAIN_AT_EXIT_TIMEOUT, gateway.end()).await;
             server.stop().await;
             drained
         });

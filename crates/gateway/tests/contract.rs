@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tradewind_contract::{
     Event, GatewayEntry, GatewayStates, GatewayStores, IdentityGrant, JobStatus, Join, JoinAgain, KeyRequest,
     LeaseRequest, OwnerReady, ProbeReport, ProbeRequest, Program, Ready, ReceiveReport, ReceiveRequest, Refusal,
-    Routes, SendReport, SendRequest, StoreCredentials, Task, Version,
+    Routes, SendReport, SendRequest, SplitProgram, SplitStatus, StoreCredentials, Task, Version,
 };
 use tradewind_gateway::control::validate::{Setting, check_program};
 use tradewind_gateway::schema;
@@ -99,6 +99,8 @@ fn examples_are_understood_whole() {
             "gateway-stores" => drop(survives::<GatewayStores>(&name, &text)),
             "store-credentials" => drop(survives::<StoreCredentials>(&name, &text)),
             "routes" => drop(survives::<Routes>(&name, &text)),
+            "split-program" => drop(survives::<SplitProgram>(&name, &text)),
+            "split-status" => drop(survives::<SplitStatus>(&name, &text)),
             "version" => drop(survives::<Version>(&name, &text)),
             "receive-request" => drop(survives::<ReceiveRequest>(&name, &text)),
             "receive-report" => drop(survives::<ReceiveReport>(&name, &text)),

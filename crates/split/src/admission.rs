@@ -20,6 +20,7 @@ pub(crate) enum Key {
 
 #[derive(Debug)]
 struct Counts {
+    limits: Limits,
     open: usize,
     by_key: HashMap<Key, usize>,
     /// Accepts that are still possible now, at most those of one second.
@@ -30,7 +31,6 @@ struct Counts {
 /// Counts the open connections of a proxy.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    limits: Limits,
     counts: Mutex<Counts>,
 }
 
@@ -45,12 +45,17 @@ pub(crate) struct Place {
 impl Admission {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         let tokens = f64::from(limits.accepts_per_second_max);
-        let counts = Counts { open: 0, by_key: HashMap::new(), tokens, filled: Instant::now() };
-        Arc::new(Self { limits, counts: Mutex::new(counts) })
+        let counts = Counts { limits, open: 0, by_key: HashMap::new(), tokens, filled: Instant::now() };
+        Arc::new(Self { counts: Mutex::new(counts) })
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the limits. Places that are taken stay taken.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.counts().limits = limits;
     }
 
     /// Connections that have a place now.
@@ -61,14 +66,14 @@ impl Admission {
     /// Takes a place of the total and one accept of this second.
     pub(crate) fn accept(self: &Arc<Self>, now: Instant) -> Result<Place, Refusal> {
         let mut counts = self.counts();
-        let rate = f64::from(self.limits.accepts_per_second_max);
+        let rate = f64::from(counts.limits.accepts_per_second_max);
         let since = now.saturating_duration_since(counts.filled).as_secs_f64();
         counts.tokens = (counts.tokens + since * rate).min(rate);
         counts.filled = now;
         if counts.tokens < 1.0 {
             return Err(Refusal::new(Cause::Limit, "accepts per second"));
         }
-        if counts.open >= self.limits.connections_max {
+        if counts.open >= counts.limits.connections_max {
             return Err(Refusal::new(Cause::Limit, "connections"));
         }
         counts.tokens -= 1.0;
@@ -78,12 +83,12 @@ impl Admission {
 
     /// Takes a place of a client or destination.
     pub(crate) fn enter(self: &Arc<Self>, key: Key) -> Result<Place, Refusal> {
-        let most = match key {
-            Key::Client(_) => self.limits.connections_per_client_max,
-            Key::Opening(_) | Key::Proxy(_) => self.limits.connections_per_proxy_max,
-            Key::Destination(_) => self.limits.connections_per_destination_max,
-        };
         let mut counts = self.counts();
+        let most = match key {
+            Key::Client(_) => counts.limits.connections_per_client_max,
+            Key::Opening(_) | Key::Proxy(_) => counts.limits.connections_per_proxy_max,
+            Key::Destination(_) => counts.limits.connections_per_destination_max,
+        };
         let count = counts.by_key.entry(key.clone()).or_insert(0);
         if *count >= most {
             let refusal = Refusal::new(Cause::Limit, format!("connections of {key:?}"));

@@ -148,6 +148,11 @@ pub struct AllowList {
 }
 
 impl AllowList {
+    /// The destinations that match one of the patterns.
+    pub fn new(patterns: Vec<Pattern>) -> Self {
+        Self { patterns }
+    }
+
     /// True if a destination may be requested. For a name without a rule of its own, this is so if a rule of addresses
     /// has its port: then the exit decides by [`AllowList::allows_address`].
     pub fn allows_request(&self, destination: &Destination) -> bool {
@@ -232,7 +237,7 @@ mod tests {
     use super::*;
 
     fn list(patterns: &[&str]) -> AllowList {
-        AllowList { patterns: patterns.iter().map(|pattern| pattern.parse().unwrap()).collect() }
+        AllowList::new(patterns.iter().map(|pattern| pattern.parse().unwrap()).collect())
     }
 
     fn at(text: &str) -> Destination {

@@ -2,7 +2,7 @@
 
 use crate::allow::{AllowList, Network, Pattern};
 use crate::destination::Destination;
-use crate::limits::{HOPS_MAX, TOKENS_BYTES_MAX};
+use crate::limits::{HOPS_MAX, LISTENERS_MAX, TOKENS_BYTES_MAX};
 use crate::refusal::SplitError;
 use crate::token::Tokens;
 use serde::Deserialize;
@@ -59,6 +59,22 @@ pub enum Way {
     Hop,
 }
 
+/// The place of a listener's tokens.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "PathBuf")]
+pub enum TokenSource {
+    /// A file, as a configuration names it.
+    File(PathBuf),
+    /// Tokens that are already known.
+    Known(Tokens),
+}
+
+impl From<PathBuf> for TokenSource {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
 /// One listener.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,7 +91,7 @@ pub struct Listener {
     pub port: Option<u16>,
     /// The file of tokens that `socks5` or `connect` clients must know one of ([`crate::token::Tokens`]).
     #[serde(default)]
-    pub tokens: Option<PathBuf>,
+    pub tokens: Option<TokenSource>,
     /// The networks of clients. Empty: any, if the way in allows that.
     #[serde(default)]
     pub clients: Vec<Network>,
@@ -85,12 +101,16 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Reads its file of tokens, if it has one.
+    /// Its tokens, read from their file if they are in one.
     ///
     /// # Errors
     /// The file cannot be read or is refused.
     pub(crate) fn read_tokens(&self) -> Result<Option<Tokens>, SplitError> {
-        let Some(path) = &self.tokens else { return Ok(None) };
+        let path = match &self.tokens {
+            None => return Ok(None),
+            Some(TokenSource::Known(tokens)) => return Ok(Some(tokens.clone())),
+            Some(TokenSource::File(path)) => path,
+        };
         let fault = |reason: String| SplitError::Tokens { path: path.display().to_string(), reason };
         let mut bytes = Vec::new();
         let read = File::open(path).and_then(|file| file.take(TOKENS_BYTES_MAX + 1).read_to_end(&mut bytes));
@@ -171,17 +191,20 @@ impl Limits {
 }
 
 impl Config {
-    /// Checks what the types cannot express.
+    /// Checks what the types cannot express. `identified`: the proxy has an identity of its fleet.
     ///
     /// # Errors
     /// A listener that anybody could use, a route through unknown proxies, a proxy without an identity.
-    pub fn check(&self) -> Result<(), SplitError> {
+    pub fn check(&self, identified: bool) -> Result<(), SplitError> {
         let fault = |text: String| Err(SplitError::Config(text));
         if self.listeners.is_empty() {
             return fault("it has no listener".to_owned());
         }
+        if self.listeners.len() > LISTENERS_MAX {
+            return fault(format!("it has more than {LISTENERS_MAX} listeners"));
+        }
         for listener in &self.listeners {
-            self.check_listener(listener)?;
+            self.check_listener(listener, identified)?;
         }
         for route in &self.routes {
             if let Some(name) = route.through.iter().find(|name| !self.proxies.contains_key(*name)) {
@@ -192,13 +215,13 @@ impl Config {
                 return fault(format!("a route has more than {HOPS_MAX} proxies"));
             }
         }
-        if self.identity.is_none() && !self.proxies.is_empty() {
+        if !identified && !self.proxies.is_empty() {
             return fault("`proxies` need an `identity`".to_owned());
         }
         Ok(())
     }
 
-    fn check_listener(&self, listener: &Listener) -> Result<(), SplitError> {
+    fn check_listener(&self, listener: &Listener, identified: bool) -> Result<(), SplitError> {
         let fault = |text: &str| Err(SplitError::Config(format!("listener {}: {text}", listener.listen)));
         if listener.destination.is_some() != (listener.way == Way::Forward) {
             return fault("`forward` has a `destination`, and no other way has one");
@@ -218,7 +241,7 @@ impl Config {
         }
         let open = !listener.listen.ip().is_loopback() && listener.clients.is_empty();
         match listener.way {
-            Way::Hop if self.identity.is_none() => fault("`hop` needs an `identity`"),
+            Way::Hop if !identified => fault("`hop` needs an `identity`"),
             Way::Hop => Ok(()),
             Way::Transparent if !cfg!(target_os = "linux") => fault("`transparent` needs Linux"),
             _ if open && listener.proxy_protocol => {
@@ -260,7 +283,7 @@ mod tests {
             way: Way::Socks5,
             destination: None,
             port: None,
-            tokens: Some(file.path().to_owned()),
+            tokens: Some(TokenSource::File(file.path().to_owned())),
             clients: Vec::new(),
             proxy_protocol: false,
         };

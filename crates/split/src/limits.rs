@@ -47,5 +47,9 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 pub const KEEPALIVE_RETRIES: u32 = 6;
 /// Pause after the kernel refuses to accept a connection (out of files or memory).
 pub const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Pairs of a route and a destination whose traffic is counted one by one; further ones are counted together.
+pub const TRAFFIC_MAX: usize = 1024;
+/// Most listeners of one proxy; a configuration with more is refused.
+pub const LISTENERS_MAX: usize = 64;
 /// Most bytes of a configuration; a larger one is refused.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;

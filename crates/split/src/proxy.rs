@@ -4,51 +4,53 @@ use crate::admission::{Admission, Key, Place};
 use crate::config::{Config, Listener, Way};
 use crate::conn::set_options;
 use crate::dial;
-use crate::limits::{ACCEPT_RETRY_PAUSE, BACKLOG, LOOKUPS_MAX};
+use crate::entrance::{Door, Entrance, entrances};
+use crate::handle::Handle;
+use crate::limits::{ACCEPT_RETRY_PAUSE, LISTENERS_MAX, LOOKUPS_MAX};
 use crate::refusal::{Cause, Refusal, SplitError};
-use crate::relay::{Bytes, End, relay};
-use crate::status::{Hop, Status};
+use crate::relay::{End, relay};
+use crate::status::Hop;
 use crate::tls::HopTls;
-use crate::token::Tokens;
+use crate::traffic::Tallies;
 use crate::ways;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
-struct Counts {
-    accepted: u64,
-    closed: u64,
-    reset: u64,
-    idle: u64,
-    refused: BTreeMap<Cause, u64>,
-    hops: BTreeMap<String, Hop>,
+pub(crate) struct Counts {
+    pub(crate) accepted: u64,
+    pub(crate) closed: u64,
+    pub(crate) reset: u64,
+    pub(crate) idle: u64,
+    pub(crate) refused: BTreeMap<Cause, u64>,
+    pub(crate) hops: BTreeMap<String, Hop>,
 }
 
-/// The state that all connections of a proxy share.
-#[derive(Debug)]
+/// The state that all connections of a proxy share. A connection keeps the configuration with which it was accepted;
+/// the limits and counts are those of the proxy.
+#[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) tls: Option<Arc<dyn HopTls>>,
     /// In the order of the listeners.
-    tokens: Vec<Option<Tokens>>,
+    pub(crate) entrances: Vec<Entrance>,
     /// The bound addresses of the listeners, in their order.
     pub(crate) addresses: Vec<SocketAddr>,
-    admission: Arc<Admission>,
+    pub(crate) admission: Arc<Admission>,
     /// The places of name lookups.
     pub(crate) lookups: Arc<Semaphore>,
-    bytes: Bytes,
-    counts: Mutex<Counts>,
+    pub(crate) tallies: Arc<Tallies>,
+    pub(crate) counts: Arc<Mutex<Counts>>,
 }
 
 impl Shared {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    pub(crate) fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,100 +73,84 @@ impl Shared {
     }
 }
 
-/// Reads the state of a proxy while it runs.
-#[derive(Clone, Debug)]
-pub struct Monitor(Arc<Shared>);
+/// A proxy and its present configuration.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) current: RwLock<Arc<Shared>>,
+    /// Takes listeners that a new configuration adds.
+    pub(crate) added: mpsc::Sender<Door>,
+    /// Time that flows have after their listener is closed.
+    pub(crate) drain: watch::Sender<Duration>,
+}
 
-impl Monitor {
-    /// The state now.
-    pub fn status(&self) -> Status {
-        let open = self.0.admission.open();
-        let counts = self.0.counts();
-        Status {
-            open,
-            accepted: counts.accepted,
-            closed: counts.closed,
-            reset: counts.reset,
-            idle: counts.idle,
-            refused: counts.refused.clone(),
-            bytes_up: self.0.bytes.up.load(Ordering::Relaxed),
-            bytes_down: self.0.bytes.down.load(Ordering::Relaxed),
-            hops: counts.hops.clone(),
-        }
+impl Live {
+    pub(crate) fn current(&self) -> Arc<Shared> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// A split proxy whose listeners are bound.
 #[derive(Debug)]
 pub struct Proxy {
-    shared: Arc<Shared>,
-    listeners: Vec<TcpListener>,
+    live: Arc<Live>,
+    doors: Vec<Door>,
+    added: mpsc::Receiver<Door>,
 }
 
 impl Proxy {
     /// Checks the configuration, reads its tokens, and binds its listeners, within a Tokio runtime. `tls` is the
-    /// identity of `config.identity`.
+    /// identity of the proxy.
     ///
     /// # Errors
     /// The configuration or a file of tokens is refused, or an address cannot be bound.
     pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>) -> Result<Self, SplitError> {
-        config.check()?;
-        let tokens = config.listeners.iter().map(Listener::read_tokens).collect::<Result<_, _>>()?;
-        let bound = config.listeners.iter().map(|listener| listen(listener.listen));
-        let (listeners, addresses) = bound.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        config.check(tls.is_some())?;
+        let (entrances, doors) = entrances(&config, &[])?;
+        let addresses = entrances.iter().map(|entrance| entrance.address).collect();
         let admission = Admission::new(config.limits.clone());
+        let drain = watch::Sender::new(config.limits.drain_timeout());
         let lookups = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        let (bytes, counts) = (Bytes::default(), Mutex::default());
-        let shared = Shared { config, tls, tokens, addresses, admission, lookups, bytes, counts };
-        Ok(Self { shared: Arc::new(shared), listeners })
+        let (tallies, counts) = (Arc::default(), Arc::default());
+        let shared = Shared { config, tls, entrances, addresses, admission, lookups, tallies, counts };
+        let (sender, added) = mpsc::channel(LISTENERS_MAX);
+        let live = Live { current: RwLock::new(Arc::new(shared)), added: sender, drain };
+        Ok(Self { live: Arc::new(live), doors, added })
     }
 
-    /// The bound addresses, in the order of the configuration.
-    ///
-    /// # Errors
-    /// The operating system cannot name one.
-    pub fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
-        self.listeners.iter().map(TcpListener::local_addr).collect()
-    }
-
-    /// A handle that reads the state.
-    pub fn monitor(&self) -> Monitor {
-        Monitor(self.shared.clone())
+    /// A handle that reads the state and replaces the configuration.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.live.clone())
     }
 
     /// Accepts connections until `stop`. Then flows may end on their own for the drain timeout; the others are reset,
     /// as all are if this future is dropped.
     pub async fn run(self, stop: CancellationToken) {
+        let Self { live, doors, mut added } = self;
         let mut accepting = JoinSet::new();
-        for (index, listener) in self.listeners.into_iter().enumerate() {
-            accepting.spawn(accept(self.shared.clone(), index, listener, stop.clone()));
+        for door in doors {
+            accepting.spawn(accept(live.clone(), door, stop.clone()));
         }
-        while accepting.join_next().await.is_some() {}
+        loop {
+            tokio::select! {
+                biased;
+                Some(door) = added.recv() => drop(accepting.spawn(accept(live.clone(), door, stop.clone()))),
+                ended = accepting.join_next() => if ended.is_none() { break },
+            }
+        }
     }
 }
 
-/// Binds a listener. Returns it with its address, whose port the kernel may have chosen.
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), SplitError> {
-    let bound = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
-        let bound = listener.local_addr()?;
-        Ok((listener, bound))
-    };
-    bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })
-}
-
 /// Accepts the connections of one listener. Flows run in the set, so that they end with it.
-async fn accept(shared: Arc<Shared>, index: usize, listener: TcpListener, stop: CancellationToken) {
+async fn accept(live: Arc<Live>, door: Door, stop: CancellationToken) {
     let mut flows = JoinSet::new();
+    let Door { id, listener, closed } = door;
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
+            () = closed.cancelled() => break,
             Some(_ended) = flows.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((tcp, client)) => drop(flows.spawn(serve(shared.clone(), index, tcp, client))),
+                Ok((tcp, client)) => drop(flows.spawn(serve(live.current(), id, tcp, client))),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
@@ -174,11 +160,31 @@ async fn accept(shared: Arc<Shared>, index: usize, listener: TcpListener, stop: 
     }
     drop(listener);
     let ended = async { while flows.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(shared.config.limits.drain_timeout(), ended).await;
+    tokio::select! {
+        () = ended => {}
+        () = drained(live.drain.subscribe()) => {}
+    }
     flows.shutdown().await;
 }
 
-async fn serve(shared: Arc<Shared>, index: usize, tcp: TcpStream, client: SocketAddr) {
+/// Returns when the drain timeout has passed since the call. The timeout may change meanwhile.
+async fn drained(mut timeout: watch::Receiver<Duration>) {
+    let closed = tokio::time::Instant::now();
+    loop {
+        let deadline = closed + *timeout.borrow_and_update();
+        tokio::select! {
+            () = tokio::time::sleep_until(deadline) => return,
+            // The sender lives as long as the proxy.
+            _ = timeout.changed() => {}
+        }
+    }
+}
+
+async fn serve(shared: Arc<Shared>, entrance: u64, tcp: TcpStream, client: SocketAddr) {
+    // A new configuration may have closed the listener just now.
+    let Some(index) = shared.entrances.iter().position(|each| each.id == entrance) else {
+        return crate::conn::Conn::Plain(tcp).reset();
+    };
     shared.counts().accepted += 1;
     match flow(&shared, index, tcp, client).await {
         Ok(end) => shared.ended(end),
@@ -188,7 +194,7 @@ async fn serve(shared: Arc<Shared>, index: usize, tcp: TcpStream, client: Socket
 
 /// Runs one flow. A refused client has got its answer when this returns.
 async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -> Result<End, Refusal> {
-    let (listener, tokens) = (&shared.config.listeners[index], shared.tokens[index].as_ref());
+    let (listener, tokens) = (&shared.config.listeners[index], shared.entrances[index].tokens.as_ref());
     let admitted = admit(shared, listener, &tcp, peer);
     let (_places, opening) = match admitted {
         Ok(places) => places,
@@ -216,7 +222,8 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
                 far.reset();
                 return Err(Refusal::of_read(&error));
             }
-            Ok(relay(client, far, opened.prefix, &shared.bytes, shared.config.limits.idle_timeout()).await)
+            let tally = shared.tallies.established(&request.route, &request.destination.to_string());
+            Ok(relay(client, far, opened.prefix, &tally.bytes, shared.config.limits.idle_timeout()).await)
         }
         Err(refusal) => {
             let answer = ways::refused(listener.way, client, refusal.cause);

@@ -33,6 +33,23 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The name by which it is counted; the same as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed_out",
+            Self::NameNotFound => "name_not_found",
+            Self::NotAllowed => "not_allowed",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Malformed => "malformed",
+            Self::Limit => "limit",
+            Self::Route => "route",
+            Self::Hop => "hop",
+            Self::Broken => "broken",
+        }
+    }
+
     /// The cause of an error of the operating system while dialing.
     pub fn of_dial(error: &io::Error) -> Self {
         match error.kind() {

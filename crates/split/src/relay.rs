@@ -26,7 +26,7 @@ pub(crate) enum End {
     Idle,
 }
 
-/// Bytes moved by all flows of a proxy, from clients and to clients.
+/// Bytes moved by flows, from clients and to clients.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
     pub(crate) up: AtomicU64,

@@ -23,8 +23,25 @@ pub struct Status {
     pub bytes_up: u64,
     /// Bytes from destinations towards clients.
     pub bytes_down: u64,
+    /// Established flows by route and destination.
+    pub traffic: Vec<Traffic>,
     /// The next proxies by name.
     pub hops: BTreeMap<String, Hop>,
+}
+
+/// The established flows of one route to one destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Traffic {
+    /// The destination; `None` for all flows beyond the limit of pairs that are counted one by one.
+    pub destination: Option<String>,
+    /// The proxies after this one.
+    pub through: Vec<String>,
+    /// Flows that were established.
+    pub connections: u64,
+    /// Bytes towards the destination.
+    pub bytes_up: u64,
+    /// Bytes towards the client.
+    pub bytes_down: u64,
 }
 
 /// The knowledge of a proxy about one of its next proxies.

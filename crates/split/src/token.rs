@@ -17,6 +17,24 @@ type Hash = [u8; SHA256_OUTPUT_LEN];
 pub struct Tokens(HashMap<String, Hash>);
 
 impl Tokens {
+    /// Tokens from names and SHA-256 hashes in hexadecimal.
+    ///
+    /// # Errors
+    /// A name is empty or too long, a hash is malformed, or there are none or too many. An error repeats no hash.
+    pub fn of_hashes<'a>(hashes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
+        let mut tokens = HashMap::new();
+        for (name, hash) in hashes {
+            let hash = decode(hash).filter(|_| is_name(name));
+            let hash =
+                hash.ok_or_else(|| format!("the token of {name:?} is not a name of 1 to 255 bytes and a SHA-256"))?;
+            tokens.insert(name.to_owned(), hash);
+            if tokens.len() > TOKENS_MAX {
+                return Err(format!("more than {TOKENS_MAX} tokens"));
+            }
+        }
+        if tokens.is_empty() { Err("no token".to_owned()) } else { Ok(Self(tokens)) }
+    }
+
     /// True if a client with this name knows its token. The time does not depend on how much of the token is right.
     pub fn accept(&self, name: &str, token: &[u8]) -> bool {
         let wanted = self.0.get(name);
@@ -47,7 +65,7 @@ impl FromStr for Tokens {
             let (name, hash) = line
                 .split_once(':')
                 .and_then(|(name, hash)| Some((name, decode(hash)?)))
-                .filter(|(name, _)| !name.is_empty() && name.len() <= u8::MAX.into())
+                .filter(|(name, _)| is_name(name))
                 .ok_or_else(|| format!("line {number} is not NAME:SHA256"))?;
             if tokens.insert(name.to_owned(), hash).is_some() {
                 return Err(format!("line {number} repeats a name"));
@@ -58,6 +76,11 @@ impl FromStr for Tokens {
         }
         if tokens.is_empty() { Err("no token".to_owned()) } else { Ok(Self(tokens)) }
     }
+}
+
+/// True if SOCKS5 can carry the name.
+fn is_name(name: &str) -> bool {
+    (1..=u8::MAX.into()).contains(&name.len())
 }
 
 fn decode(text: &str) -> Option<Hash> {

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import CredentialsNotSent, GatewayError, GatewayLost
 from tradewind.gateway.binary import require_contract
 from tradewind.gateway.exchange import Exchange
+from tradewind.model.document import parse_json, to_document
 from tradewind.model.plan import Deployment
+
+if TYPE_CHECKING:
+    from tradewind.model.split import SplitProgram, SplitStatus
 
 #: Timeout of a request other than for events. After it the gateway counts as lost.
 REQUEST_S = 30.0
@@ -69,6 +73,37 @@ class GatewayClient:
         """
         body = {"token_hex": token_hex, "expires_unix_s": expires_unix_s}
         self._request("POST", "/v1/join", json.dumps(body).encode())
+
+    def put_split(self, program: SplitProgram, timeout_s: float = REQUEST_S) -> SplitStatus:
+        """`PUT /v1/split`: start a split proxy, or replace the program of the running one.
+
+        New connections use the new program; open ones keep theirs. Raises GatewayError if the gateway refuses it.
+        """
+        return self._split("PUT", "", json.dumps(to_document(program)).encode(), timeout_s)
+
+    def split_status(self, timeout_s: float = REQUEST_S) -> SplitStatus:
+        """`GET /v1/split`: return the status of the split proxy. Raises GatewayError if the gateway never had one."""
+        return self._split("GET", "", None, timeout_s)
+
+    def end_split(self, drain_s: int | None = None) -> SplitStatus:
+        """`DELETE /v1/split`: accept no more connections, and end the open ones after at most `drain_s`.
+
+        None is the time of the program. The answer has the final counts if its state is `ended`; a drain of more than
+        30 s is still under way then. Raises GatewayError if the gateway never had a split proxy.
+        """
+        query = "" if drain_s is None else f"?drain_s={drain_s}"
+        return self._split("DELETE", query, None, 2 * REQUEST_S)
+
+    def _split(self, method: str, query: str, body: bytes | None, timeout_s: float) -> SplitStatus:
+        from tradewind.model.split import SplitStatus
+
+        answer = self._request(method, f"/v1/split{query}", body, timeout_s)
+        try:
+            return SplitStatus.from_document(parse_json(answer))
+        except ValueError as error:
+            raise GatewayError(
+                f"the gateway at {self.control} sent a bad status of its split proxy: {error}"
+            ) from error
 
     def receive_load(self, sender: str, connections: int, warmup_s: float, measure_s: float) -> dict[str, Any]:
         """`POST /v1/probe/receive`: count what another gateway sends. Blocks until done. Raises GatewayError."""

@@ -6,6 +6,7 @@ use super::lease::Lease;
 use super::load;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
+use super::split::SplitRole;
 use super::validate::{Setting, check_program};
 use crate::enrol::{Candidate, NewKey};
 use crate::net::DataPort;
@@ -68,6 +69,7 @@ pub struct Gateway {
     /// Held while a measurement uses the data port, and while a program takes it over.
     measuring: Mutex<()>,
     life: Mutex<Life>,
+    split: SplitRole,
 }
 
 enum Life {
@@ -101,6 +103,7 @@ impl Gateway {
         let life = Mutex::new(Life::Waiting(data_listener));
         let (new_key, measuring) = (std::sync::Mutex::new(None), Mutex::new(()));
         let again = watch::Sender::new(None);
+        let split = SplitRole::new(identity.clone());
         Ok(Self {
             runner,
             identity,
@@ -115,6 +118,7 @@ impl Gateway {
             again,
             measuring,
             life,
+            split,
         })
     }
 
@@ -135,6 +139,16 @@ impl Gateway {
     /// The lease that the gateway was started with.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
+    }
+
+    /// The split proxy that the gateway may run.
+    pub(super) fn split(&self) -> &SplitRole {
+        &self.split
+    }
+
+    /// Ends the program and the split proxy. From then on neither is accepted.
+    pub async fn end(&self) {
+        tokio::join!(self.drain(), self.split.close());
     }
 
     /// Accepts a token with which a new process of this gateway is to join the fleet.

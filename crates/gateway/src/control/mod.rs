@@ -8,7 +8,7 @@
 //!
 //! Access: over a Unix socket, whoever may open it (its owner) may do everything. Over TCP any peer of the fleet may
 //! read version and metrics, and only the identities named as controllers may do the rest. A gateway runs at most one
-//! program in its life. `docs/reference/control-api.md` describes the API for users.
+//! program in its life. Beside it, or instead, it runs one split proxy (`split`). `docs/reference/control-api.md` describes the API for users.
 
 pub(crate) mod answer;
 mod connections;
@@ -23,4 +23,6 @@ mod probe;
 mod routes;
 pub mod runner;
 pub mod server;
+mod split;
+mod split_program;
 pub mod validate;

@@ -3,7 +3,7 @@
 use super::answer::Refused;
 use super::gateway::Gateway;
 use super::metrics::add_process_figures;
-use super::{load, probe};
+use super::{load, probe, split};
 use crate::limits::{
     DRAIN_ANSWER_TIMEOUT, EVENT_KEEP_ALIVE, EVENT_READERS_MAX, LEASE_S_MAX, PROBES_MAX, REQUEST_BODY_BYTES_MAX,
     REQUEST_BODY_TIMEOUT, REQUEST_DISCARD_BYTES_MAX,
@@ -11,7 +11,7 @@ use crate::limits::{
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tradewind_contract::{
     IdentityGrant, JoinAgain, KeyRequest, LeaseRequest, ProbeReport, ProbeRequest, Program, ReceiveReport,
-    ReceiveRequest, Routes, SendReport, SendRequest, StoreCredentials, Version,
+    ReceiveRequest, Routes, SendReport, SendRequest, SplitProgram, SplitStatus, StoreCredentials, Version,
 };
 
 /// The other end of a connection; the server attaches it to each request.
@@ -82,6 +82,7 @@ pub(super) fn router(gateway: Arc<Gateway>, controllers: Arc<[String]>) -> Route
         .route("/v1/join", post(post_join))
         .route("/v1/identity", post(post_identity).put(put_identity))
         .route("/v1/stores", put(put_stores))
+        .route("/v1/split", put(put_split).get(get_split).delete(delete_split))
         .route("/v1/probe", post(post_probe))
         .route("/v1/probe/receive", post(post_receive))
         .route("/v1/probe/send", post(post_send))
@@ -203,6 +204,27 @@ async fn put_stores(_: Controller, State(api): State<Api>, body: Body) -> Result
     };
     let credentials: StoreCredentials = read_json(body).await.map_err(not_understood)?;
     api.gateway.take_credentials(credentials).map(|()| StatusCode::NO_CONTENT)
+}
+
+async fn put_split(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<SplitStatus>, Refused> {
+    let program: SplitProgram = read_json(body).await?;
+    api.gateway.split().put(&program).await.map(Json)
+}
+
+async fn get_split(_: Controller, State(api): State<Api>) -> Result<Json<SplitStatus>, Refused> {
+    api.gateway.split().status().await.map(Json)
+}
+
+async fn delete_split(_: Controller, State(api): State<Api>, query: Uri) -> Result<Response, Refused> {
+    let drain = split::drain_of(query.query())?;
+    let ended = detached({
+        let gateway = api.gateway.clone();
+        async move { gateway.split().end(drain).await }
+    });
+    match tokio::time::timeout(DRAIN_ANSWER_TIMEOUT, ended).await {
+        Ok(ended) => Ok(Json(ended??).into_response()),
+        Err(_elapsed) => Ok((StatusCode::ACCEPTED, Json(api.gateway.split().status().await?)).into_response()),
+    }
 }
 
 async fn post_probe(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<ProbeReport>, Refused> {

@@ -13,10 +13,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tradewind_split::proxy::Monitor;
 use tradewind_split::status::Status;
 use tradewind_split::tls::HopTls;
-use tradewind_split::{Config, Proxy};
+use tradewind_split::{Config, Handle, Proxy};
 
 /// Longest time that a step of a test may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -85,7 +84,7 @@ impl HopTls for Identity {
 /// A running proxy; dropping it stops it.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    monitor: Monitor,
+    pub(crate) handle: Handle,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -100,10 +99,11 @@ impl Running {
     pub(crate) fn start(config: serde_json::Value, tls: Option<Arc<dyn HopTls>>) -> Self {
         let config: Config = serde_json::from_value(config).unwrap();
         let proxy = Proxy::bind(config, tls).unwrap();
-        let (address, monitor) = (proxy.addresses().unwrap()[0], proxy.monitor());
+        let handle = proxy.handle();
+        let address = handle.addresses()[0];
         let stop = CancellationToken::new();
         let running = tokio::spawn(proxy.run(stop.clone()));
-        Self { address, monitor, stop, running }
+        Self { address, handle, stop, running }
     }
 
     pub(crate) fn order_to_stop(&self) {
@@ -115,7 +115,7 @@ impl Running {
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.monitor.status()
+        self.handle.status()
     }
 
     /// Waits until the state is as wanted.

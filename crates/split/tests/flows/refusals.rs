@@ -181,7 +181,7 @@ fn unsafe_or_contradictory_configurations_are_refused() {
     ];
     for config in bad {
         let parsed: Config = serde_json::from_value(config.clone()).unwrap();
-        assert!(parsed.check().is_err(), "{config}");
+        assert!(parsed.check(parsed.identity.is_some()).is_err(), "{config}");
     }
     let unknown = [
         json!({"listeners": [forward("127.0.0.1:0")], "allow": [], "extra": 1}),

@@ -1,0 +1,210 @@
+//! Checks a split program, and makes the configuration of the proxy from it.
+
+use crate::limits::{
+    CONGESTION_CONTROL_CHARS_MAX, SPLIT_CONNECTIONS_MAX, SPLIT_PATTERNS_MAX, SPLIT_PROXIES_MAX, SPLIT_ROUTES_MAX,
+    SPLIT_TIMEOUT_MS_MAX,
+};
+use crate::names::check_node_name;
+use std::fmt::Display;
+use std::str::FromStr;
+use tradewind_contract::{CONTRACT_VERSION, Refusal, SplitLimits, SplitListener, SplitProgram, SplitWay};
+use tradewind_split::Config;
+use tradewind_split::allow::AllowList;
+use tradewind_split::config::{Limits, Listener, Route, TokenSource, Way};
+use tradewind_split::token::Tokens;
+
+fn refuse<T>(error: impl Into<String>, hint: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal { error: error.into(), hint: Some(hint.into()) })
+}
+
+/// The configuration of a proxy without files.
+///
+/// # Errors
+/// The first fault. Contradictions between the fields are left to [`Config::check`].
+pub(super) fn config_of(program: &SplitProgram) -> Result<Config, Refusal> {
+    if program.contract != CONTRACT_VERSION {
+        return refuse(
+            format!(
+                "this gateway uses contract {CONTRACT_VERSION}, but the program uses contract {}",
+                program.contract
+            ),
+            "use the same version of the client and the gateways",
+        );
+    }
+    check_count("proxies", program.proxies.len(), SPLIT_PROXIES_MAX)?;
+    check_count("routes", program.routes.len(), SPLIT_ROUTES_MAX)?;
+    for name in program.proxies.keys() {
+        if let Err(error) = check_node_name(name) {
+            return refuse(error, "a proxy's name is also the name in its certificate");
+        }
+    }
+    check_congestion_control(program.congestion_control.as_deref())?;
+    let proxies = program.proxies.iter().map(|(name, at)| Ok((name.clone(), parsed("proxies", at)?)));
+    let routes = program
+        .routes
+        .iter()
+        .map(|route| Ok(Route { destination: parsed("routes", &route.destination)?, through: route.through.clone() }));
+    Ok(Config {
+        listeners: program.listeners.iter().map(listener_of).collect::<Result<_, Refusal>>()?,
+        proxies: proxies.collect::<Result<_, Refusal>>()?,
+        routes: routes.collect::<Result<_, Refusal>>()?,
+        allow: AllowList::new(all_parsed("allow", &program.allow)?),
+        identity: None,
+        limits: limits_of(&program.limits)?,
+        proxy_protocol: all_parsed("proxy_protocol", &program.proxy_protocol)?,
+        congestion_control: program.congestion_control.clone(),
+    })
+}
+
+fn listener_of(listener: &SplitListener) -> Result<Listener, Refusal> {
+    let hashes = |tokens: &std::collections::BTreeMap<String, String>| {
+        Tokens::of_hashes(tokens.iter().map(|(name, hash)| (name.as_str(), hash.as_str())))
+    };
+    let tokens = listener.tokens.as_ref().map(hashes).transpose().or_else(|error| {
+        refuse(format!("listener {}: {error}", listener.listen), "give the SHA-256 of each token in hexadecimal")
+    })?;
+    Ok(Listener {
+        listen: parsed("listen", &listener.listen)?,
+        way: match listener.way {
+            SplitWay::Forward => Way::Forward,
+            SplitWay::Socks5 => Way::Socks5,
+            SplitWay::Connect => Way::Connect,
+            SplitWay::Sni => Way::Sni,
+            SplitWay::Transparent => Way::Transparent,
+            SplitWay::Hop => Way::Hop,
+        },
+        destination: listener.destination.as_deref().map(|text| parsed("destination", text)).transpose()?,
+        port: listener.port,
+        tokens: tokens.map(TokenSource::Known),
+        clients: all_parsed("clients", &listener.clients)?,
+        proxy_protocol: listener.proxy_protocol,
+    })
+}
+
+fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
+    let default = Limits::default();
+    let count = |name: &str, value: Option<u32>, default: usize| match value {
+        None => Ok(default),
+        Some(value) => in_range(name, value, SPLIT_CONNECTIONS_MAX).map(|value| value as usize),
+    };
+    let time = |name: &str, value: Option<u32>, default: u64| match value {
+        None => Ok(default),
+        Some(value) => in_range(name, value, SPLIT_TIMEOUT_MS_MAX).map(u64::from),
+    };
+    let accepts = limits.accepts_per_second_max.unwrap_or(default.accepts_per_second_max);
+    let of_destination = limits.connections_per_destination_max;
+    Ok(Limits {
+        connections_max: count("connections_max", limits.connections_max, default.connections_max)?,
+        connections_per_client_max: count(
+            "connections_per_client_max",
+            limits.connections_per_client_max,
+            default.connections_per_client_max,
+        )?,
+        connections_per_proxy_max: count(
+            "connections_per_proxy_max",
+            limits.connections_per_proxy_max,
+            default.connections_per_proxy_max,
+        )?,
+        connections_per_destination_max: count(
+            "connections_per_destination_max",
+            of_destination,
+            default.connections_per_destination_max,
+        )?,
+        accepts_per_second_max: in_range("accepts_per_second_max", accepts, SPLIT_CONNECTIONS_MAX)?,
+        request_timeout_ms: time("request_timeout_ms", limits.request_timeout_ms, default.request_timeout_ms)?,
+        dial_timeout_ms: time("dial_timeout_ms", limits.dial_timeout_ms, default.dial_timeout_ms)?,
+        idle_timeout_ms: time("idle_timeout_ms", limits.idle_timeout_ms, default.idle_timeout_ms)?,
+        drain_timeout_ms: time("drain_timeout_ms", limits.drain_timeout_ms, default.drain_timeout_ms)?,
+    })
+}
+
+fn in_range(name: &str, value: u32, most: u32) -> Result<u32, Refusal> {
+    if (1..=most).contains(&value) {
+        return Ok(value);
+    }
+    refuse(format!("limits.{name} is {value}"), format!("it is 1 to {most}"))
+}
+
+fn check_count(what: &str, count: usize, most: usize) -> Result<(), Refusal> {
+    if count > most {
+        return refuse(format!("{count} {what}"), format!("a split program has at most {most} {what}"));
+    }
+    Ok(())
+}
+
+fn check_congestion_control(name: Option<&str>) -> Result<(), Refusal> {
+    let is_name = |name: &str| {
+        (1..=CONGESTION_CONTROL_CHARS_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    };
+    match name {
+        Some(name) if !is_name(name) => {
+            refuse(format!("{name:?} is no congestion control"), "for example bbr or cubic")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, Refusal> {
+    text.parse().or_else(|error| refuse(format!("{field}: {text:?}: {error}"), PATTERN_HINT))
+}
+
+fn all_parsed<T: FromStr<Err: Display>>(field: &str, texts: &[String]) -> Result<Vec<T>, Refusal> {
+    check_count(field, texts.len(), SPLIT_PATTERNS_MAX)?;
+    texts.iter().map(|text| parsed(field, text)).collect()
+}
+
+const PATTERN_HINT: &str = "docs/reference/control-api.md has the form of addresses and patterns";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn program(changes: Value) -> SplitProgram {
+        let mut document = json!({
+            "contract": CONTRACT_VERSION,
+            "listeners": [{"listen": "127.0.0.1:0", "way": "socks5", "tokens": {"ann": "0".repeat(64)}}],
+            "proxies": {"exit": "192.0.2.1:7000"},
+            "routes": [{"destination": "*.example:443", "through": ["exit"]}],
+            "allow": ["*.example:443", "10.0.0.0/8:*"],
+        });
+        document.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn a_program_becomes_a_configuration_that_the_proxy_accepts() {
+        let config = config_of(&program(json!({"limits": {"idle_timeout_ms": 7}}))).unwrap();
+        config.check(true).unwrap();
+        assert!(config.check(false).is_err());
+        let default = Limits::default();
+        assert_eq!((config.limits.idle_timeout_ms, config.limits.connections_max), (7, default.connections_max));
+    }
+
+    #[test]
+    fn the_first_fault_is_named() {
+        let faults = [
+            (json!({"contract": 1}), "contract 1"),
+            (json!({"proxies": {"A B": "192.0.2.1:1"}}), "A B"),
+            (json!({"proxies": {"exit": "192.0.2.1"}}), "has no port"),
+            (json!({"allow": ["*:1"]}), "\"*:1\""),
+            (json!({"allow": vec!["a:1"; SPLIT_PATTERNS_MAX + 1]}), "4097 allow"),
+            (json!({"limits": {"connections_max": 0}}), "limits.connections_max is 0"),
+            (json!({"limits": {"drain_timeout_ms": 90_000_000}}), "limits.drain_timeout_ms is 90000000"),
+            (json!({"congestion_control": "a/b"}), "a/b"),
+            (json!({"listeners": [{"listen": "here", "way": "hop"}]}), "listen: \"here\""),
+        ];
+        for (changes, expected) in faults {
+            let error = config_of(&program(changes)).unwrap_err().error;
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_no_hash_is_refused_and_not_repeated() {
+        let listener = json!([{"listen": "127.0.0.1:0", "way": "connect", "tokens": {"ann": "my secret"}}]);
+        let refusal = config_of(&program(json!({"listeners": listener}))).unwrap_err();
+        assert!(refusal.error.contains("ann") && !refusal.error.contains("my secret"), "{}", refusal.error);
+    }
+}

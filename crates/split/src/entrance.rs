@@ -1,0 +1,72 @@
+//! The bound listeners of a proxy.
+
+use crate::config::Config;
+use crate::limits::BACKLOG;
+use crate::refusal::SplitError;
+use crate::token::Tokens;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio_util::sync::CancellationToken;
+
+/// One listener, as the connections see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrance {
+    pub(crate) id: u64,
+    /// The address of the configuration.
+    requested: SocketAddr,
+    /// The bound address, whose port the kernel may have chosen.
+    pub(crate) address: SocketAddr,
+    pub(crate) tokens: Option<Tokens>,
+    /// Cancelled when the listener is to close.
+    pub(crate) closed: CancellationToken,
+}
+
+/// The socket of an entrance.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) id: u64,
+    pub(crate) listener: TcpListener,
+    pub(crate) closed: CancellationToken,
+}
+
+/// The entrances of a configuration, and the sockets of the new ones. Those of `before` that have the same address in
+/// their configuration are kept; the others are bound.
+///
+/// # Errors
+/// Tokens cannot be read, or an address cannot be bound; nothing has changed.
+pub(crate) fn entrances(config: &Config, before: &[Entrance]) -> Result<(Vec<Entrance>, Vec<Door>), SplitError> {
+    let mut left = before.to_vec();
+    let (mut entrances, mut doors) = (Vec::new(), Vec::new());
+    for listener in &config.listeners {
+        let tokens = listener.read_tokens()?;
+        let kept = left.iter().position(|entrance| entrance.requested == listener.listen);
+        let entrance = match kept {
+            Some(index) => Entrance { tokens, ..left.remove(index) },
+            None => {
+                let (door, address) = open(listener.listen)?;
+                let (id, closed) = (door.id, door.closed.clone());
+                doors.push(door);
+                Entrance { id, requested: listener.listen, address, tokens, closed }
+            }
+        };
+        entrances.push(entrance);
+    }
+    Ok((entrances, doors))
+}
+
+/// Binds a listener. Returns it with its address.
+fn open(address: SocketAddr) -> Result<(Door, SocketAddr), SplitError> {
+    static IDS: AtomicU64 = AtomicU64::new(0);
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    let (listener, bound) = bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })?;
+    let door = Door { id: IDS.fetch_add(1, Ordering::Relaxed), listener, closed: CancellationToken::new() };
+    Ok((door, bound))
+}

@@ -1,0 +1,129 @@
+"""The split proxy of one gateway: its program, and its status. Mirrors `crates/contract/src/split.rs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from tradewind.model.document import Document
+from tradewind.model.program import CONTRACT_VERSION
+from tradewind.model.records import dataclass, field
+
+__all__ = [
+    "SplitHop",
+    "SplitLimits",
+    "SplitListener",
+    "SplitProgram",
+    "SplitRoute",
+    "SplitState",
+    "SplitStatus",
+    "SplitTraffic",
+    "SplitWay",
+]
+
+SplitWay = Literal["forward", "socks5", "connect", "sni", "transparent", "hop"]
+"""The way in which a listener learns the destination; `hop` is for other proxies of the fleet."""
+SplitState = Literal["running", "draining", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitListener:
+    """One listener, at `listen` (`ip:port`; port 0 lets the kernel choose).
+
+    `destination` (`host:port`) is for `forward`, `port` for `sni`. `tokens` are the clients of `socks5` and `connect`:
+    name, and SHA-256 of the token in hexadecimal. `clients` are networks; empty means any, if the way allows that.
+    """
+
+    listen: str
+    way: SplitWay
+    destination: str | None = None
+    port: int | None = None
+    tokens: Mapping[str, str] | None = None
+    clients: tuple[str, ...] = ()
+    proxy_protocol: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRoute:
+    """The proxies `through` which flows to some destinations go, from the next one to the exit. Empty: direct."""
+
+    destination: str
+    through: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitLimits:
+    """Limits of a split proxy. None is the default of the gateway."""
+
+    connections_max: int | None = None
+    connections_per_client_max: int | None = None
+    connections_per_proxy_max: int | None = None
+    connections_per_destination_max: int | None = None
+    accepts_per_second_max: int | None = None
+    request_timeout_ms: int | None = None
+    dial_timeout_ms: int | None = None
+    idle_timeout_ms: int | None = None
+    drain_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgram(Document):
+    """Body of `PUT /v1/split`. `proxies` are names in certificates and addresses, `allow` patterns of destinations."""
+
+    listeners: tuple[SplitListener, ...]
+    allow: tuple[str, ...]
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    routes: tuple[SplitRoute, ...] = ()
+    limits: SplitLimits = field(default_factory=SplitLimits)
+    proxy_protocol: tuple[str, ...] = ()
+    congestion_control: str | None = None
+    contract: int = CONTRACT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTraffic:
+    """The established flows of one route to one destination.
+
+    `bytes_up` go to the destination, `bytes_down` to the client. `destination` is None for the flows of all pairs
+    beyond those that the gateway counts one by one.
+    """
+
+    through: tuple[str, ...]
+    connections: int
+    bytes_up: int
+    bytes_down: int
+    destination: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitHop:
+    """Connections that were opened to one of the next proxies, and the time of their TCP handshakes."""
+
+    dialed: int
+    connect_ms_min: float
+    connect_ms_last: float
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStatus(Document):
+    """Answer of `PUT`, `GET` and `DELETE /v1/split`. Counts are since the start of the proxy.
+
+    `listening` are the bound addresses in the order of the listeners. `closed`, `reset` and `idle` are flows by the
+    way in which they ended; `refused` are connections by cause. The last three are settings of the kernel.
+    """
+
+    state: SplitState
+    listening: tuple[str, ...]
+    open: int
+    accepted: int
+    closed: int
+    reset: int
+    idle: int
+    refused: Mapping[str, int]
+    bytes_up: int
+    bytes_down: int
+    traffic: tuple[SplitTraffic, ...]
+    hops: Mapping[str, SplitHop]
+    congestion_control: str | None = None
+    receive_buffer_bytes_max: int | None = None
+    send_buffer_bytes_max: int | None = None
