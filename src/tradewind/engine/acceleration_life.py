@@ -8,25 +8,27 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from tradewind.acceleration.comparison import Comparison
 from tradewind.acceleration.health import Health, paths_now
 from tradewind.acceleration.wiring import (
     HOME,
     Wire,
     fleet_plan,
     home_program,
+    listener_of,
     proxy_program,
     proxy_regions_of,
     wires_of,
 )
 from tradewind.engine.acceleration_cost import AccelerationMeter
-from tradewind.engine.accelerations import Accelerations
+from tradewind.engine.accelerations import FLOWS_FILE, Accelerations
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import CeilingReached, ConfigError, GatewayError, TradewindError, UsageError
 from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.client import GatewayClient
-from tradewind.model.acceleration import AccelerationPhase, AccelerationState, FlowState, ProxyState
+from tradewind.model.acceleration import AccelerationPhase, AccelerationState, FlowState, ProxyHealth, ProxyState
 from tradewind.model.flows import FlowsFile, flows_from_document
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import dataclass
@@ -59,8 +61,6 @@ CEILING_LEASE_S = 120
 PROVIDERS = ("sky",)
 #: Most looks at a time.
 WORKERS = 16
-MIN_BUSY_BYTES = 1
-MBIT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,24 +116,6 @@ def _home(flows: FlowsFile, where: str) -> str:
     return regions.pop()
 
 
-class _Rates:
-    """Bytes of one flow at home, and its mean rate while it moves bytes."""
-
-    def __init__(self) -> None:
-        self.up = self.down = self.connections = 0
-        self._busy_bytes, self._busy_s = 0, 0.0
-
-    def count(self, up: int, down: int, connections: int, elapsed_s: float) -> None:
-        moved = up + down - self.up - self.down
-        if moved >= MIN_BUSY_BYTES:
-            self._busy_bytes, self._busy_s = self._busy_bytes + moved, self._busy_s + elapsed_s
-        self.up, self.down, self.connections = up, down, connections
-
-    @property
-    def mbps(self) -> float | None:
-        return None if self._busy_s <= 0 else self._busy_bytes * 8 / MBIT / self._busy_s
-
-
 class Acceleration:
     """One acceleration, in the process that supervises it. Call `start`, then `watch`; `close` in any case."""
 
@@ -160,13 +142,18 @@ class Acceleration:
         self._paths: dict[str, tuple[tuple[str, ...], str | None]] = {}
         self._addresses: dict[str, str] = {}
         self._statuses: dict[str, SplitStatus] = {}
-        self._rates: dict[str, _Rates] = {}
+        self._comparisons: dict[str, Comparison] = {}
+        self._carried: dict[str, tuple[int, int, int]] = {}
+        #: Flows whose new connections go direct to compare, or because proxies gain too little.
+        self._aside: dict[str, str] = {}
         self._listening: dict[str, str] = {}
         self._counted_s = self._living_s = time.monotonic()
-        self._wish, self._wish_error = 0, None
+        self._wish = 0
+        self._wish_error: str | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
         self._growing: tuple[str, Future[Any]] | None = None
         self._fleet: Fleet | None = None
+        self._fleet_id: str | None = None
         self.folder = self._book.make(self.id, text)
         self._lock = self._book.hold(self.id)
         self._write()
@@ -227,12 +214,12 @@ class Acceleration:
         wires = self._placed.wires
         missing = self._placed.regions.keys() - self._addresses.keys()
         self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions)
+        for name in self._aside.keys() & self._paths.keys():
+            self._paths[name] = (), self._aside[name]
         paths = {name: path for name, (path, _) in self._paths.items()}
         program = home_program(wires, paths, self._addresses, DRAIN_S)
         status = self._client(HOME).put_split(program)
         bound = dict(zip(program.listeners, status.listening, strict=True))
-        from tradewind.acceleration.wiring import listener_of
-
         self._listening = {wire.name: bound[listener_of(wire)] for wire in wires}
 
     # --- watch -------------------------------------------------------------------------------------------------------
@@ -294,14 +281,26 @@ class Acceleration:
         elapsed_s, self._counted_s = now_s - self._counted_s, now_s
         if (home := self._statuses.get(HOME)) is None:
             return
+        aside = {}
         for wire in self._placed.wires:
             mine = [each for each in home.traffic if each.destination == wire.target]
-            self._rates.setdefault(wire.target, _Rates()).count(
+            self._carried[wire.target] = (
                 sum(each.bytes_up for each in mine),
                 sum(each.bytes_down for each in mine),
                 sum(each.connections for each in mine),
-                elapsed_s,
             )
+            comparison = self._comparisons.setdefault(wire.target, Comparison(now_s))
+            total = [0, 0]
+            for each in mine:
+                total[bool(each.through)] += each.bytes_up + each.bytes_down
+            comparison.direct.count(total[0], elapsed_s)
+            comparison.proxied.count(total[1], elapsed_s)
+            if comparison.at(now_s) and wire.through:
+                aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
+        if aside != self._aside:
+            self._aside = aside
+            if self._phase == "running":
+                self._route()
 
     def _replace_dead(self) -> None:
         """Start machines in place of dead ones, one at a time, beside the looks."""
@@ -338,8 +337,6 @@ class Acceleration:
     def _replan(self, text: str | None) -> str | None:
         """Place flows again and move to that placement. Return why that failed; then the former one stays."""
         assert self._fleet is not None
-        from tradewind.engine.accelerations import FLOWS_FILE
-
         before = self._placed
         try:
             text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
@@ -407,8 +404,6 @@ class Acceleration:
 
     # --- state -------------------------------------------------------------------------------------------------------
 
-    _fleet_id: str | None = None
-
     def _write(self) -> AccelerationState:
         state = self.state()
         self._book.write(state)
@@ -437,7 +432,8 @@ class Acceleration:
 
     def _flow(self, wire: Wire) -> FlowState:
         through, reason = self._paths.get(wire.name, (wire.through, None))
-        rates = self._rates.get(wire.target, _Rates())
+        compared = self._comparisons.get(wire.target) or Comparison(0.0)
+        up, down, connections = self._carried.get(wire.target, (0, 0, 0))
         return FlowState(
             wire.name,
             wire.target,
@@ -447,17 +443,18 @@ class Acceleration:
             through,
             wire.predicted_mbps,
             wire.direct_mbps,
-            rates.mbps,
-            rates.up,
-            rates.down,
-            rates.connections,
+            (compared.proxied if wire.through else compared.direct).mbps,
+            compared.direct.mbps,
+            up,
+            down,
+            connections,
             reason,
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:
         status, error = self._statuses.get(name), self._health.unhealthy.get(name)
         is_replacing = self._growing is not None and self._growing[0] == name
-        health = "replacing" if is_replacing else "healthy" if error is None else "unhealthy"
+        health: ProxyHealth = "replacing" if is_replacing else "healthy" if error is None else "unhealthy"
         if status is None:
             return ProxyState(name, region, health, error=error)
         usd = self._meter.sent(name, region, status.bytes_up + status.bytes_down)

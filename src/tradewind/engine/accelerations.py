@@ -24,7 +24,7 @@ from tradewind.model.records import replace
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
 
-__all__ = ["Accelerations", "flows_text"]
+__all__ = ["FLOWS_FILE", "Accelerations", "flows_text"]
 
 T = TypeVar("T", bound=Document)
 FOLDER = "accelerations"

@@ -41,7 +41,9 @@ class FlowState:
     direct_mbps: float
     """Predicted rate without proxies."""
     achieved_mbps: float | None = None
-    """Mean rate in the time in which it moved bytes; None before that."""
+    """Mean rate of its placed path in the time in which that moved bytes; None before that."""
+    achieved_direct_mbps: float | None = None
+    """The same of the direct path."""
     bytes_up: int = 0
     bytes_down: int = 0
     connections: int = 0

@@ -47,6 +47,8 @@ def _flow(flow: FlowState) -> Iterator[str]:
         f"  {achieved}, {flow.predicted_mbps:.3g} predicted, {flow.direct_mbps:.3g} without proxies; "
         f"{format_count(flow.connections, 'connection')}, {moved}"
     )
+    if flow.planned and flow.achieved_direct_mbps is not None:
+        yield f"  {flow.achieved_direct_mbps:.3g} Mbit/s achieved without proxies"
     if flow.reason:
         yield f"  not on its placed path: {flow.reason}"
 
