@@ -144,6 +144,7 @@ def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Com
     assert world.run("accelerate", "down").expect(1).stderr.startswith("error: no acceleration runs\n")
 
 
+@pytest.mark.slow
 def test_a_killed_supervisor_leaves_nothing_after_down(world: Command) -> None:
     state = up(world)
     os.kill(client_of(world)["client_pid"], signal.SIGKILL)
@@ -155,8 +156,9 @@ def test_a_killed_supervisor_leaves_nothing_after_down(world: Command) -> None:
     assert "does not run" in refused.stderr
 
 
+@pytest.mark.slow
 def test_it_ends_before_the_ceiling(world: Command) -> None:
-    state = up(world, "--max-cost", "0.0001")
+    state = up(world, "--max-cost", "0.0004USD")
     assert download(world, state) == BODY
     ended = until(world, lambda now: now["phase"] == "ended")
     assert ended["reason"] == "the ceiling is close"

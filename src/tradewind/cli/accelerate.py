@@ -40,7 +40,7 @@ EXAMPLES = """\
   tradewind accelerate plan --problem problem.json --frontier --json
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
-  tradewind accelerate up --flows flows.toml --sky sky.json --max-cost 5
+  tradewind accelerate up --flows flows.toml --sky sky.json --max-cost 5USD
   tradewind accelerate status --json
   tradewind accelerate down --drain 1min"""
 
