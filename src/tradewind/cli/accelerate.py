@@ -5,21 +5,37 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from tradewind.cli import accelerate_advise, accelerate_generate, accelerate_plan, accelerate_run
+from tradewind.cli import (
+    accelerate_advise,
+    accelerate_down,
+    accelerate_generate,
+    accelerate_plan,
+    accelerate_replan,
+    accelerate_run,
+    accelerate_status,
+    accelerate_up,
+)
 from tradewind.errors import UsageError
 
 HELP = """\
 Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
-times is as small as possible within a budget. `plan`, `advise` and `generate` start nothing.
+times is as small as possible within a budget, and run these proxies.
 
 `plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
 itself. `advise` measures from this machine where it can. For each flow it reports what limits it now, then the gain
 from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints
-a problem file of a typical use case, with random hosts near random regions. `run` runs a command whose TCP connections
-go through a proxy; its exit code is the command's."""
+a problem file of a typical use case, with random hosts near random regions. None of these starts anything.
+
+`up` starts the proxies in an emulated WAN, prints the addresses of this machine to which applications connect, and
+watches until `down`, Ctrl-C, `--for` or `--max-cost` ends it. `status` shows rates, health and cost, `replan` places
+the flows again, and `down` lets open connections end first. Without an ID, `replan` and `down` take the only
+acceleration that runs.
+
+`run` runs a command whose TCP connections go through a proxy that you already run; its exit code is the command's."""
 USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
        tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
        tradewind accelerate [OPTION]… generate CASE
+       tradewind accelerate [OPTION]… up --flows FILE --sky FILE | status [ID]… | replan [ID] | down [ID]
        tradewind accelerate [OPTION]… run --through URL [--to HOST[:PORT]]… -- COMMAND [ARGUMENT]…"""
 EXAMPLES = """\
   tradewind accelerate plan --flows flows.toml --write-problem problem.json
@@ -30,6 +46,9 @@ EXAMPLES = """\
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
   tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -
+  tradewind accelerate up --flows flows.toml --sky sky.json --max-cost 5USD
+  tradewind accelerate status --json
+  tradewind accelerate down --drain 1min
   tradewind accelerate run --through socks5h://ann@proxy:1080 --token-file token --to data.example:443 -- curl -O URL"""
 #: Words after `--` are a command's.
 HAS_COMMAND = True
@@ -40,6 +59,10 @@ ACTIONS: dict[str, Any] = {
     "plan": accelerate_plan,
     "advise": accelerate_advise,
     "generate": accelerate_generate,
+    "up": accelerate_up,
+    "status": accelerate_status,
+    "replan": accelerate_replan,
+    "down": accelerate_down,
     "run": accelerate_run,
 }
 
@@ -61,15 +84,17 @@ def run(args: Namespace) -> int:
     for option in sorted({option for of in ACTIONS.values() for option in of.OPTIONS} - set(module.OPTIONS)):
         if getattr(args, option) not in (None, False):
             names = [name for name, other in ACTIONS.items() if option in other.OPTIONS]
-            raise UsageError(
-                f"--{option.replace('_', '-')} is only for accelerate {_either(names)}", hint="leave it out"
-            )
+            raise UsageError(f"{_flag(option)} is only for accelerate {_either(names)}", hint="leave it out")
     if args.arguments and module.ARGUMENTS is None:
         raise UsageError(
             f"accelerate {args.action} takes no arguments", hint="`tradewind accelerate --help` shows the usage"
         )
     code: int = module.run(args)
     return code
+
+
+def _flag(option: str) -> str:
+    return f"--{option.removesuffix('_time' if option == 'for_time' else '').replace('_', '-')}"
 
 
 def _either(names: list[str]) -> str:

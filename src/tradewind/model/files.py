@@ -52,6 +52,7 @@ FOLDER_MODE = 0o700
 #: Entries of Tradewind in a state folder.
 STATE_ENTRIES = frozenset(
     {
+        "accelerations",
         "catalog",
         "fleets",
         "jobs",

@@ -1,0 +1,74 @@
+"""The health of proxies, and the path of each flow among healthy ones. Pure: observations in, decisions out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tradewind.acceleration.wiring import Wire
+
+__all__ = ["FAILURES_UNTIL_UNHEALTHY", "SUCCESSES_UNTIL_HEALTHY", "Health", "paths_now"]
+
+FAILURES_UNTIL_UNHEALTHY = 2
+"""Consecutive looks that fail until a proxy gets no new flows."""
+SUCCESSES_UNTIL_HEALTHY = 4
+"""Consecutive looks that succeed until it gets new flows again: more, so that a proxy in doubt does not flap."""
+
+
+class Health:
+    """The health of some proxies with hysteresis. A new proxy is healthy."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.unhealthy: dict[str, str] = {}
+        """Why a proxy is unhealthy, by name."""
+        self._run: dict[str, int] = dict.fromkeys(names, 0)
+
+    def look(self, name: str, failure: str | None) -> None:
+        """Take in one look at a proxy: why it failed, or None."""
+        run = self._run.get(name, 0)
+        if failure is None:
+            self._run[name] = run + 1 if run > 0 else 1
+            if self._run[name] >= SUCCESSES_UNTIL_HEALTHY:
+                self.unhealthy.pop(name, None)
+            return
+        self._run[name] = run - 1 if run < 0 else -1
+        if self._run[name] <= -FAILURES_UNTIL_UNHEALTHY or name in self.unhealthy:
+            self.unhealthy[name] = failure
+
+    def dead(self, name: str, failure: str) -> None:
+        """Take in that the machine of a proxy has ended."""
+        self.unhealthy[name], self._run[name] = failure, -FAILURES_UNTIL_UNHEALTHY
+
+    def fresh(self, name: str) -> None:
+        """Take in that a proxy has a new machine."""
+        self.unhealthy.pop(name, None)
+        self._run[name] = 0
+
+    def forget(self, name: str) -> None:
+        """Forget a proxy that is no longer wanted."""
+        self.unhealthy.pop(name, None)
+        self._run.pop(name, None)
+
+
+def paths_now(
+    wires: Iterable[Wire], unhealthy: Mapping[str, str], unreachable: Collection[str], regions: Mapping[str, str]
+) -> dict[str, tuple[tuple[str, ...], str | None]]:
+    """Return the path of new connections of each flow, and why it is not the placed one.
+
+    A path with an unhealthy proxy is replaced by one over healthy proxies in the same regions that another flow was
+    placed on, else by the direct path: no prediction says that other regions help this flow. `unreachable` proxies have
+    no address yet.
+    """
+    wires = tuple(wires)
+    bad = unhealthy.keys() | set(unreachable)
+    good = [wire.through for wire in wires if wire.through and not bad & set(wire.through)]
+    found: dict[str, tuple[tuple[str, ...], str | None]] = {}
+    for wire in wires:
+        failed = [name for name in wire.through if name in bad]
+        if not failed:
+            found[wire.name] = wire.through, None
+            continue
+        where = [regions.get(name) for name in wire.through]
+        others = [path for path in good if [regions.get(name) for name in path] == where]
+        reason = f"{failed[0]}: {unhealthy.get(failed[0], 'it is starting')}"
+        found[wire.name] = (others[0] if others else ()), reason
+    return found

@@ -1,0 +1,188 @@
+"""The wiring of placed flows: the plan of their fleet, and the program of each split proxy. No I/O.
+
+Applications connect to the split proxy at home, beside the supervisor. It is the entry of each path: it dials the first
+proxy, and that one the next, each with the fleet's mutual TLS. Proxies accept nobody else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from tradewind.errors import ConfigError
+from tradewind.model.flows import FlowEnd, WantedFlow
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
+from tradewind.model.records import dataclass
+from tradewind.model.region import Region
+from tradewind.model.split import SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitWay
+from tradewind.placement.plan import FlowPlan, PlacementPlan
+from tradewind.planner.routes import region_name
+
+__all__ = ["HOME", "Wire", "fleet_plan", "home_program", "listener_of", "proxy_program", "proxy_regions_of", "wires_of"]
+
+HOME = "home"
+"""Name of the gateway beside the supervisor."""
+#: Ways in that a listener of this machine offers.
+WAYS: Mapping[str, SplitWay] = {"port": "forward", "socks5": "socks5", "connect": "connect", "sni": "sni"}
+LISTEN = "127.0.0.1:0"
+#: Most listeners of a gateway (crates/split).
+LISTENERS_MAX = 64
+#: Proxies accept connections of the fleet's gateways at any of their addresses.
+HOP_LISTEN = "0.0.0.0:0"
+#: Time after which a silent connection is reset. Backups and shells are silent for long.
+IDLE_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One flow as connections see it: from this machine to `target`, through proxies."""
+
+    name: str
+    target: str
+    way: SplitWay
+    listen: str
+    through: tuple[str, ...]
+    """Placed path, from this machine to the target; empty for direct."""
+    predicted_mbps: float
+    direct_mbps: float
+
+
+def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tuple[Wire, ...]:
+    """Return the wires of placed flows. `place` names the flows file. Raises ConfigError for a flow that this machine
+    cannot carry.
+    """
+    placed = {each.id: each for each in plan.flows}
+    wires = tuple(_wire(flow, placed[flow.name], f"{place}: flow {flow.name}") for flow in flows)
+    seen: dict[str, str] = {}
+    for wire in wires:
+        if (other := seen.setdefault(wire.target, wire.name)) != wire.name:
+            raise ConfigError(
+                f"{place}: flows {other} and {wire.name} both connect to {wire.target}",
+                hint="join them: a proxy chooses the path by the destination",
+            )
+    if len({listener_of(wire) for wire in wires}) > LISTENERS_MAX:
+        raise ConfigError(
+            f"{place}: more than {LISTENERS_MAX} listeners", hint='flows with way_in = "socks5" share one'
+        )
+    return wires
+
+
+def _wire(flow: WantedFlow, placed: FlowPlan, place: str) -> Wire:
+    if flow.source.is_here == flow.destination.is_here:
+        raise ConfigError(
+            f"{place}: neither end is this machine",
+            hint='`accelerate up` carries flows with source or destination "here"',
+        )
+    if flow.way_in not in WAYS:
+        raise ConfigError(f"{place}: way_in {flow.way_in!r} is not supported here", hint=f"use {', '.join(WAYS)}")
+    far = flow.destination if flow.source.is_here else flow.source
+    names = tuple(proxy_name(proxy.region, proxy.instance) for proxy in placed.path)
+    direct_mbps = placed.rate_mbps
+    if placed.path and placed.direct_fct_s > 0:
+        direct_mbps = placed.rate_mbps * placed.fct_s / placed.direct_fct_s
+    return Wire(
+        flow.name,
+        _target(far, place),
+        WAYS[flow.way_in],
+        _loopback(flow.listen or LISTEN, place),
+        names if flow.source.is_here else names[::-1],
+        placed.rate_mbps,
+        direct_mbps,
+    )
+
+
+def _target(end: FlowEnd, place: str) -> str:
+    if end.address is None or end.address[1] is None:
+        raise ConfigError(
+            f"{place}: {end.text} has no port to connect to", hint="write HOST:PORT, and its region apart"
+        )
+    host, port = end.address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _loopback(listen: str, place: str) -> str:
+    host = listen.rpartition(":")[0].strip("[]")
+    try:
+        if ipaddress.ip_address(host).is_loopback:
+            return listen
+    except ValueError:
+        pass
+    raise ConfigError(
+        f"{place}: listen {listen!r} is not an address of loopback", hint="for example 127.0.0.1:8443: no open relay"
+    )
+
+
+def proxy_name(region: str, instance: int) -> str:
+    """Return the name of a placed proxy's gateway."""
+    return f"{region_name(Region.parse(region))}-{instance + 1}"
+
+
+def proxy_regions_of(plan: PlacementPlan) -> dict[str, str]:
+    """Return the region of each proxy in use, by name."""
+    return {proxy_name(load.region, load.instance): load.region for load in plan.instances}
+
+
+def fleet_plan(paths: Iterable[Sequence[str]], regions: Mapping[str, str], home: str) -> Plan:
+    """Return the plan of a fleet: home's region, and the region of each proxy by name. It has no transfer.
+
+    Its hops are all pairs of gateways that connect on some path, so that firewalls admit them.
+    """
+    pairs: dict[tuple[str, str], None] = {}
+    for path in paths:
+        for start, end in zip((HOME, *path), path, strict=False):
+            if start in (HOME, *regions) and end in regions:
+                pairs[start, end] = None
+    gateways = (PlannedGateway(HOME, home), *(PlannedGateway(name, region) for name, region in regions.items()))
+    share = 1 / (len(pairs) + 1)
+    routes = (PlannedRoute((HOME, HOME), share), *(PlannedRoute(pair, share) for pair in pairs))
+    return Plan(gateways, tuple(PlannedHop(*pair, 1) for pair in pairs), routes, lead=HOME)
+
+
+def listener_of(wire: Wire) -> SplitListener:
+    """Return the listener of a flow. Flows with `socks5` and `connect` at one address share it."""
+    if wire.way == "forward":
+        return SplitListener(wire.listen, wire.way, wire.target)
+    if wire.way == "sni":
+        return SplitListener(wire.listen, wire.way, port=int(wire.target.rpartition(":")[2]))
+    return SplitListener(wire.listen, wire.way)
+
+
+def home_program(
+    wires: Sequence[Wire], paths: Mapping[str, tuple[str, ...]], addresses: Mapping[str, str], drain_s: float
+) -> SplitProgram:
+    """Return the program of the proxy at home.
+
+    `paths` are the proxies of each flow now, by name; `addresses` those of proxies that take connections.
+    """
+    listeners = tuple(dict.fromkeys(listener_of(wire) for wire in wires))
+    used = {name for path in paths.values() for name in path}
+    routes = tuple(SplitRoute(wire.target, paths[wire.name]) for wire in wires)
+    return SplitProgram(
+        listeners,
+        tuple(wire.target for wire in wires),
+        {name: addresses[name] for name in sorted(used)},
+        routes,
+        _limits(drain_s),
+    )
+
+
+def proxy_program(
+    name: str,
+    wires: Sequence[Wire],
+    paths: Collection[tuple[str, tuple[str, ...]]],
+    addresses: Mapping[str, str],
+    drain_s: float,
+) -> SplitProgram:
+    """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others.
+
+    `paths` are pairs of a flow's name and a path that it takes or took.
+    """
+    targets = {wire.name: wire.target for wire in wires}
+    allow = tuple(dict.fromkeys(targets[flow] for flow, path in paths if name in path))
+    later = {other for _, path in paths if name in path for other in path[path.index(name) + 1 :]}
+    known = {other: addresses[other] for other in sorted(later) if other in addresses}
+    return SplitProgram((SplitListener(HOP_LISTEN, "hop"),), allow, known, limits=_limits(drain_s))
+
+
+def _limits(drain_s: float) -> SplitLimits:
+    return SplitLimits(idle_timeout_ms=IDLE_MS, drain_timeout_ms=max(1, round(drain_s * 1e3)))

@@ -1,0 +1,36 @@
+"""`tradewind accelerate status`."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from tradewind.errors import UsageError
+
+OPTIONS = ("prometheus",)
+ARGUMENTS = "ID"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the format."""
+    parser.add_argument("--prometheus", action="store_true", help="status: print metrics in Prometheus's text format")
+
+
+def run(args: Namespace) -> int:
+    """Show accelerations: flows with their rates, proxies with their health, and the cost."""
+    from tradewind.engine.accelerations import Accelerations
+    from tradewind.engine.engine import Engine
+    from tradewind.model.document import to_document
+    from tradewind.render.acceleration import acceleration_lines, prometheus_lines
+
+    if args.prometheus and args.json:
+        raise UsageError("--prometheus and --json exclude each other", hint="leave one out")
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        book = Accelerations(engine.control)
+        states = [book.state(each) for each in args.arguments] or list(book.states())
+    if args.prometheus:
+        print("\n".join(prometheus_lines(states)))
+        return 0
+    for state in states:
+        print(json.dumps(to_document(state)) if args.json else "\n".join(acceleration_lines(state)))
+    return 0

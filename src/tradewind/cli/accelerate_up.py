@@ -1,0 +1,107 @@
+"""`tradewind accelerate up`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from tradewind.cli.arguments import typed
+from tradewind.cli.terminal import can_ask, confirm
+from tradewind.errors import UsageError
+from tradewind.model.units import format_usd, parse_duration_s, parse_usd
+
+if TYPE_CHECKING:
+    from tradewind.cli.detach import DetachedProcess
+    from tradewind.engine.engine import Engine
+    from tradewind.model.acceleration import AccelerationState
+
+OPTIONS = ("flows", "sky", "detach", "max_cost", "for_time")
+ARGUMENTS = None
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add where it runs, how long, and what it may cost."""
+    parser.add_argument("--sky", metavar="FILE", help="up: run the proxies in the emulated WAN of a sky file")
+    parser.add_argument("--detach", action="store_true", help="up: return when the flows may connect")
+    parser.add_argument(
+        "--max-cost", metavar="USD", type=typed(parse_usd), help="up: end before machines and egress cost more"
+    )
+    parser.add_argument(
+        "--for", dest="for_time", metavar="TIME", type=typed(parse_duration_s), help="up: end after this time"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Place the flows, start the proxies, and watch them until `down`, Ctrl-C, `--for` or the ceiling ends them."""
+    if args.flows is None or args.sky is None:
+        raise UsageError(
+            "accelerate up needs --flows FILE and --sky FILE", hint="`tradewind accelerate --help` shows how"
+        )
+    left: DetachedProcess | None = None
+    if args.detach:
+        from tradewind.cli.detach import detach
+
+        outcome = detach(say=False, as_json=args.json)
+        if isinstance(outcome, int):
+            return outcome
+        left = outcome
+    from tradewind.engine.engine import Engine
+
+    with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        return _supervise(args, engine, left)
+
+
+def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) -> int:
+    from tradewind.engine.acceleration_up import acceleration_in_sky
+    from tradewind.render.acceleration import acceleration_lines, address_lines
+
+    def say(line: str) -> None:
+        if not args.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    with acceleration_in_sky(engine.control, args.flows, args.sky) as wanted:
+        for line in wanted.lines():
+            say(line)
+        _agree(args, wanted.usd_per_period)
+        running = wanted.start(say, usd_max=args.max_cost, lasting_s=args.for_time)
+        try:
+            state = running.start()
+            if args.json:
+                print(json.dumps(_document(state)), flush=True)
+            else:
+                for line in address_lines(state):
+                    print(line, flush=True)
+            say(f"acceleration {state.id} runs: `tradewind accelerate down {state.id}` ends it")
+            if left is not None:
+                left.leave(state.id, str(running.folder))
+            state = running.watch()
+        except KeyboardInterrupt:
+            state = running.down(0.0, "interrupted")
+        except BaseException as error:
+            running.close(str(error) or type(error).__name__)
+            raise
+        finally:
+            running.close()
+    for line in acceleration_lines(state):
+        say(line)
+    return 0
+
+
+def _agree(args: Namespace, usd: float) -> None:
+    """Ask whether it may cost so much. Raises UsageError without an agreement."""
+    if args.yes or args.max_cost is not None or usd <= args.configuration.sites().fleet.confirm_above_usd:
+        return
+    if not can_ask():
+        raise UsageError(
+            f"it is expected to cost {format_usd(usd)} in a period, and there is no terminal on which to confirm it",
+            hint="confirm with -y, or set a ceiling with --max-cost",
+        )
+    confirm(f"It is expected to cost {format_usd(usd)} in a period. Start?")
+
+
+def _document(state: AccelerationState) -> object:
+    from tradewind.model.document import to_document
+
+    return to_document(state)

@@ -1,0 +1,208 @@
+"""Accelerations: a folder for each in the state folder's `accelerations`, with the state that its supervisor writes.
+
+The supervisor holds the lock of `lock` while it lives, so the lock decides whether an acceleration runs, not the state.
+Other processes write `wish.json`; the supervisor carries it out and answers in its state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tradewind.errors import ConfigError, GatewayLost, JobBusy, JobNotFound, JobUnreadable, TradewindError, UsageError
+from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish
+from tradewind.model.document import Document, read_json, to_document
+from tradewind.model.files import open_private, private_folder, read_user_file
+from tradewind.model.locks import FileLock, is_locked
+from tradewind.model.records import replace
+
+if TYPE_CHECKING:
+    from tradewind.engine.job_control import JobControl
+
+__all__ = ["FLOWS_FILE", "Accelerations", "flows_text"]
+
+T = TypeVar("T", bound=Document)
+FOLDER = "accelerations"
+STATE_FILE, WISH_FILE, LOCK_FILE, FLOWS_FILE = "state.json", "wish.json", "lock", "flows.toml"
+#: Interval at which the answer to a wish is looked for.
+LOOK_EVERY_S = 0.1
+#: Timeout of a wish, beside the time to drain: machines are started or ended meanwhile.
+WISH_S_MAX = 600.0
+GONE = "its supervisor was killed"
+
+
+class Accelerations:
+    """The accelerations of one state folder."""
+
+    def __init__(self, control: JobControl) -> None:
+        self._control = control
+        self.folder = Path(control.store.state_dir) / FOLDER
+
+    def make(self, acceleration_id: str, flows: str) -> Path:
+        """Make the folder of a new acceleration, with a copy of its flows file."""
+        folder = private_folder(self.folder / acceleration_id)
+        _write(folder / FLOWS_FILE, flows)
+        return folder
+
+    def hold(self, acceleration_id: str) -> FileLock:
+        """Acquire the supervisor's lock. Raises JobBusy if another process has it."""
+        lock = FileLock.take(self.folder / acceleration_id / LOCK_FILE)
+        if lock is None:
+            raise JobBusy(f"another process runs acceleration {acceleration_id}")
+        return lock
+
+    def is_supervised(self, acceleration_id: str) -> bool:
+        """Return whether a living process holds the acceleration."""
+        return is_locked(self.folder / acceleration_id / LOCK_FILE)
+
+    def write(self, state: AccelerationState) -> None:
+        """Replace the recorded state in one step."""
+        _write(self.folder / state.id / STATE_FILE, json.dumps(to_document(state)))
+
+    def wish(self, acceleration_id: str) -> AccelerationWish | None:
+        """Return the latest wish of another process, if there is one."""
+        try:
+            return self._read(AccelerationWish, self.folder / acceleration_id / WISH_FILE)
+        except FileNotFoundError:
+            return None
+
+    def state(self, acceleration_id: str) -> AccelerationState:
+        """Return the recorded state. Raises JobNotFound, JobUnreadable."""
+        if not acceleration_id or acceleration_id != os.path.basename(acceleration_id):
+            raise UsageError(f"{acceleration_id!r} is not the id of an acceleration")
+        try:
+            state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
+        except FileNotFoundError:
+            raise JobNotFound(
+                f"no acceleration {acceleration_id}", hint="`tradewind accelerate status` lists them"
+            ) from None
+        if state.phase in LIVING and not self.is_supervised(acceleration_id):
+            # It may have ended between both looks.
+            state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
+            if state.phase in LIVING:
+                return replace(state, phase="failed", reason=GONE)
+        return state
+
+    def states(self) -> Iterator[AccelerationState]:
+        """Yield all recorded accelerations, oldest first."""
+        found = []
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self.folder):
+                with suppress(JobNotFound):
+                    found.append(self.state(name))
+        yield from sorted(found, key=lambda state: state.began_unix_s)
+
+    def one(self, acceleration_id: str | None) -> AccelerationState:
+        """Return an acceleration by id, or the only one that has not ended. Raises UsageError, JobNotFound."""
+        if acceleration_id is not None:
+            return self.state(acceleration_id)
+        living = [state for state in self.states() if state.phase != "ended" and self._has_left(state)]
+        if len(living) == 1:
+            return living[0]
+        if not living:
+            raise JobNotFound("no acceleration runs", hint="`tradewind accelerate up --help` shows how to start one")
+        raise UsageError(f"{len(living)} accelerations run", hint=f"name one: {', '.join(each.id for each in living)}")
+
+    def down(self, acceleration_id: str, drain_s: float) -> AccelerationState:
+        """Drain an acceleration and end its machines; return its last state.
+
+        If its supervisor was killed, what is left of it is ended here. Raises GatewayError, JobNotFound.
+        """
+        state = self.state(acceleration_id)
+        if self.is_supervised(acceleration_id):
+            number = self._put(state, AccelerationWish(0, down=True, drain_s=drain_s))
+            return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
+        with_lock = self.hold(acceleration_id)
+        try:
+            self._end_rest(state)
+            if state.phase != "ended":
+                state = replace(state, phase="ended", reason=state.reason or GONE, updated_unix_s=time.time())
+                self.write(state)
+        finally:
+            with_lock.release()
+        return state
+
+    def replan(self, acceleration_id: str, flows: str | None) -> AccelerationState:
+        """Place the flows again, or those of another file; return the state after that. Raises UsageError."""
+        state = self.state(acceleration_id)
+        if not self.is_supervised(acceleration_id):
+            raise UsageError(f"acceleration {acceleration_id} does not run", hint="start another with `accelerate up`")
+        text = None if flows is None else flows_text(flows)
+        number = self._put(state, AccelerationWish(0, flows=text))
+        state = self._await(acceleration_id, lambda now: now.wish >= number, 0.0)
+        if state.wish_error is not None:
+            raise UsageError(f"acceleration {acceleration_id} goes on as before: {state.wish_error}")
+        return state
+
+    def _put(self, state: AccelerationState, wish: AccelerationWish) -> int:
+        before = self.wish(state.id)
+        number = 1 + max(state.wish, before.number if before is not None else 0)
+        _write(self.folder / state.id / WISH_FILE, json.dumps(to_document(replace(wish, number=number))))
+        return number
+
+    def _await(
+        self, acceleration_id: str, wanted: Callable[[AccelerationState], bool], more_s: float
+    ) -> AccelerationState:
+        deadline_s = time.monotonic() + WISH_S_MAX + more_s
+        while not wanted(state := self.state(acceleration_id)):
+            if not self.is_supervised(acceleration_id) and not wanted(self.state(acceleration_id)):
+                raise GatewayLost(
+                    f"the supervisor of acceleration {acceleration_id} has ended",
+                    hint=f"`tradewind accelerate down {acceleration_id}` ends what is left",
+                )
+            if time.monotonic() >= deadline_s:
+                raise GatewayLost(
+                    f"acceleration {acceleration_id} did not answer", hint="`tradewind fleet list` shows its machines"
+                )
+            time.sleep(LOOK_EVERY_S)
+        return state
+
+    def _has_left(self, state: AccelerationState) -> bool:
+        """Return whether an acceleration runs, or has left a fleet on record."""
+        from tradewind.fleet.journal import FleetJournal
+
+        if self.is_supervised(state.id):
+            return True
+        return any(record.id == state.fleet for record in FleetJournal(self._control.store.state_dir).records())
+
+    def _end_rest(self, state: AccelerationState) -> None:
+        """End the fleet of a killed supervisor, unless it was ended."""
+        from tradewind.engine.fleets import Fleets
+
+        if state.fleet is None or not self._has_left(state):
+            return
+        fleets = Fleets(self._control.store, self._control.gateway)
+        for end in fleets.end([state.fleet]):
+            if end.error is not None:
+                raise end.error
+
+    def _read(self, kind: type[T], path: Path) -> T:
+        try:
+            return kind.from_document(read_json(path))
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, TradewindError) as error:
+            raise JobUnreadable(f"{path}: {error}") from error
+
+
+def flows_text(path: str) -> str:
+    """Return the content of a flows file. Raises ConfigError if it cannot be read."""
+    try:
+        return read_user_file(path).decode()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", hint="name a flows file") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: it is not UTF-8", hint="name a flows file") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader sees the old or the new content."""
+    beside = path.with_name(f"{path.name}.new")
+    with open(beside, "w", encoding="utf-8", opener=open_private) as file:
+        file.write(text)
+    os.replace(beside, path)

@@ -1,0 +1,114 @@
+"""An acceleration: flows through split proxies, their machines and their cost, as its supervisor records them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tradewind.model.document import Document
+from tradewind.model.records import dataclass
+
+__all__ = [
+    "LIVING",
+    "AccelerationPhase",
+    "AccelerationState",
+    "AccelerationWish",
+    "FlowState",
+    "ProxyHealth",
+    "ProxyState",
+]
+
+AccelerationPhase = Literal["starting", "running", "draining", "ended", "failed"]
+LIVING: tuple[AccelerationPhase, ...] = ("starting", "running", "draining")
+"""Phases in which a supervisor should be there."""
+ProxyHealth = Literal["healthy", "unhealthy", "replacing"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """One flow: where applications connect to, its path, and its rates [Mbit/s]."""
+
+    name: str
+    target: str
+    """`HOST:PORT` to which its connections go."""
+    listen: str
+    """Address of this machine at which its connections enter."""
+    way: str
+    planned: tuple[str, ...]
+    """Proxies of its placed path, from this machine; empty for the direct path."""
+    through: tuple[str, ...]
+    """Proxies that new connections take now."""
+    predicted_mbps: float
+    direct_mbps: float
+    """Predicted rate without proxies."""
+    achieved_mbps: float | None = None
+    """Mean rate of its placed path in the time in which that moved bytes; None before that."""
+    achieved_direct_mbps: float | None = None
+    """The same of the direct path."""
+    bytes_up: int = 0
+    bytes_down: int = 0
+    connections: int = 0
+    reason: str | None = None
+    """Why it does not take its placed path."""
+
+    @property
+    def error(self) -> float | None:
+        """Relative difference between achieved and predicted rate; None before it moved bytes."""
+        if self.achieved_mbps is None or self.predicted_mbps <= 0:
+            return None
+        return abs(self.achieved_mbps - self.predicted_mbps) / self.predicted_mbps
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyState:
+    """One proxy: its region, health, and what it has carried since its machine started."""
+
+    name: str
+    region: str
+    health: ProxyHealth
+    open: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    refused: int = 0
+    usd: float = 0.0
+    """Egress of this proxy, and of the machines that it replaced."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerationState(Document):
+    """The latest state of an acceleration. Times are Unix seconds."""
+
+    id: str
+    phase: AccelerationPhase
+    began_unix_s: float
+    updated_unix_s: float
+    fleet: str | None = None
+    flows: tuple[FlowState, ...] = ()
+    proxies: tuple[ProxyState, ...] = ()
+    machines_usd: float = 0.0
+    egress_usd: float = 0.0
+    usd_max: float | None = None
+    ends_unix_s: float | None = None
+    reason: str | None = None
+    """Why it ended or failed."""
+    wish: int = 0
+    """Number of the latest wish that was carried out or refused."""
+    wish_error: str | None = None
+    """Why the latest wish was refused."""
+
+    @property
+    def usd(self) -> float:
+        """Cost of machines and egress so far."""
+        return self.machines_usd + self.egress_usd
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerationWish(Document):
+    """What another process wants of the supervisor. A later wish has a larger number."""
+
+    number: int
+    down: bool = False
+    drain_s: float = 10.0
+    """Time in which open connections may end before they are reset."""
+    flows: str | None = None
+    """Content of another flows file."""

@@ -1,0 +1,93 @@
+"""The state of accelerations in words, and for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from tradewind.model.acceleration import AccelerationState, FlowState
+from tradewind.model.units import format_bytes, format_count, format_usd
+
+__all__ = ["acceleration_lines", "address_lines", "prometheus_lines"]
+
+
+def address_lines(state: AccelerationState) -> Iterator[str]:
+    """Yield where applications connect to, one line per flow."""
+    width = max((len(flow.name) for flow in state.flows), default=0)
+    for flow in state.flows:
+        yield f"{flow.name:<{width}}  {_address(flow)}  {_path(flow)}"
+
+
+def acceleration_lines(state: AccelerationState) -> Iterator[str]:
+    """Yield the state: a line for the whole, one per flow, one per proxy, and the errors of the prediction."""
+    ceiling = "" if state.usd_max is None else f" of {format_usd(state.usd_max)}"
+    reason = f": {state.reason}" if state.reason else ""
+    flows, proxies = format_count(len(state.flows), "flow"), format_count(len(state.proxies), "proxy", "proxies")
+    yield f"{state.id}  {state.phase}{reason}"
+    cost = f"{format_usd(state.machines_usd)} machines, {format_usd(state.egress_usd)} egress"
+    yield f"  {flows} over {proxies}, {format_usd(state.usd)}{ceiling} so far: {cost}"
+    yield from (f"  {line}" for flow in state.flows for line in _flow(flow))
+    for proxy in state.proxies:
+        error = f": {proxy.error}" if proxy.error else ""
+        moved = format_bytes(proxy.bytes_up + proxy.bytes_down)
+        work = f"{proxy.open} open, {moved} sent, {format_usd(proxy.usd)} egress"
+        yield f"  proxy {proxy.name}  {proxy.health}{error}, {work}"
+    errors = [flow.error for flow in state.flows if flow.error is not None]
+    if errors:
+        yield f"  predicted rates were off by {median(errors):.0%} in the median, {max(errors):.0%} at worst"
+    if state.wish_error:
+        yield f"  the last replan was refused: {state.wish_error}"
+
+
+def _flow(flow: FlowState) -> Iterator[str]:
+    achieved = "nothing sent" if flow.achieved_mbps is None else f"{flow.achieved_mbps:.3g} Mbit/s achieved"
+    moved = format_bytes(flow.bytes_up + flow.bytes_down)
+    yield f"{flow.name}  {_address(flow)}  {_path(flow)}"
+    yield (
+        f"  {achieved}, {flow.predicted_mbps:.3g} predicted, {flow.direct_mbps:.3g} without proxies; "
+        f"{format_count(flow.connections, 'connection')}, {moved}"
+    )
+    if flow.planned and flow.achieved_direct_mbps is not None:
+        yield f"  {flow.achieved_direct_mbps:.3g} Mbit/s achieved without proxies"
+    if flow.reason:
+        yield f"  not on its placed path: {flow.reason}"
+
+
+def _address(flow: FlowState) -> str:
+    arrow = f" → {flow.target}"
+    return f"{flow.listen}{arrow}" if flow.way == "forward" else f"{flow.way} {flow.listen}{arrow}"
+
+
+def _path(flow: FlowState) -> str:
+    return f"through {' → '.join(flow.through)}" if flow.through else "direct"
+
+
+def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
+    """Yield the metrics of accelerations in the text format of Prometheus."""
+    flows = [(state, flow) for state in states for flow in state.flows]
+    proxies = [(state, proxy) for state in states for proxy in state.proxies]
+
+    def labels(**names: str) -> str:
+        return ",".join(f'{name}="{_escaped(value)}"' for name, value in names.items())
+
+    yield "# TYPE tradewind_acceleration_usd gauge"
+    for state in states:
+        for kind, usd in (("machines", state.machines_usd), ("egress", state.egress_usd)):
+            yield f"tradewind_acceleration_usd{{{labels(acceleration=state.id, kind=kind)}}} {usd}"
+    yield "# TYPE tradewind_acceleration_flow_bytes_total counter"
+    for state, flow in flows:
+        for way, count in (("up", flow.bytes_up), ("down", flow.bytes_down)):
+            name = labels(acceleration=state.id, flow=flow.name, direction=way)
+            yield f"tradewind_acceleration_flow_bytes_total{{{name}}} {count}"
+    yield "# TYPE tradewind_acceleration_flow_proxies gauge"
+    for state, flow in flows:
+        name = labels(acceleration=state.id, flow=flow.name)
+        yield f"tradewind_acceleration_flow_proxies{{{name}}} {len(flow.through)}"
+    yield "# TYPE tradewind_acceleration_proxy_healthy gauge"
+    for state, proxy in proxies:
+        name = labels(acceleration=state.id, proxy=proxy.name, region=proxy.region)
+        yield f"tradewind_acceleration_proxy_healthy{{{name}}} {int(proxy.health == 'healthy')}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,115 @@
+"""Wiring of placed flows: names, programs, paths around unhealthy proxies, and the comparison with the direct path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tradewind.acceleration.comparison import TRIAL_EVERY_S, TRIAL_S, Comparison
+from tradewind.acceleration.health import FAILURES_UNTIL_UNHEALTHY, SUCCESSES_UNTIL_HEALTHY, Health, paths_now
+from tradewind.acceleration.wiring import HOME, Wire, fleet_plan, home_program, proxy_program, wires_of
+from tradewind.errors import ConfigError
+from tradewind.model.flows import flows_from_document
+from tradewind.placement.plan import FlowPlan, PlacedProxy, PlacementPlan
+
+REGIONS = {"aws-a-1": "aws:a", "aws-b-1": "aws:b", "aws-a-2": "aws:a"}
+FLOW = {"name": "up", "source": "here", "destination": "10.0.0.9:80", "size": "1 GB"}
+
+
+def placed(*flows: dict[str, Any], path: tuple[PlacedProxy, ...] = ()) -> tuple[Wire, ...]:
+    found = flows_from_document({"budget": "1 USD", "flow": list(flows)}, "f.toml").flows
+    plans = tuple(FlowPlan(flow.name, path, 10.0, 80.0, 40.0, 1.0) for flow in found)
+    return wires_of(found, PlacementPlan("auto", 1, 1, 1, 1, None, 0, plans, ()), "f.toml")
+
+
+def wire(name: str, target: str, *through: str) -> Wire:
+    return Wire(name, target, "forward", "127.0.0.1:0", through, 80.0, 20.0)
+
+
+def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
+    path = PlacedProxy("aws:a", 0), PlacedProxy("aws:b", 0)
+    (up,) = placed(FLOW, path=path)
+    assert (up.target, up.through, up.predicted_mbps, up.direct_mbps) == ("10.0.0.9:80", ("aws-a-1", "aws-b-1"), 80, 20)
+    (down,) = placed({**FLOW, "source": "10.0.0.9:80", "destination": "here"}, path=path)
+    assert (down.target, down.through) == ("10.0.0.9:80", ("aws-b-1", "aws-a-1"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"source": "a.example:1"}, "neither end is this machine"),
+        ({"way_in": "transparent"}, "way_in 'transparent' is not supported"),
+        ({"listen": "0.0.0.0:80"}, "not an address of loopback"),
+        ({"destination": "10.0.0.9"}, "has no port"),
+    ],
+)
+def test_flows_that_this_machine_cannot_carry_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        placed({**FLOW, **changes})
+    assert refused.value.hint
+
+
+def test_two_flows_to_one_destination_are_refused() -> None:
+    with pytest.raises(ConfigError, match="flows up and again both connect to"):
+        placed(FLOW, {**FLOW, "name": "again"})
+
+
+def test_a_proxy_serves_only_the_destinations_of_its_flows() -> None:
+    wires = wire("x", "h:1", "aws-a-1", "aws-b-1"), wire("y", "h:2", "aws-a-1")
+    paths = {(each.name, each.through) for each in wires}
+    addresses = {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}
+    entry, last = (proxy_program(name, wires, paths, addresses, 1.0) for name in addresses)
+    assert (set(entry.allow), entry.proxies) == ({"h:1", "h:2"}, {"aws-b-1": "10.0.0.2:5"})
+    assert (last.allow, last.proxies) == (("h:1",), {})
+    home = home_program(wires, {each.name: each.through for each in wires}, addresses, 1.0)
+    assert [(route.destination, route.through) for route in home.routes] == [(w.target, w.through) for w in wires]
+    assert (home.allow, home.proxies) == (("h:1", "h:2"), addresses)
+
+
+def test_the_fleet_has_a_hop_for_each_pair_that_connects() -> None:
+    plan = fleet_plan([("aws-a-1", "aws-b-1"), ("aws-a-1",), ()], REGIONS, "site:x")
+    assert {(hop.start, hop.end) for hop in plan.hops} == {(HOME, "aws-a-1"), ("aws-a-1", "aws-b-1")}
+    assert (plan.lead, [gateway.name for gateway in plan.machines]) == (HOME, list(REGIONS))
+    assert fleet_plan([()], {}, "site:x").hops == ()
+
+
+def test_health_has_hysteresis() -> None:
+    health = Health(["p"])
+    for _ in range(FAILURES_UNTIL_UNHEALTHY - 1):
+        health.look("p", "silent")
+    assert not health.unhealthy
+    health.look("p", "silent")
+    assert health.unhealthy == {"p": "silent"}
+    for _ in range(SUCCESSES_UNTIL_HEALTHY - 1):
+        health.look("p", None)
+    assert health.unhealthy
+    health.look("p", None)
+    assert not health.unhealthy
+
+
+def test_flows_avoid_unhealthy_proxies() -> None:
+    wires = wire("x", "h:1", "aws-a-1"), wire("y", "h:2", "aws-a-2"), wire("z", "h:3", "aws-b-1")
+    assert paths_now(wires, {}, (), REGIONS)["x"] == (("aws-a-1",), None)
+    found = paths_now(wires, {"aws-a-1": "silent", "aws-b-1": "dead"}, (), REGIONS)
+    assert found["x"] == (("aws-a-2",), "aws-a-1: silent")
+    assert found["y"] == (("aws-a-2",), None)
+    assert found["z"] == ((), "aws-b-1: dead")
+
+
+def test_proxies_that_gain_too_little_are_bypassed_until_they_gain() -> None:
+    compared = Comparison(0.0)
+    compared.proxied.count(10_000_000, 10.0)
+    assert not compared.at(TRIAL_EVERY_S - 1)
+    assert compared.at(TRIAL_EVERY_S), "a trial of the direct path"
+    compared.direct.count(10_000_000, 10.0)
+    assert compared.at(TRIAL_EVERY_S + TRIAL_S)
+    assert compared.bypass == "proxies gain too little: 8 Mbit/s with proxies, 8 Mbit/s without"
+    assert not compared.at(2 * TRIAL_EVERY_S + 1), "a trial of the proxies"
+    compared.proxied.count(110_000_000, 10.0)
+    assert not compared.at(2 * TRIAL_EVERY_S + TRIAL_S + 2)
+    assert compared.bypass is None
+
+
+def test_an_idle_flow_has_no_trials() -> None:
+    assert not Comparison(0.0).at(TRIAL_EVERY_S + 1)

@@ -1,0 +1,40 @@
+"""The cost of an acceleration: machines from launch to end, egress over replaced machines, and the ceiling."""
+
+import pytest
+
+from tradewind.engine.acceleration_cost import AccelerationMeter
+from tradewind.model.ledger import MachinePrice
+
+GB = 1_000_000_000
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_machines_and_egress_are_counted_and_leave_less_time() -> None:
+    clock = Clock()
+    meter = AccelerationMeter({"aws:a": MachinePrice(0.01)}, {"aws:a": 0.5}, 2.0, clock)
+    meter.launched("f", "p", "aws:a")
+    meter.launched("f", "p", "aws:a")
+    clock.now_s = 50.0
+    assert meter.machines_usd == pytest.approx(0.5)
+    assert meter.left_s(1e6) == pytest.approx(150)
+    assert meter.sent("p", "aws:a", GB) == 0.5
+    meter.tick()
+    assert meter.left_s(1e6) == pytest.approx(1.0 / 0.02)
+    meter.ended("f", {"p"}, 10.0)
+    assert meter.machines_usd == pytest.approx(0.4)
+    meter.launched("f", "p", "aws:a")
+    assert meter.sent("p", "aws:a", GB // 2) == 0.75, "a new machine counts from zero"
+    meter.refused("f", {"p"})
+    clock.now_s = 1000.0
+    assert meter.machines_usd == pytest.approx(0.4)
+    assert meter.egress_usd == 0.75
+
+
+def test_without_a_ceiling_there_is_no_end() -> None:
+    assert AccelerationMeter({}, {}, None).left_s(900) == 900

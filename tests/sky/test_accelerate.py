@@ -1,0 +1,165 @@
+"""`tradewind accelerate up`, `status`, `replan` and `down` in an emulated WAN, with bytes through the proxies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.drive import Command
+
+pytest.importorskip("tomllib")
+
+CLIENT, NEAR, SERVER = "azure:canadacentral", "azure:westus2", "gcp:asia-northeast1"
+SKY = {
+    "scale": 0.01,
+    "regions": {
+        CLIENT: {"name": "client", "egress": "16Gbit/s", "ingress": "16Gbit/s"},
+        NEAR: {"name": "near", "machines": 2, "egress": "16Gbit/s", "ingress": "16Gbit/s"},
+        SERVER: {"name": "server", "egress": "7Gbit/s", "ingress": "16Gbit/s"},
+    },
+    "links": [
+        {"between": [CLIENT, SERVER], "rtt_ms": 40, "rate": "5Gbit/s"},
+        {"between": [CLIENT, NEAR], "rtt_ms": 20, "rate": "14Gbit/s"},
+        {"between": [NEAR, SERVER], "rtt_ms": 20, "rate": "10Gbit/s"},
+    ],
+}
+FLOWS = f"""\
+budget = "20 USD"
+period = "1d"
+machine_time = "6h"
+regions = ["{NEAR}"]
+window = "200 kB"
+
+[[flow]]
+name = "backup"
+source = "here"
+source_region = "{CLIENT}"
+destination = "10.77.3.1:8000"
+destination_region = "{SERVER}"
+size = "2 GB"
+"""
+BODY = os.urandom(2_000_000)
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def world(command: Command, tmp_path: Path) -> Iterator[Command]:
+    """A running sky with a file server on server-1. Its files are in the command's home."""
+    (command.home / "sky.json").write_text(json.dumps(SKY))
+    (command.home / "flows.toml").write_text(FLOWS)
+    (command.home / "www").mkdir()
+    (command.home / "www" / "file").write_bytes(BODY)
+    command.run("sky", "up", command.home / "sky.json").expect(0)
+    words = ["sky", "exec", command.home / "sky.json", "server-1", "--", "python3", "-m", "http.server", "8000"]
+    server = subprocess.Popen(
+        [str(command.binary), *map(str, words), "-d", str(command.home / "www")],
+        env=command.full_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    yield command
+    for state in states(command):
+        command.run("accelerate", "down", state["id"], "--drain", "0s")
+    server.terminate()
+    server.wait()
+    command.run("sky", "down", command.home / "sky.json")
+
+
+def states(command: Command) -> list[dict[str, Any]]:
+    return command.run("accelerate", "status", "--json").expect(0).events
+
+
+def up(command: Command, *more: str) -> dict[str, Any]:
+    """Start the acceleration in the background and return its state."""
+    files = "--flows", command.home / "flows.toml", "--sky", command.home / "sky.json"
+    (state,) = command.run("accelerate", "up", *files, "--detach", "-y", "--json", *more).expect(0).events
+    return state
+
+
+def download(command: Command, state: dict[str, Any]) -> bytes:
+    url = f"http://{state['flows'][0]['listen']}/file"
+    words = "sky", "exec", command.home / "sky.json", "client-1", "--", "curl", "-s", "--retry", "9"
+    code, body, _ = command.run_bytes(*words, "--retry-all-errors", "--retry-delay", "1", "--max-time", "30", url)
+    assert code == 0
+    return body
+
+
+def until(command: Command, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    end = time.monotonic() + PATIENCE_S
+    while not wanted(state := states(command)[0]):
+        assert time.monotonic() < end, state
+        time.sleep(0.1)
+    return state
+
+
+def client_of(command: Command) -> dict[str, Any]:
+    return command.run("fleet", "list", "--json").expect(0).events[0]
+
+
+def kill_machine(command: Command, name: str) -> None:
+    """Kill the gateway that runs on a machine of the fleet."""
+    fleet = client_of(command)["id"]
+    for pid in command.processes():
+        words = Path(f"/proc/{pid}/environ").read_bytes()
+        if fleet.encode() in words and f'"{name}"'.encode() in words:
+            os.kill(pid, signal.SIGKILL)
+            return
+    raise AssertionError(f"no process of {name}")
+
+
+def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Command) -> None:
+    state = up(world)
+    proxy = state["proxies"][0]["name"]
+    assert state["flows"][0]["through"] == [proxy]
+    assert download(world, state) == BODY
+    through = until(world, lambda now: now["flows"][0].get("bytes_down", 0) > len(BODY))
+    assert through["proxies"][0]["bytes_down"] > len(BODY) and through["egress_usd"] > 0
+    shown = world.run("accelerate", "status").expect(0).stdout
+    assert f"through {proxy}" in shown and "predicted rates were off by" in shown
+    assert f'proxy="{proxy}",region="{NEAR}"}} 1' in world.run("accelerate", "status", "--prometheus").expect(0).stdout
+
+    kill_machine(world, proxy)
+    until(world, lambda now: not now["flows"][0]["through"])
+    assert download(world, state) == BODY
+    until(world, lambda now: now["flows"][0]["through"] == [proxy] and now["proxies"][0]["health"] == "healthy")
+    assert download(world, state) == BODY
+
+    (world.home / "poor.toml").write_text(FLOWS.replace("20 USD", "0.0001 USD"))
+    world.run("accelerate", "replan", "--flows", world.home / "poor.toml").expect(0)
+    after = states(world)[0]
+    assert (after["flows"][0]["through"], after.get("proxies", [])) == ([], [])
+    assert download(world, state) == BODY
+
+    ended = world.run("accelerate", "down", "--drain", "1s").expect(0)
+    assert f"{state['id']}  ended" in ended.stdout
+    assert world.run("fleet", "list").expect(0).stdout == ""
+    assert world.run("accelerate", "down").expect(1).stderr.startswith("error: no acceleration runs\n")
+
+
+@pytest.mark.slow
+def test_a_killed_supervisor_leaves_nothing_after_down(world: Command) -> None:
+    state = up(world)
+    os.kill(client_of(world)["client_pid"], signal.SIGKILL)
+    until(world, lambda now: now["phase"] == "failed")
+    assert "its supervisor was killed" in world.run("accelerate", "down").expect(0).stdout
+    assert world.run("fleet", "list").expect(0).stdout == ""
+    assert states(world)[0]["phase"] == "ended"
+    refused = world.run("accelerate", "replan", state["id"]).expect(2)
+    assert "does not run" in refused.stderr
+
+
+@pytest.mark.slow
+def test_it_ends_before_the_ceiling(world: Command) -> None:
+    state = up(world, "--max-cost", "0.0004USD")
+    assert download(world, state) == BODY
+    ended = until(world, lambda now: now["phase"] == "ended")
+    assert ended["reason"] == "the ceiling is close"
+    assert world.run("fleet", "list").expect(0).stdout == ""
