@@ -22,7 +22,7 @@ from tradewind.service.scheduler.jobs import (
     resources_of,
 )
 from tradewind.service.scheduler.limits import ACTIVE, Limits
-from tradewind.service.scheduler.queues import JobQueue
+from tradewind.service.scheduler.queues import WaitingQueue
 from tradewind.service.scheduler.why import BANNED, LIMITED, NO_ROUTE, STORE_IS_DOWN, TURN, WaitCause
 
 __all__ = ["NO_RESOURCE", "TURNS_MAX", "Admitter", "Grant"]
@@ -51,7 +51,7 @@ class Admitter:
         self.bans = Bans()
         self.down: set[str] = set()
         self._binder = binder
-        self._holders: dict[Resource, JobQueue] = {}
+        self._holders: dict[Resource, WaitingQueue] = {}
         self._holds: dict[int, list[Resource]] = {}
         self._turns_lost: dict[int, int] = {}
         self._wanted: dict[int, tuple[Resource, ...]] = {}
@@ -65,7 +65,7 @@ class Admitter:
         every = (one for binding in self._binder(job) for one in resources_of(job, binding))
         return tuple(dict.fromkeys(every)) or (NO_RESOURCE,)
 
-    def admit(self, job: ServiceJob, left_bytes: int, queue: JobQueue, now_s: float) -> Grant | list[WaitCause]:
+    def admit(self, job: ServiceJob, left_bytes: int, queue: WaitingQueue, now_s: float) -> Grant | list[WaitCause]:
         """Return what the job gets if it may start, or one cause for each binding."""
         causes: list[WaitCause] = []
         for binding in self._binder(job):
@@ -93,7 +93,7 @@ class Admitter:
             return None
         return WaitCause(BANNED, ban.resource, ban.id, ban.end_s if ban.end_s < float("inf") else None)
 
-    def _held(self, resources: tuple[Resource, ...], queue: JobQueue) -> WaitCause | None:
+    def _held(self, resources: tuple[Resource, ...], queue: WaitingQueue) -> WaitCause | None:
         for resource in resources if self._holders else ():
             holder = self._holders.get(resource)
             first = holder.first() if holder and holder is not queue else None
@@ -101,11 +101,11 @@ class Admitter:
                 return WaitCause(TURN, resource, first[1])
         return None
 
-    def holder(self, resource: Resource) -> JobQueue | None:
+    def holder(self, resource: Resource) -> WaitingQueue | None:
         """Return the queue that the room of a resource is held for, or None."""
         return self._holders.get(resource)
 
-    def hold(self, queue: JobQueue, causes: list[WaitCause], turn: Resource | None) -> None:
+    def hold(self, queue: WaitingQueue, causes: list[WaitCause], turn: Resource | None) -> None:
         """Hold resources for a queue that was blocked at its turn on `turn`."""
         if turn is None or queue.number in self._holds:
             return
@@ -119,12 +119,12 @@ class Admitter:
                 # A hold on a resource without a limit would only keep others of the tenant from starting.
                 self._hold(queue, tuple(one for one in self._wanted[queue.number] if self.limits.has_limit(one)))
 
-    def _hold(self, queue: JobQueue, resources: tuple[Resource, ...]) -> None:
+    def _hold(self, queue: WaitingQueue, resources: tuple[Resource, ...]) -> None:
         if self._holders.keys().isdisjoint(resources):
             self._holders.update(dict.fromkeys(resources, queue))
             self._holds[queue.number] = list(resources)
 
-    def release_holds(self, queue: JobQueue) -> list[Resource]:
+    def release_holds(self, queue: WaitingQueue) -> list[Resource]:
         """End the holds of a queue. Return the resources that were held."""
         self._turns_lost.pop(queue.number, None)
         held = self._holds.pop(queue.number, [])

@@ -13,7 +13,7 @@ import math
 from tradewind.service.scheduler.jobs import Resource, ServiceJob
 from tradewind.service.scheduler.shares import FairShares, Weights
 
-__all__ = ["AGEING_S", "EQUAL_S", "JobQueue", "ResourceQueue", "order_key"]
+__all__ = ["AGEING_S", "EQUAL_S", "ResourceQueue", "WaitingQueue", "order_key"]
 
 AGEING_S = 3600.0
 """Waiting time that is worth one step of priority."""
@@ -33,7 +33,7 @@ def order_key(job: ServiceJob, left_bytes: int, number: int) -> OrderKey:
     return math.floor(aged_s / EQUAL_S), left_bytes, number
 
 
-class JobQueue:
+class WaitingQueue:
     """Waiting jobs that get the same bindings, first in order first."""
 
     __slots__ = ("_heap", "_keys", "activity", "blocked_by", "joined", "number", "tenant", "waiting_bytes")
@@ -76,9 +76,9 @@ class ResourceQueue:
 
     def __init__(self, weights: Weights) -> None:
         self.shares = FairShares(weights)
-        self._heaps: dict[tuple[str, str], list[tuple[OrderKey, int, JobQueue]]] = {}
+        self._heaps: dict[tuple[str, str], list[tuple[OrderKey, int, WaitingQueue]]] = {}
 
-    def add(self, resource: Resource, queue: JobQueue) -> None:
+    def add(self, resource: Resource, queue: WaitingQueue) -> None:
         """Note a queue at its place by its first job. An earlier note of the queue becomes invalid."""
         first = queue.first()
         if first:
@@ -86,7 +86,7 @@ class ResourceQueue:
             heap = self._heaps.setdefault((queue.tenant, queue.activity), [])
             heapq.heappush(heap, (first[0], queue.number, queue))
 
-    def next(self, resource: Resource) -> JobQueue | None:
+    def next(self, resource: Resource) -> WaitingQueue | None:
         """Return the queue whose turn it is; None if none waits. It stays noted."""
         for pair in self.shares.order(self._heaps):
             queue = self._first(pair, resource)
@@ -94,7 +94,7 @@ class ResourceQueue:
                 return queue
         return None
 
-    def _first(self, pair: tuple[str, str], resource: Resource) -> JobQueue | None:
+    def _first(self, pair: tuple[str, str], resource: Resource) -> WaitingQueue | None:
         heap = self._heaps[pair]
         while heap:
             key, _, queue = heap[0]

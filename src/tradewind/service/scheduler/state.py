@@ -20,7 +20,7 @@ from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, Sch
 from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, TENANT, Binder, Resource, ServiceJob
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
-from tradewind.service.scheduler.queues import JobQueue, ResourceQueue, order_key
+from tradewind.service.scheduler.queues import ResourceQueue, WaitingQueue, order_key
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
@@ -71,10 +71,10 @@ class Scheduler:
         self._weights = Weights()
         self._admitter = Admitter(binder)
         self._ownership = Ownership()
-        self._queues: dict[tuple[object, ...], JobQueue] = {}
+        self._queues: dict[tuple[object, ...], WaitingQueue] = {}
         self._at: dict[Resource, ResourceQueue] = {}
         self._freed: dict[Resource, None] = {}
-        self._fresh: dict[JobQueue, None] = {}
+        self._fresh: dict[WaitingQueue, None] = {}
         self._timers: list[tuple[float, int, str, str]] = []
         self._calibrations = {kind: Calibration() for kind in (OWNED_PHASE, QUEUED_PHASE, RUNNING_PHASE)}
         self._decisions: list[Decision] = []
@@ -183,18 +183,18 @@ class Scheduler:
             queue.blocked_by.clear()
             self._fresh[queue] = None
 
-    def _queue_of(self, job: ServiceJob) -> JobQueue:
+    def _queue_of(self, job: ServiceJob) -> WaitingQueue:
         key = (job.tenant, job.activity, job.sources, job.destination, job.rate_gbps_min)
         if key not in self._queues:
-            self._queues[key] = JobQueue(len(self._queues), job.tenant, job.activity)
+            self._queues[key] = WaitingQueue(len(self._queues), job.tenant, job.activity)
         return self._queues[key]
 
-    def _fill(self, queue: JobQueue) -> None:
+    def _fill(self, queue: WaitingQueue) -> None:
         """Start jobs of a queue until it is blocked or empty."""
         while self._try(queue, None):
             pass
 
-    def _try(self, queue: JobQueue, turn: Resource | None) -> bool:
+    def _try(self, queue: WaitingQueue, turn: Resource | None) -> bool:
         """Start the first job of a queue. If it is blocked, note the queue at what blocks it and return False."""
         first = queue.first()
         if first is None:
@@ -217,7 +217,7 @@ class Scheduler:
         self._admitter.hold(queue, granted, turn)
         return False
 
-    def _forget(self, queue: JobQueue) -> None:
+    def _forget(self, queue: WaitingQueue) -> None:
         """Clear what is noted about an empty queue."""
         queue.blocked_by.clear()
         for resource in queue.joined:
@@ -230,7 +230,7 @@ class Scheduler:
             self._at[resource] = ResourceQueue(self._weights)
         return self._at[resource]
 
-    def _start(self, state: JobState, queue: JobQueue, grant: Grant) -> None:
+    def _start(self, state: JobState, queue: WaitingQueue, grant: Grant) -> None:
         queue.remove(state.job.id)
         self._free(self._admitter.release_holds(queue))
         self._admitter.limits.take(grant.resources, grant.rate_gbps, grant.usd)
@@ -268,7 +268,7 @@ class Scheduler:
                 # The turn stays with this queue: others would take the room that it waits for.
                 self._freed.pop(resource, None)
 
-    def _next_turn(self) -> tuple[Resource, JobQueue] | None:
+    def _next_turn(self) -> tuple[Resource, WaitingQueue] | None:
         """Return the queue whose turn it is at one of the freed resources.
 
         Queues of one route may wait at different resources of it. So the first ones of all freed resources are
@@ -283,7 +283,7 @@ class Scheduler:
                 turns.append((self._lag(queue), queue.number, resource, queue))
         return min(turns)[2:] if turns else None
 
-    def _lag(self, queue: JobQueue) -> tuple[float, float]:
+    def _lag(self, queue: WaitingQueue) -> tuple[float, float]:
         lags = [self._at[one].shares.lag(queue.tenant, queue.activity) for one in queue.joined]
         return sum(tenant for tenant, _ in lags), sum(activity for _, activity in lags)
 
