@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from tradewind.sky.running import Sky
 
 SCALE = 0.05
 CLOUDS_FILE = "rtt_2022-04.csv"
-PROXY_PORT, SINK_PORT = 6000, 5000
+PROXY_PORT, FORWARDING_PORT, SINK_PORT = 6000, 6001, 5000
 TUPLES = 24
 """Of Fig. 4, each with three paths; the paper has over 75."""
 TOGETHER = 4
@@ -37,8 +38,8 @@ SEED = 4
 class Timing:
     """How long a flow sends [s]."""
 
-    warmup_s: float = 6.0
-    seconds: float = 6.0
+    warmup_s: float = 10.0
+    seconds: float = 5.0
 
 
 QUICK = Timing(1.5, 1.0)
@@ -121,7 +122,7 @@ def _proxies(one: Tuple, count: int) -> tuple[str, ...]:
 
 def _hops_ms(one: Tuple, proxies: int, rtt_ms: Rtt) -> list[float]:
     regions = [one.src, *_proxies(one, proxies), one.dst]
-    return [rtt_ms(a, b) for a, b in zip(regions, regions[1:], strict=False)]
+    return [rtt_ms(a, b) for a, b in pairwise(regions)]
 
 
 def measure_rates(
@@ -185,11 +186,12 @@ def _rates(sky: Sky, way: Way, chosen: Sequence[Mapping[str, Machine]], timing: 
     roles = ROLES[way.proxies]
     with ExitStack() as stack:
         first_hops, entries = [], {}
+        port = PROXY_PORT if way.program else FORWARDING_PORT
         for machines in chosen:
             address = stack.enter_context(sink(sky, machines["dst"].in_sky, port=SINK_PORT))
             for role in reversed(roles):
-                entries[machines[role].in_sky] = [Entry(PROXY_PORT, address)]
-                address = f"{sky.machines[machines[role].in_sky].address}:{PROXY_PORT}"
+                entries[machines[role].in_sky] = [Entry(port, address)]
+                address = f"{sky.machines[machines[role].in_sky].address}:{port}"
             first_hops.append(address)
         if way.program:
             stack.enter_context(serving(sky, way.program, entries, folder))
