@@ -77,13 +77,13 @@ def _rows(chosen: Sequence[str], grid: Path, done: set[str], rounds: int, quick:
             if reason := reason_to_skip(grid, figure):
                 print(f"skipped: {figure}: {reason}", file=sys.stderr)
             elif figure == "fig3":
-                tuples, ways = (TABLE_1[3:], FIGURE_3[:3]) if quick else (TABLE_1, FIGURE_3)
+                tuples = TABLE_1[3:] if quick else TABLE_1
+                ways = FIGURE_3[:3] if quick else FIGURE_3
                 yield from measure_rates(figure, tuples, ways, clouds_rtt(grid), timing, done, round_)
             elif figure == "fig4":
                 places = read_rtt(grid)
-                tuples = sampled_tuples(places, 2 if quick else TUPLES)
-                ways = FIGURE_4[:2] if quick else FIGURE_4
-                yield from measure_rates(figure, tuples, ways, places_rtt(places), timing, done, round_)
+                sampled = sampled_tuples(places, 2 if quick else TUPLES)
+                yield from measure_rates(figure, sampled, FIGURE_4, places_rtt(places), timing, done, round_)
             else:
                 experiments, plans = (EXPERIMENTS[:1], WAYS[1:2]) if quick else (EXPERIMENTS, WAYS)
                 size = QUICK_SIZE if quick else 1.0
