@@ -213,7 +213,7 @@ def _measure(
     every = list(machines.values())
     folder = temporary_folder("chains")
     with Sky.up(network_of(every, pairs, places_rtt(places), SCALE)) as sky, ExitStack() as stack:
-        set_windows(sky, every, list(ends.values()), SCALE)
+        set_windows(sky, every, SCALE)
         for name in ends.values():
             _receive(sky, machines[name].in_sky, stack)
         entries: dict[str, list[Entry]] = {}

@@ -21,9 +21,8 @@ GOODPUT_PER_WIRE = 1448 / 1538
 WINDOW_PER_BUFFER = 0.655
 """Part of `tcp_rmem` that Linux 6.18 advertises as the window, for full segments from a TUN device. `ss` reports 0.650
 to 0.660 in a sky. So the buffers are set such that the windows are those that the paper observed."""
-SEND_PER_WINDOW = 4_194_304 / EDGE_WINDOW_BYTES
-"""Linux's default maximum of `tcp_wmem`, relative to the paper's window."""
-MS_PER_S = 1e3
+SEND_PER_WINDOW = 2.0
+"""Send buffers, relative to the largest window. So receivers limit every flow, as in the model."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,18 @@ def network_of(
     return network_from_document({"regions": regions, "links": links, "scale": scale}, Path())
 
 
-def set_windows(sky: Sky, machines: Sequence[Machine], ends: Sequence[str], scale: float) -> None:
-    """Set the buffers of all machines. `ends` are the names of those that are no proxies."""
+def set_windows(sky: Sky, machines: Sequence[Machine], scale: float) -> None:
+    """Set the buffers of all machines.
+
+    A receive buffer has its final size at once. Scaled buffers begin near it otherwise, and Linux then sometimes keeps
+    the first, smaller window (83 kB instead of 143 kB) for as long as the connection lasts.
+    """
+    send = round(CLOUD_WINDOW_BYTES * scale * SEND_PER_WINDOW)
     for machine in machines:
         window = CLOUD_WINDOW_BYTES if machine.cloud else EDGE_WINDOW_BYTES
-        send = (EDGE_WINDOW_BYTES if machine.name in ends else CLOUD_WINDOW_BYTES) * SEND_PER_WINDOW
         receive = round(window * scale / WINDOW_PER_BUFFER)
-        _set(sky, machine, "tcp_rmem", f"4096 {min(131072, receive)} {receive}")
-        _set(sky, machine, "tcp_wmem", f"4096 16384 {round(send * scale)}")
+        _set(sky, machine, "tcp_rmem", f"4096 {receive} {receive}")
+        _set(sky, machine, "tcp_wmem", f"4096 16384 {send}")
 
 
 def _set(sky: Sky, machine: Machine, setting: str, value: str) -> None:
