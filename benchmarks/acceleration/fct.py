@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from benchmarks.acceleration import fct_flow
 from benchmarks.acceleration.chains import Entry, serving
 from benchmarks.acceleration.ground import GOODPUT_PER_WIRE, LINK_MBPS, Machine, network_of, set_windows
 from benchmarks.acceleration.rates import places_rtt
-from testbed.servers.process import temporary_folder
 from testbed.sky import valid
 from tradewind.acceleration.proxies import first_line, stop
 from tradewind.errors import SkyInvalid
@@ -211,7 +211,6 @@ def _measure(
     chains = [_chain(machines, ends, flow, path) for flow, path in zip(problem.flows, paths, strict=True)]
     pairs = sorted({pair for chain in chains for pair in pairwise(chain)})
     every = list(machines.values())
-    folder = temporary_folder("chains")
     with Sky.up(network_of(every, pairs, places_rtt(places), SCALE)) as sky, ExitStack() as stack:
         set_windows(sky, every, SCALE)
         for name in ends.values():
@@ -226,6 +225,7 @@ def _measure(
                 to, port = sky.machines[in_sky].address, FIRST_PROXY_PORT + number
             sends.append((machines[chain[0]].in_sky, [*SCRIPT, "send", to, str(port), str(size_bytes)]))
         if way.program:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="tradewind-chains-")))
             stack.enter_context(serving(sky, way.program, entries, folder))
         try:
             return {"measured_s": valid(sky, partial(_send_all, sky, sends))}

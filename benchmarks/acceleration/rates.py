@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from benchmarks.acceleration.chains import Entry, forward, serving
 from benchmarks.acceleration.ground import Machine, largest_hop, network_of, predicted_mbps, set_windows
-from testbed.servers.process import temporary_folder
 from testbed.sky import send, sink, valid
 from tradewind.errors import SkyInvalid
 from tradewind.placement.use_cases import Places
@@ -184,7 +184,6 @@ def _row(figure: str, one: Tuple, way: Way, rtt_ms: Rtt, round_: int, rate: Mapp
 
 def _rates(sky: Sky, way: Way, chosen: Sequence[Mapping[str, Machine]], timing: Timing) -> list[Mapping[str, object]]:
     """Measure one flow of each set of machines, at the same time."""
-    folder = temporary_folder("chains")
     roles = ROLES[way.proxies]
     with ExitStack() as stack:
         first_hops, entries = [], {}
@@ -196,6 +195,7 @@ def _rates(sky: Sky, way: Way, chosen: Sequence[Mapping[str, Machine]], timing: 
                 address = f"{sky.machines[machines[role].in_sky].address}:{port}"
             first_hops.append(address)
         if way.program:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="tradewind-chains-")))
             stack.enter_context(serving(sky, way.program, entries, folder))
         else:
             for machine, (entry,) in entries.items():
