@@ -95,7 +95,7 @@ def version(program: str) -> str:
     words = [debian_program(program), "-v"]
     said = subprocess.run(words, capture_output=True, text=True, check=False)
     line = next(line for line in (said.stdout + said.stderr).splitlines() if "version" in line)
-    return line.partition(" - ")[0].replace("nginx version: ", "").strip()
+    return " ".join(line.removeprefix("nginx version: ").split()[:3])
 
 
 @contextmanager

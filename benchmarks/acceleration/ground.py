@@ -19,8 +19,9 @@ LINK_MBPS = 2000.0
 """Rate of each link on the wire before the scale: that of the paper's proxy machines (section 4.3)."""
 GOODPUT_PER_WIRE = 1448 / 1538
 WINDOW_PER_BUFFER = 0.655
-"""Part of `tcp_rmem` that Linux 6.18 advertises as the window, for full segments from a TUN device. `ss` reports 0.650
-to 0.660 in a sky. So the buffers are set such that the windows are those that the paper observed."""
+"""Part of `tcp_rmem` that Linux 6.18 advertises as the window, for full segments from a TUN device. In a sky, `ss`
+reports 0.650 to 0.660 for the buffers of Figs. 3 and 4, and 0.631 for the smaller ones of Fig. 15. So the buffers are
+set such that the windows are about those that the paper observed."""
 SEND_PER_WINDOW = 2.0
 """Send buffers, relative to the largest window. So receivers limit every flow, as in the model."""
 
@@ -68,8 +69,7 @@ def network_of(
 def set_windows(sky: Sky, machines: Sequence[Machine], scale: float) -> None:
     """Set the buffers of all machines.
 
-    A receive buffer has its final size at once. Scaled buffers begin near it otherwise, and Linux then sometimes keeps
-    the first, smaller window (83 kB instead of 143 kB) for as long as the connection lasts.
+    A receive buffer has its final size at once: scaled buffers have few steps to grow in.
     """
     send = round(CLOUD_WINDOW_BYTES * scale * SEND_PER_WINDOW)
     for machine in machines:
