@@ -18,6 +18,7 @@ PACKAGES = {
     "globus-url-copy": "globus-gass-copy-progs",
     "haproxy": "haproxy",
     "iperf3": "iperf3",
+    "nft": "nftables",
     "nginx": "libnginx-mod-stream",
     "socat": "socat",
     "ssh": "openssh-client",
