@@ -531,7 +531,7 @@ mod tests {
     fn a_bad_glob_is_named_by_position() {
         let rules = vec![include("ok"), exclude("a[")];
         let error = Selector::new(&ObjectFilter { rules, ..ObjectFilter::default() }).unwrap_err();
-        assert_eq!(error.position, 2);
+        assert_eq!(error.what, "rule 2");
     }
 
     #[test]
@@ -539,7 +539,7 @@ mod tests {
         for glob in ["", " ", "/", "\t//"] {
             let rules = vec![include("a"), exclude(glob)];
             let error = Selector::new(&ObjectFilter { rules, ..ObjectFilter::default() }).unwrap_err();
-            assert_eq!((error.position, error.message.as_str()), (2, "it is empty"), "{glob:?}");
+            assert_eq!((error.what.as_str(), error.message.as_str()), ("rule 2", "it is empty"), "{glob:?}");
         }
     }
 
