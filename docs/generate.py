@@ -7,6 +7,8 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Made by docs/generate.py from the code; `make docs` writes it anew. -->\n"
@@ -93,7 +95,66 @@ def _signature(name: str, function: object) -> str:
     return f"{name}{inspect.signature(function)}"  # type: ignore[arg-type]
 
 
-PAGES = {"cli.md": cli_page, "settings.md": settings_page, "python.md": python_page}
+def service_page() -> str:
+    """Return the API of the transfer service: each request, and each document."""
+    from tradewind.service.app import Service, create_app
+    from tradewind.service.database import ServiceDatabase
+    from tradewind.service.settings import ServiceSettings
+
+    with TemporaryDirectory() as folder:
+        database = ServiceDatabase(Path(folder))
+        document = create_app(Service(ServiceSettings(Path(folder)), database)).openapi()
+        database.close()
+    parts = [
+        NOTE,
+        "# API of the transfer service\n",
+        "`GET /openapi.json` has the same as an OpenAPI document. [The guide](../guides/service.md) shows its use.\n",
+    ]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            parts.append(f"## `{method.upper()} {path}`\n\n{operation['description']}\n")
+            parts += _service_request(operation)
+    for name, schema in document["components"]["schemas"].items():
+        rows = [
+            f"| `{field}` | {_service_type(of)} | {_service_note(of)} |" for field, of in schema["properties"].items()
+        ]
+        table = "\n".join(["| field | type | |", "|---|---|---|", *rows])
+        parts.append(f"## {name}\n\n{schema.get('description', '')}\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def _service_request(operation: dict[str, Any]) -> list[str]:
+    parameters = [f"`{of['name']}` ({of['in']})" for of in operation.get("parameters", ())]
+    lines = [f"Parameters: {', '.join(parameters)}\n"] if parameters else []
+    if "requestBody" in operation:
+        body = operation["requestBody"]["content"]["application/json"]["schema"]
+        lines.append(f"Body: {_service_type(body)}\n")
+    for status, answer in operation["responses"].items():
+        schema = answer.get("content", {}).get("application/json", {}).get("schema")
+        if schema and status.startswith("2"):
+            lines.append(f"Answer: {status}, {_service_type(schema)}\n")
+    return lines
+
+
+def _service_type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_service_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    kind = str(schema.get("type", "any"))
+    return f"{kind} of {_service_type(schema['items'])}" if kind == "array" else kind
+
+
+def _service_note(schema: dict[str, Any]) -> str:
+    default = schema.get("default")
+    words = [schema["description"]] if "description" in schema else []
+    return "; ".join([*words, *([f"default `{default}`"] if default not in (None, "") else [])])
+
+
+PAGES = {"cli.md": cli_page, "settings.md": settings_page, "python.md": python_page, "service-api.md": service_page}
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ VERBS = {
     "jobs": "list, follow, pause, resume and cancel jobs",
     "measure": "measure the rate of links with probes between gateways",
     "fleet": "list and end machines that transfers started",
+    "serve": "run the transfer service: an HTTP API for jobs of many tenants",
     "init": "find hosts that can run gateways, and check the hosts and clouds of the configuration",
     "doctor": "check this installation, credentials and stores, and say how to fix problems",
     "sky": "run machines of many regions on this host, joined by an emulated WAN (root)",

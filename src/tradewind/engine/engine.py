@@ -405,6 +405,14 @@ class Engine:
         self._running.add(running)
         return Job(self.control, running.id, running, self._running.add)
 
+    def started(self, proposal_id: str) -> Job | None:
+        """Return the job that was made of a kept proposal by any process; None if it was not started.
+
+        Raises JobNotFound, JobUnreadable, StateError.
+        """
+        job_id = ProposalStore(self.control.store.database).job_of(proposal_id)
+        return None if job_id is None else self.job(job_id)
+
     def _keep(self, proposal: Proposal) -> None:
         ProposalStore(self.control.store.database).save(proposal.id, kept_proposal(proposal))
         self._kept.add(proposal.id)

@@ -249,6 +249,10 @@ class RunningJob:
         """Cost of the job so far [USD]: egress, machines and requests of all its runs, at list prices."""
         return self._ledger.spent_usd()
 
+    def wait_ended(self, timeout_s: float) -> bool:
+        """Return whether the run ends within the timeout. `close` then ends its processes."""
+        return self._log.wait_ended(timeout_s)
+
     def drain(self) -> None:
         """Ask the lead to checkpoint and stop, and return at once; events then end with outcome `interrupted`.
 

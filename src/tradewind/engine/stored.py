@@ -116,6 +116,11 @@ class ProposalStore:
         except ValueError as error:
             raise UsageError(f"proposal {proposal_id} is unreadable: {error}", hint=hint) from None
 
+    def job_of(self, proposal_id: str) -> str | None:
+        """Return the job that was made of a proposal; None if it was not started. Raises StateError."""
+        found = self._database.row("SELECT job FROM proposals WHERE id = ?", (proposal_id,))
+        return None if found is None else found[0]
+
     def launch_of(self, job_id: str) -> LaunchSpec | None:
         """Return the launch in a job's proposal, with its request to the planner.
 

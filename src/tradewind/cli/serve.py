@@ -1,0 +1,65 @@
+"""`tradewind serve`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.util import find_spec
+
+from tradewind.cli.arguments import typed
+from tradewind.cli.config import parse_count
+from tradewind.errors import UsageError
+
+USAGE = "[OPTION]… --state DIR"
+HELP = """\
+Run the transfer service: an HTTP API to which tenants submit jobs. The first start makes a database and an admin token
+in DIR/admin.token. Jobs may use only the folders of --allow-path and the buckets of --allow-store, the latter with the
+credentials of the server. A stopped or killed server continues its jobs when it starts again. Needs the extra
+`service`: `pip install 'tradewind[service]'`."""
+EXAMPLES = """\
+  tradewind serve --state /var/lib/tradewind --allow-path /data
+  tradewind serve --state /var/lib/tradewind --listen 127.0.0.1:9000 --allow-store s3://bucket/shared/
+  tradewind serve --state /var/lib/tradewind --migrate"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the state folder, the address, and what jobs may use."""
+    parser.add_argument("--state", metavar="DIR", required=True, help="folder of the database and the jobs")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="address (default 127.0.0.1:8080; port 0: any)"
+    )
+    parser.add_argument(
+        "--allow-path", metavar="DIR", action="append", default=[], help="local folder that jobs may use; repeatable"
+    )
+    parser.add_argument(
+        "--allow-store",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="bucket or prefix that jobs may use; repeatable",
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", type=typed(parse_count), default=8, help="maximum running jobs, 1 to 256 (default 8)"
+    )
+    parser.add_argument(
+        "--behind-proxy", action="store_true", help="listen on any address: a proxy with TLS is in front"
+    )
+    parser.add_argument("--migrate", action="store_true", help="update the database to this version, and exit")
+
+
+def run(args: Namespace) -> int:
+    """Become the server."""
+    missing = [
+        name for name in ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn") if not find_spec(name)
+    ]
+    if missing:
+        raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")
+    words = [f"--state={args.state}", f"--listen={args.listen}", f"--jobs={args.jobs}"]
+    words += [f"--allow-path={path}" for path in args.allow_path]
+    words += [f"--allow-store={url}" for url in args.allow_store]
+    words += ["--behind-proxy"] if args.behind_proxy else []
+    words += ["--migrate"] if args.migrate else []
+    words += [f"--gateway={args.gateway}"] if args.gateway else []
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "tradewind.service", *words])

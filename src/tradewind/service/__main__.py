@@ -1,0 +1,137 @@
+"""`python -m tradewind.service`: one server. `tradewind serve` checks its options and starts it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from tradewind.errors import TradewindError, UsageError
+from tradewind.model.files import private_folder
+from tradewind.model.locks import FileLock
+from tradewind.model.url import parse_url
+from tradewind.service.limits import RUNNING_JOBS_DEFAULT, RUNNING_JOBS_MAX, STOP_S
+from tradewind.service.settings import ServiceSettings
+
+#: Lock file of the server of a state folder.
+LOCK_FILE = "service.lock"
+
+
+def main() -> int:
+    """Serve until a signal, and return the exit code."""
+    try:
+        return _serve(_arguments())
+    except TradewindError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: {error.filename or ''}: {error.strerror or error}".replace(": :", ":"), file=sys.stderr)
+        return 1
+
+
+def _arguments() -> Namespace:
+    parser = ArgumentParser(prog="python -m tradewind.service", allow_abbrev=False)
+    parser.add_argument("--state", required=True)
+    parser.add_argument("--listen", default="127.0.0.1:8080")
+    parser.add_argument("--allow-path", action="append", default=[])
+    parser.add_argument("--allow-store", action="append", default=[])
+    parser.add_argument("--jobs", type=int, default=RUNNING_JOBS_DEFAULT)
+    parser.add_argument("--behind-proxy", action="store_true")
+    parser.add_argument("--migrate", action="store_true")
+    parser.add_argument("--gateway")
+    return parser.parse_args()
+
+
+def _settings(args: Namespace) -> ServiceSettings:
+    """Return the checked settings. Raises UsageError."""
+    if not 1 <= args.jobs <= RUNNING_JOBS_MAX:
+        raise UsageError(f"--jobs {args.jobs}: must be 1 to {RUNNING_JOBS_MAX}")
+    for path in args.allow_path:
+        if not os.path.isdir(path):
+            raise UsageError(f"--allow-path {path}: not a folder")
+    for url in args.allow_store:
+        if parse_url(url, cwd="/").kind not in ("s3", "gs", "az", "r2"):
+            raise UsageError(f"--allow-store {url}: not a bucket or prefix", hint="for example s3://bucket/prefix/")
+    return ServiceSettings(
+        state=Path(os.path.realpath(args.state)),
+        allow_paths=tuple(os.path.realpath(path) for path in args.allow_path),
+        allow_stores=tuple(args.allow_store),
+        jobs_max=args.jobs,
+        gateway=args.gateway,
+    )
+
+
+def _serve(args: Namespace) -> int:
+    from tradewind.service.database import ServiceDatabase, check_address
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    host, port = check_address(args.listen)
+    settings = _settings(args)
+    private_folder(settings.state)
+    lock = FileLock.take(settings.state / LOCK_FILE)
+    if lock is None:
+        raise UsageError(
+            f"another server uses {settings.state}",
+            hint="on SQLite there is one server per state folder; stop the other one, or use another folder",
+        )
+    database = ServiceDatabase(settings.state)
+    try:
+        if args.migrate:
+            changed = database.migrate()
+            print(f"{database.path}: {'migrated to' if changed else 'is'} version {database.version()}")
+            return 0
+        database.require_current()
+        return _listen(settings, database, host, port, is_behind_proxy=args.behind_proxy)
+    finally:
+        database.close()
+        lock.release()
+
+
+def _listen(settings: ServiceSettings, database: object, host: str, port: int, *, is_behind_proxy: bool) -> int:
+    import uvicorn
+
+    from tradewind.service.app import Service, create_app
+    from tradewind.service.auth import ensure_admin
+    from tradewind.service.database import ServiceDatabase
+
+    assert isinstance(database, ServiceDatabase)
+    is_new = ensure_admin(database, settings)
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listening = socket.create_server(address[:2], family=family, backlog=512)
+    # Connections inherit it. Otherwise an answer of two writes waits 40 ms for the client's acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    name, bound = listening.getsockname()[:2]
+    if not is_behind_proxy and not (name.startswith("127.") or name == "::1"):
+        listening.close()
+        raise UsageError(
+            f"--listen {host}:{port}: other machines would send their tokens unencrypted",
+            hint="listen on 127.0.0.1, or add --behind-proxy if a proxy with TLS is in front",
+        )
+    service = Service(settings, database)
+    config = uvicorn.Config(
+        create_app(service),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=STOP_S,
+        proxy_headers=False,
+    )
+    if is_new:
+        print(f"admin token in {settings.admin_token}")
+    print(f"listening on http://{f'[{name}]' if ':' in name else name}:{bound}", flush=True)
+    # Uvicorn stops at these signals and then raises them again, which must not change the exit code.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    uvicorn.Server(config).run(sockets=[listening])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

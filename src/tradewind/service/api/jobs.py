@@ -1,0 +1,284 @@
+"""`/v1/jobs`: submit, list, show, pause, resume and cancel jobs; their events, objects and receipts."""
+
+from __future__ import annotations
+
+import json
+import os
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from tradewind.engine.jobs import OBJECTS_FILE
+from tradewind.errors import JobNotFound
+from tradewind.service.auth import Sender, needs
+from tradewind.service.events import EventCursor, event_stream
+from tradewind.service.jobs import ENDED, JobRow
+from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.places import allowed_place, owned_places
+from tradewind.service.problems import ApiProblem
+from tradewind.service.receipts import figures, public_receipt
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+READ, WRITE = needs("jobs:read"), needs("jobs:write")
+JOB_ID = r"^[a-z0-9-]{1,64}$"
+JobId = Annotated[str, Path(pattern=JOB_ID)]
+Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+
+
+class JobRequest(BaseModel):
+    """A transfer: places, what to copy, and how."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: Place = Field(description="URL or absolute path")
+    destination: Place | Annotated[list[Place], Field(min_length=1, max_length=16)] = Field(
+        description="URL or absolute path, or up to 16 of them"
+    )
+    verb: Literal["cp", "sync", "mv"] = "cp"
+    recursive: bool = Field(False, description="everything below the source; sync always does")
+    delete: bool = Field(False, description="sync: delete objects that the source does not have")
+    verify: Literal["auto", "read"] = "auto"
+    limit_bytes_per_s: Annotated[int, Field(ge=1, le=10**12)] | None = Field(None, description="maximum rate [bytes/s]")
+    stall_s: Annotated[int, Field(ge=1, le=3600)] = Field(
+        60, description="time without progress before an attempt ends"
+    )
+
+
+class JobView(BaseModel):
+    """A job. Times are Unix times in ms; `waiting` says why it waits."""
+
+    id: str
+    state: Literal["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"]
+    waiting: str | None
+    created_unix_ms: int
+    updated_unix_ms: int
+    attempts: int
+    error: str | None
+    hint: str | None
+    request: dict[str, Any]
+
+
+class JobDetail(JobView):
+    """A job with its figures: counts, proofs by kind, and the cost line by line."""
+
+    counts: dict[str, Any] | None
+    proofs: dict[str, int] | None
+    ledger: dict[str, Any] | None
+
+
+class JobPage(BaseModel):
+    """Jobs, newest first. `next` is the cursor of the next page; null on the last one."""
+
+    jobs: list[JobView]
+    next: str | None
+
+
+class ObjectPage(BaseModel):
+    """Objects with their verdicts and proofs. `next` is the cursor of the next page; null if there are no more yet."""
+
+    objects: list[dict[str, Any]]
+    next: str | None
+
+
+@router.post("", status_code=201, response_model=JobView)
+def submit(body: JobRequest, request: Request, response: Response, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
+    """Submit a job. The same key and body answer the same job with 200; the same key with another body is refused."""
+    service = request.app.state.service
+    digest = sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
+    row, is_new = service.queue.resubmitted(sender, key, digest), False
+    if row is None:
+        row, is_new = service.queue.submit(sender, key, digest, *_resolved(body, request))
+        service.runner.wake()
+    response.status_code = 201 if is_new else 200
+    response.headers["Location"] = f"/v1/jobs/{row.id}"
+    return _view(row)
+
+
+@router.get("", response_model=JobPage)
+def list_jobs(
+    request: Request,
+    cursor: Annotated[str | None, Query(pattern=JOB_ID)] = None,
+    state: Literal["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"]
+    | None = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = READ,
+) -> dict[str, Any]:
+    """List jobs, newest first."""
+    queue = request.app.state.service.queue
+    rows = queue.page(sender.tenant, before=cursor, state=state, limit=limit + 1)
+    return {"jobs": [_view(row) for row in rows[:limit]], "next": rows[limit - 1].id if len(rows) > limit else None}
+
+
+@router.get("/{job_id}", response_model=JobDetail, responses={304: {"description": "It has not changed."}})
+def show(
+    job_id: JobId,
+    request: Request,
+    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+    sender: Sender = READ,
+) -> Response:
+    """Show a job with its counts, proofs and ledger. The ETag changes with any of them."""
+    row = request.app.state.service.queue.get(sender.tenant, job_id)
+    document = {**_view(row), **figures(_receipt(request, row))}
+    text = json.dumps(document)
+    tag = f'"{sha256(text.encode()).hexdigest()[:32]}"'
+    if if_none_match is not None and tag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+        return Response(status_code=304, headers={"ETag": tag})
+    return Response(text, media_type="application/json", headers={"ETag": tag})
+
+
+@router.post("/{job_id}/pause", response_model=JobView, status_code=202)
+def pause(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+    """Pause a job at its next checkpoint."""
+    return _changed(request, sender, job_id, {"waiting": "paused", "running": "pausing"})
+
+
+@router.post("/{job_id}/resume", response_model=JobView, status_code=202)
+def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+    """Continue a paused or failed job from its journal."""
+    return _changed(request, sender, job_id, {"paused": "waiting", "failed": "waiting"})
+
+
+@router.post("/{job_id}/cancel", response_model=JobView, status_code=202)
+def cancel(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+    """Stop a job for good, and abort its unfinished uploads. Copied objects stay."""
+    moves = dict.fromkeys(("waiting", "running", "pausing", "paused"), "cancelling")
+    return _changed(request, sender, job_id, moves)
+
+
+@router.delete("/{job_id}", response_model=JobView, status_code=202)
+def delete(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+    """Do the same as `cancel`. The record of the job stays."""
+    return cancel(job_id, request, sender)
+
+
+@router.get("/{job_id}/receipt")
+def receipt(job_id: JobId, request: Request, sender: Sender = READ) -> dict[str, Any]:
+    """Return what a job moved, how it was proven, its runs and its cost; `complete` says whether it is done."""
+    found = _receipt(request, request.app.state.service.queue.get(sender.tenant, job_id))
+    if found is None:
+        raise ApiProblem(409, "the job has not started", hint="its receipt exists once it runs")
+    return found
+
+
+@router.get("/{job_id}/objects", response_model=ObjectPage)
+def objects(
+    job_id: JobId,
+    request: Request,
+    cursor: Annotated[str | None, Query(pattern=r"^[0-9]{1,15}$")] = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = READ,
+) -> dict[str, Any]:
+    """List the objects of a job with their verdicts, in the order in which they ended."""
+    service = request.app.state.service
+    row = service.queue.get(sender.tenant, job_id)
+    if row.engine_job is None:
+        return {"objects": [], "next": None}
+    path = os.path.join(service.runner.engine.control.store.path(row.engine_job), OBJECTS_FILE)
+    try:
+        lines, place = _lines(path, int(cursor or 0), limit)
+        found = [json.loads(line) for line in lines]
+    except FileNotFoundError:
+        if row.state in ENDED:
+            raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
+        return {"objects": [], "next": None}
+    except ValueError:
+        raise ApiProblem(422, "cursor: not from an earlier page") from None
+    return {"objects": found, "next": str(place) if len(lines) == limit else None}
+
+
+@router.get(
+    "/{job_id}/events",
+    response_class=StreamingResponse,
+    responses={200: {"description": "Events as they happen.", "content": {"text/event-stream": {}}}},
+)
+def events(
+    job_id: JobId,
+    request: Request,
+    last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+    sender: Sender = READ,
+) -> StreamingResponse:
+    """Stream the events of a job, from the start or after `Last-Event-ID`, until it has ended."""
+    service = request.app.state.service
+    service.queue.get(sender.tenant, job_id)
+    cursor = EventCursor() if last_event_id is None else EventCursor.parse(last_event_id)
+    stream = event_stream(
+        service.queue,
+        service.runner.engine,
+        job_id,
+        cursor,
+        leave=service.streams.enter(sender.tenant),
+        is_closing=lambda: service.is_closing,
+    )
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def _resolved(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[str]]:
+    """Return the request with resolved places, and what it will own. Raises UsageError, ApiProblem."""
+    settings = request.app.state.service.settings
+    given = [body.destination] if isinstance(body.destination, str) else body.destination
+    source, ends = allowed_place(body.source, settings), [allowed_place(place, settings) for place in given]
+    if body.delete and body.verb != "sync":
+        raise ApiProblem(422, "delete needs the verb sync")
+    recursive = body.recursive or body.verb == "sync"
+    owned = owned_places([source], ends, recursive=recursive, moves=body.verb == "mv")
+    return {**body.model_dump(), "source": source, "destination": ends}, owned
+
+
+def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str]) -> dict[str, Any]:
+    """Move a job to the state that `moves` has for its own; in that state already, it stays. Raises ApiProblem."""
+    service = request.app.state.service
+    row = service.queue.get(sender.tenant, job_id)
+    while row.state in moves:
+        fields = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0, "receipt": None}
+        reset = fields if moves[row.state] == "waiting" else {}
+        if service.queue.move(job_id, (row.state,), moves[row.state], by=sender, **reset):
+            service.runner.wake()
+            break
+        row = service.queue.get(sender.tenant, job_id)
+    else:
+        if row.state not in _reached(moves):
+            raise ApiProblem(409, f"the job is {row.state}", hint=f"possible while it is {' or '.join(moves)}")
+    return _view(service.queue.get(sender.tenant, job_id))
+
+
+def _reached(moves: dict[str, str]) -> set[str]:
+    """Return the states that a request leads to, at once or later."""
+    later = {"pausing": "paused", "cancelling": "cancelled", "waiting": "running"}
+    return {*moves.values(), *(later[state] for state in moves.values() if state in later)}
+
+
+def _receipt(request: Request, row: JobRow) -> dict[str, Any] | None:
+    """Return the receipt of a job, also while it runs; None before it has started."""
+    service = request.app.state.service
+    kept: dict[str, Any] | None = service.queue.receipt(row.id)
+    if kept is not None or row.engine_job is None:
+        return kept
+    try:
+        return public_receipt(row, row.state, service.runner.engine.job(row.engine_job).receipt())
+    except JobNotFound:
+        return None
+
+
+def _view(row: JobRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in JobView.model_fields}
+
+
+def _lines(path: str, start: int, limit: int) -> tuple[list[bytes], int]:
+    """Return complete lines of a file from a byte, and the byte after them. Raises ValueError if none begins there."""
+    with open(path, "rb") as file:
+        if start > 0:
+            file.seek(start - 1)
+            if file.read(1) != b"\n":
+                raise ValueError("not the start of a line")
+        lines: list[bytes] = []
+        while len(lines) < limit and (line := file.readline(OBJECT_LINE_BYTES_MAX)).endswith(b"\n"):
+            lines.append(line)
+            start += len(line)
+    return lines, start

@@ -1,0 +1,229 @@
+"""`/v1/tenants`, `/v1/tokens` and `/v1/audit`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tradewind.service.auth import ADMIN_ID, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
+from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.limits import (
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    TENANTS_MAX,
+    TOKEN_S_DEFAULT,
+    TOKEN_S_MAX,
+    TOKENS_PER_TENANT_MAX,
+)
+from tradewind.service.problems import ApiProblem
+from tradewind.service.tables import audit, tenants, tokens
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["tenants"])
+TENANTS, TOKENS, AUDIT = needs("tenants"), needs("tokens"), needs("audit:read")
+NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
+Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
+Scope = Literal["jobs:read", "jobs:write", "tokens", "audit:read", "tenants", "metrics:read"]
+Role = Literal["viewer", "operator", "tenant_admin", "service_admin"]
+
+
+class TenantRequest(BaseModel):
+    """A new tenant."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=NAME)
+
+
+class TenantView(BaseModel):
+    """A tenant."""
+
+    name: str
+    created_unix_ms: int
+
+
+class TenantPage(BaseModel):
+    """Tenants by name. `next` is the cursor of the next page; null on the last one."""
+
+    tenants: list[TenantView]
+    next: str | None
+
+
+class TokenRequest(BaseModel):
+    """A new token. Without `scopes` it has all of its role; `tenant` is only for a service admin."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Role
+    name: str = Field("", max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")
+    scopes: list[Scope] | None = Field(None, max_length=16)
+    expires_s: int = Field(TOKEN_S_DEFAULT, ge=1, le=TOKEN_S_MAX, description="lifetime [s]")
+    tenant: str | None = Field(None, pattern=NAME)
+
+
+class TokenView(BaseModel):
+    """A token without its secret."""
+
+    id: str
+    tenant: str
+    name: str
+    role: str
+    scopes: list[str]
+    created_unix_ms: int
+    expires_unix_ms: int | None
+    revoked_unix_ms: int | None
+
+
+class NewToken(TokenView):
+    """A new token with its secret, which is shown only once."""
+
+    token: str
+
+
+class TokenPage(BaseModel):
+    """Tokens by id. `next` is the cursor of the next page; null on the last one."""
+
+    tokens: list[TokenView]
+    next: str | None
+
+
+class AuditEntry(BaseModel):
+    """One change."""
+
+    number: int
+    at_unix_ms: int
+    token: str
+    action: str
+    target: str
+    detail: dict[str, Any]
+
+
+class AuditPage(BaseModel):
+    """Changes, newest first. `next` is the cursor of the next page; null on the last one."""
+
+    entries: list[AuditEntry]
+    next: int | None
+
+
+@router.post("/tenants", status_code=201, response_model=TenantView)
+def make_tenant(body: TenantRequest, request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
+    """Make a tenant."""
+    made = {"name": body.name, "created_unix_ms": now_unix_ms()}
+    try:
+        with request.app.state.service.database.write() as connection:
+            if connection.execute(select(func.count()).select_from(tenants)).scalar_one() >= TENANTS_MAX:
+                raise ApiProblem(409, f"there are {TENANTS_MAX:,} tenants")
+            connection.execute(insert(tenants).values(**made))
+            record_change(connection, sender.tenant, sender.token, "tenant.make", body.name)
+    except IntegrityError:
+        raise ApiProblem(409, f"tenant {body.name} exists") from None
+    return made
+
+
+@router.get("/tenants", response_model=TenantPage)
+def list_tenants(
+    request: Request,
+    cursor: Annotated[str | None, Query(pattern=NAME)] = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = TENANTS,
+) -> dict[str, Any]:
+    """List all tenants."""
+    query = select(tenants).where(tenants.c.name > (cursor or "")).order_by(tenants.c.name).limit(limit + 1)
+    with request.app.state.service.database.read() as connection:
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+    return {"tenants": rows[:limit], "next": rows[limit - 1]["name"] if len(rows) > limit else None}
+
+
+@router.post("/tokens", status_code=201, response_model=NewToken)
+def make_token(body: TokenRequest, request: Request, response: Response, sender: Sender = TOKENS) -> dict[str, Any]:
+    """Make a token. It can have no more rights than the one that makes it."""
+    tenant = body.tenant or sender.tenant
+    if tenant != sender.tenant and "tenants" not in sender.scopes:
+        raise ApiProblem(403, "a token for another tenant needs a service admin")
+    scopes = SCOPES_OF_ROLE[body.role] if body.scopes is None else SCOPES_OF_ROLE[body.role] & frozenset(body.scopes)
+    if ROLES.index(body.role) > ROLES.index(sender.role) or not scopes <= sender.scopes:
+        raise ApiProblem(403, "a token cannot have more rights than the one that makes it")
+    secret, now = new_token(), now_unix_ms()
+    made = {
+        "id": secrets.token_hex(8),
+        "tenant": tenant,
+        "name": body.name,
+        "role": body.role,
+        "scopes": json.dumps(sorted(scopes)),
+        "created_unix_ms": now,
+        "expires_unix_ms": now + body.expires_s * 1000,
+        "revoked_unix_ms": None,
+    }
+    valid = select(func.count()).where(
+        tokens.c.tenant == tenant, tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now
+    )
+    with request.app.state.service.database.write() as connection:
+        if connection.execute(select(tenants.c.name).where(tenants.c.name == tenant)).first() is None:
+            raise ApiProblem(404, "no such tenant")
+        if connection.execute(valid).scalar_one() >= TOKENS_PER_TENANT_MAX:
+            raise ApiProblem(409, f"the tenant has {TOKENS_PER_TENANT_MAX:,} valid tokens", hint="revoke one")
+        connection.execute(insert(tokens).values(**made, digest=token_digest(secret)))
+        detail = {"role": body.role, "tenant": tenant}
+        record_change(connection, sender.tenant, sender.token, "token.make", str(made["id"]), detail)
+    response.headers["Cache-Control"] = "no-store"
+    return {**made, "scopes": sorted(scopes), "token": secret}
+
+
+@router.get("/tokens", response_model=TokenPage)
+def list_tokens(
+    request: Request,
+    cursor: Annotated[str | None, Query(pattern=r"^[a-z0-9]{1,32}$")] = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = TOKENS,
+) -> dict[str, Any]:
+    """List the tokens of the tenant, without their secrets."""
+    query = (
+        select(tokens)
+        .where(tokens.c.tenant == sender.tenant, tokens.c.id > (cursor or ""))
+        .order_by(tokens.c.id)
+        .limit(limit + 1)
+    )
+    with request.app.state.service.database.read() as connection:
+        rows = [{**row, "scopes": json.loads(row["scopes"])} for row in connection.execute(query).mappings()]
+    return {"tokens": rows[:limit], "next": rows[limit - 1]["id"] if len(rows) > limit else None}
+
+
+@router.delete("/tokens/{token_id}", status_code=204)
+def revoke_token(
+    token_id: Annotated[str, Path(pattern=r"^[a-z0-9]{1,32}$")], request: Request, sender: Sender = TOKENS
+) -> None:
+    """Revoke a token of the tenant at once. The admin token of the server cannot be revoked here."""
+    if token_id == ADMIN_ID:
+        raise ApiProblem(409, "the admin token of the server cannot be revoked")
+    with request.app.state.service.database.write() as connection:
+        changed = connection.execute(
+            update(tokens)
+            .where(tokens.c.id == token_id, tokens.c.tenant == sender.tenant, tokens.c.revoked_unix_ms.is_(None))
+            .values(revoked_unix_ms=now_unix_ms())
+        )
+        if changed.rowcount == 0:
+            raise ApiProblem(404, "no such token")
+        record_change(connection, sender.tenant, sender.token, "token.revoke", token_id)
+
+
+@router.get("/audit", response_model=AuditPage)
+def list_audit(
+    request: Request,
+    cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = AUDIT,
+) -> dict[str, Any]:
+    """List the changes that tokens of the tenant have made, newest first."""
+    query = select(audit).where(audit.c.tenant == sender.tenant).order_by(audit.c.number.desc()).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(audit.c.number < cursor)
+    with request.app.state.service.database.read() as connection:
+        rows = [{**row, "detail": json.loads(row["detail"])} for row in connection.execute(query).mappings()]
+    return {"entries": rows[:limit], "next": rows[limit - 1]["number"] if len(rows) > limit else None}

@@ -1,0 +1,146 @@
+"""Tokens and roles: who sends a request, for which tenant, and what it may do.
+
+A token is random and long, so the database keeps its SHA-256; a slow hash would add nothing. A role gives scopes, and a
+token may be limited to some of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from hashlib import sha256
+
+from fastapi import Depends, Request
+from sqlalchemy import insert, select
+
+from tradewind.model.records import dataclass
+from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.problems import ApiProblem
+from tradewind.service.settings import ServiceSettings
+from tradewind.service.tables import tenants, tokens
+
+__all__ = ["ROLES", "SCOPES_OF_ROLE", "Sender", "ensure_admin", "needs", "new_token", "token_digest"]
+
+#: Roles with their scopes; each role has those of the earlier ones.
+SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
+    "viewer": frozenset({"jobs:read"}),
+    "operator": frozenset({"jobs:read", "jobs:write"}),
+    "tenant_admin": frozenset({"jobs:read", "jobs:write", "tokens", "audit:read"}),
+    "service_admin": frozenset({"jobs:read", "jobs:write", "tokens", "audit:read", "tenants", "metrics:read"}),
+}
+ROLES = tuple(SCOPES_OF_ROLE)
+#: Tenant of the admin token.
+FIRST_TENANT = "default"
+#: Id of the admin token.
+ADMIN_ID = "admin"
+TOKEN_PREFIX = "tw1_"
+TOKEN_BYTES = 32
+#: Maximum length of a token in a request.
+TOKEN_LENGTH_MAX = 256
+
+
+@dataclass(frozen=True)
+class Sender:
+    """The token that sent a request: its id, its tenant, its role, and its scopes."""
+
+    token: str
+    tenant: str
+    role: str
+    scopes: frozenset[str]
+
+
+def new_token() -> str:
+    """Return a new secret."""
+    return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def token_digest(token: str) -> str:
+    """Return the SHA-256 of a token, as the database keeps it."""
+    return sha256(token.encode()).hexdigest()
+
+
+def ensure_admin(database: ServiceDatabase, settings: ServiceSettings) -> bool:
+    """Make the admin token of a new database; return whether it is new.
+
+    The file is written first: a server that was killed in between records the token of the file.
+    """
+    path = settings.admin_token
+    with database.write() as connection:
+        if connection.execute(select(tokens.c.id).where(tokens.c.id == ADMIN_ID)).first() is not None:
+            return False
+        if path.exists():
+            token = path.read_text(encoding="utf-8").strip()
+        else:
+            token = new_token()
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(token + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        now = now_unix_ms()
+        connection.execute(insert(tenants).values(name=FIRST_TENANT, created_unix_ms=now))
+        connection.execute(
+            insert(tokens).values(
+                id=ADMIN_ID,
+                tenant=FIRST_TENANT,
+                name="admin.token",
+                digest=token_digest(token),
+                role="service_admin",
+                scopes=json.dumps(sorted(SCOPES_OF_ROLE["service_admin"])),
+                created_unix_ms=now,
+            )
+        )
+    return True
+
+
+def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
+    """Return the sender of a token; None if it is unknown, expired or revoked."""
+    with database.read() as connection:
+        row = connection.execute(select(tokens).where(tokens.c.digest == token_digest(token))).mappings().first()
+    if row is None or row["revoked_unix_ms"] is not None:
+        return None
+    if row["expires_unix_ms"] is not None and row["expires_unix_ms"] <= now_unix_ms():
+        return None
+    scopes = SCOPES_OF_ROLE.get(row["role"], frozenset()) & frozenset(json.loads(row["scopes"]))
+    return Sender(row["id"], row["tenant"], row["role"], scopes)
+
+
+def _sender(request: Request) -> Sender:
+    service = request.app.state.service
+    address = request.client.host if request.client else ""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    found = None
+    if kind.lower() == "bearer" and token.isascii() and 0 < len(token) <= TOKEN_LENGTH_MAX:
+        found = sender_of(service.database, token)
+    if found is None:
+        service.refused.require(address)
+        raise ApiProblem(
+            401,
+            "the token is missing, unknown, expired or revoked",
+            hint="send Authorization: Bearer TOKEN",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    service.rates.require(found.token)
+    return found
+
+
+class _Needs:
+    """A dependency that returns the sender if its token has a scope."""
+
+    def __init__(self, scope: str) -> None:
+        self._scope = scope
+
+    def __call__(self, request: Request) -> Sender:
+        """Return the sender. Raises ApiProblem."""
+        sender = _sender(request)
+        if self._scope not in sender.scopes:
+            raise ApiProblem(403, f"the token lacks the scope {self._scope}", hint="use a token of a higher role")
+        return sender
+
+
+def needs(scope: str) -> Sender:
+    """Return the dependency for requests that need a scope."""
+    found: Sender = Depends(_Needs(scope))
+    return found

@@ -1,0 +1,164 @@
+"""Events of a job as server-sent events, with replay.
+
+There are two sources: changes of the job's state, in the service's database, and the events of its runs, in the
+engine's. The id of an event is `STATE.RUN`: the numbers of the last event of each source, so `Last-Event-ID` continues
+both. Progress has no id: only the newest is kept, and it is not replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from anyio import to_thread
+
+from tradewind.engine.engine import Engine
+from tradewind.engine.event_store import read_events, read_progress
+from tradewind.model.records import dataclass
+from tradewind.service.jobs import ENDED, JobQueue
+from tradewind.service.limits import (
+    STREAM_EVENTS_AT_ONCE,
+    STREAM_KEEP_ALIVE_S,
+    STREAM_LOOK_S,
+    STREAMS_MAX,
+    STREAMS_PER_TENANT_MAX,
+)
+from tradewind.service.problems import ApiProblem
+
+__all__ = ["EventCursor", "StreamCount", "event_stream"]
+
+#: Largest number in a cursor; SQLite has no larger one.
+NUMBER_MAX = 2**63 - 1
+#: Events of runs that only the engine needs.
+INTERNAL = ("run_started", "run_ended")
+
+
+@dataclass(frozen=True, slots=True)
+class EventCursor:
+    """Numbers of the last events that a reader has of each source."""
+
+    state: int = 0
+    run: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> EventCursor:
+        """Return the cursor of an event's id. Raises ApiProblem 422."""
+        state, separator, run = text.partition(".")
+        if separator and all(part.isascii() and part.isdecimal() and len(part) < 20 for part in (state, run)):
+            found = cls(int(state), int(run))
+            if max(found.state, found.run) <= NUMBER_MAX:
+                return found
+        raise ApiProblem(422, "Last-Event-ID is not the id of an event", hint="leave it out to get all events")
+
+    def __str__(self) -> str:
+        return f"{self.state}.{self.run}"
+
+
+class StreamCount:
+    """Counts open streams, in total and by tenant. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """Number of open streams."""
+        return self._open.total()
+
+    def enter(self, tenant: str) -> Callable[[], None]:
+        """Count a stream, and return what ends it. Raises ApiProblem 429 if there are too many."""
+        with self._lock:
+            if self.total >= STREAMS_MAX or self._open[tenant] >= STREAMS_PER_TENANT_MAX:
+                raise ApiProblem(429, "too many open event streams", headers={"Retry-After": "5"})
+            self._open[tenant] += 1
+        return lambda: self._leave(tenant)
+
+    def _leave(self, tenant: str) -> None:
+        with self._lock:
+            self._open[tenant] -= 1
+
+
+@contextmanager
+def _left(leave: Callable[[], None]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        leave()
+
+
+class _Reader:
+    """Reads the new events of one job."""
+
+    def __init__(self, queue: JobQueue, engine: Engine, job_id: str, cursor: EventCursor) -> None:
+        self._queue, self._database, self._job_id = queue, engine.control.store.database, job_id
+        self._cursor, self._progress = cursor, b""
+        self.has_ended = False
+
+    def read(self) -> list[str]:
+        """Return the new events as text: changes of state, the run's events, and last a state that ends the job."""
+        row = self._queue.find(self._job_id)
+        changes = self._queue.events(self._job_id, self._cursor.state)
+        last = [change for change in changes if change[1]["state"] in ENDED]
+        texts = [self._state(number, document) for number, document in changes if document["state"] not in ENDED]
+        is_all = True
+        if row is not None and row.engine_job is not None:
+            texts += self._run_events(row.engine_job, is_over=row.state in ENDED)
+            is_all = len(texts) < STREAM_EVENTS_AT_ONCE
+        if is_all:
+            texts += [self._state(number, document) for number, document in last]
+            self.has_ended = row is None or (row.state in ENDED and self._cursor.state >= 1 and bool(last or not texts))
+        return texts
+
+    def _state(self, number: int, document: dict[str, object]) -> str:
+        self._cursor = EventCursor(number, self._cursor.run)
+        return _event("state", json.dumps(document), str(self._cursor))
+
+    def _run_events(self, engine_job: str, *, is_over: bool) -> list[str]:
+        texts = []
+        progress = None if is_over else read_progress(self._database, engine_job)
+        found = read_events(self._database, engine_job, self._cursor.run)
+        for line, document, number in islice(found, STREAM_EVENTS_AT_ONCE):
+            self._cursor = EventCursor(self._cursor.state, number)
+            if document["event"] not in INTERNAL:
+                texts.append(_event(document["event"], line.decode().strip(), str(self._cursor)))
+        if progress is not None and progress != self._progress:
+            self._progress = progress
+            texts.append(_event("progress", progress.decode().strip(), None))
+        return texts
+
+
+async def event_stream(
+    queue: JobQueue,
+    engine: Engine,
+    job_id: str,
+    cursor: EventCursor,
+    *,
+    leave: Callable[[], None],
+    is_closing: Callable[[], bool],
+) -> AsyncIterator[str]:
+    """Yield the events of a job after the cursor, and each new one, until the job has ended."""
+    with _left(leave):
+        reader, spoke_s = _Reader(queue, engine, job_id, cursor), time.monotonic()
+        while not is_closing():
+            texts = await to_thread.run_sync(reader.read)
+            if texts:
+                spoke_s = time.monotonic()
+                yield "".join(texts)
+            elif time.monotonic() - spoke_s >= STREAM_KEEP_ALIVE_S:
+                spoke_s = time.monotonic()
+                yield ": still open\n\n"
+            if reader.has_ended:
+                return
+            if not texts:
+                await asyncio.sleep(STREAM_LOOK_S)
+
+
+def _event(kind: str, data: str, number: str | None) -> str:
+    return f"event: {kind}\n" + (f"id: {number}\n" if number else "") + f"data: {data}\n\n"

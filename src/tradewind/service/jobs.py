@@ -1,0 +1,235 @@
+"""The jobs of the service in its database: submitted once, in one state, with a reason while they wait.
+
+States: `waiting` → `running` → `done` or `failed`; `pausing` → `paused` → `waiting`; `cancelling` → `cancelled`. Every
+change is one transaction that names the states that it may start from, so two threads never both make it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from tradewind.engine.jobs import new_job_id
+from tradewind.model.records import dataclass
+from tradewind.service.auth import Sender
+from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
+from tradewind.service.problems import ApiProblem
+from tradewind.service.tables import job_events, jobs
+
+__all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow"]
+
+#: States of jobs that may write to their places.
+ACTIVE = ("running", "pausing", "cancelling")
+#: States that never change again.
+ENDED = ("done", "failed", "cancelled")
+STATES = ("waiting", *ACTIVE, "paused", *ENDED)
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job of the service. `request` is what was submitted, with resolved places; `waiting` is why it waits."""
+
+    id: str
+    tenant: str
+    request: Mapping[str, Any]
+    owned: tuple[str, ...]
+    state: str
+    waiting: str | None
+    not_before_unix_ms: int
+    attempts: int
+    proposal: str | None
+    engine_job: str | None
+    error: str | None
+    hint: str | None
+    created_unix_ms: int
+    updated_unix_ms: int
+
+
+#: Read once: records make their fields anew each time.
+_NAMES = tuple(JobRow.__dataclass_fields__)
+#: Without the receipt, which is long.
+_COLUMNS = tuple(jobs.c[name] for name in _NAMES)
+
+
+class JobQueue:
+    """All jobs. Any thread may use it."""
+
+    def __init__(self, database: ServiceDatabase) -> None:
+        self._database = database
+
+    def submit(
+        self, sender: Sender, key: str, digest: str, request: Mapping[str, Any], owned: Sequence[str]
+    ) -> tuple[JobRow, bool]:
+        """Record a job, or return the one that was submitted with this key; and whether it is new.
+
+        `digest` is that of the request as it was sent; `request` has resolved places.
+
+        Raises ApiProblem 409 if the key was used for another request, 429 if the tenant has too many open jobs.
+        """
+        text = json.dumps(dict(request))
+        now, job_id = now_unix_ms(), new_job_id()
+        with self._database.write() as connection:
+            found = self._of_key(connection, sender.tenant, key, digest)
+            if found is not None:
+                return found, False
+            open_jobs = select(func.count()).where(jobs.c.tenant == sender.tenant, jobs.c.state.not_in(ENDED))
+            if connection.execute(open_jobs).scalar_one() >= OPEN_JOBS_PER_TENANT_MAX:
+                raise ApiProblem(
+                    429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"}
+                )
+            connection.execute(
+                insert(jobs).values(
+                    id=job_id,
+                    tenant=sender.tenant,
+                    idempotency_key=key,
+                    request_digest=digest,
+                    request=text,
+                    owned=json.dumps(list(owned)),
+                    state="waiting",
+                    not_before_unix_ms=0,
+                    attempts=0,
+                    created_unix_ms=now,
+                    updated_unix_ms=now,
+                )
+            )
+            _add_event(connection, job_id, "waiting", None)
+            record_change(connection, sender.tenant, sender.token, "job.submit", job_id)
+            return _require(_one(connection, job_id)), True
+
+    def resubmitted(self, sender: Sender, key: str, digest: str) -> JobRow | None:
+        """Return the job that was submitted with this key; None without one. Raises ApiProblem 409 for another."""
+        with self._database.read() as connection:
+            return self._of_key(connection, sender.tenant, key, digest)
+
+    def _of_key(self, connection: Connection, tenant: str, key: str, digest: str) -> JobRow | None:
+        row = (
+            connection.execute(
+                select(*_COLUMNS, jobs.c.request_digest).where(jobs.c.tenant == tenant, jobs.c.idempotency_key == key)
+            )
+            .mappings()
+            .first()
+        )
+        if row is None:
+            return None
+        if row["request_digest"] != digest:
+            raise ApiProblem(
+                409, "the Idempotency-Key was used for another request", hint="use a new key for a new job"
+            )
+        return _row(row)
+
+    def get(self, tenant: str, job_id: str) -> JobRow:
+        """Return a job of a tenant. Raises ApiProblem 404, also for a job of another tenant."""
+        with self._database.read() as connection:
+            found = _one(connection, job_id)
+        if found is None or found.tenant != tenant:
+            raise ApiProblem(404, "no such job")
+        return found
+
+    def receipt(self, job_id: str) -> dict[str, Any] | None:
+        """Return the receipt of a job that has ended; None for any other."""
+        with self._database.read() as connection:
+            text = connection.execute(select(jobs.c.receipt).where(jobs.c.id == job_id)).scalar()
+        found: dict[str, Any] | None = None if text is None else json.loads(text)
+        return found
+
+    def find(self, job_id: str) -> JobRow | None:
+        """Return a job of any tenant."""
+        with self._database.read() as connection:
+            return _one(connection, job_id)
+
+    def page(self, tenant: str, *, before: str | None, state: str | None, limit: int) -> list[JobRow]:
+        """Return jobs of a tenant, newest first, that are older than the job `before`."""
+        query = select(*_COLUMNS).where(jobs.c.tenant == tenant).order_by(jobs.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(jobs.c.id < before)
+        if state is not None:
+            query = query.where(jobs.c.state == state)
+        with self._database.read() as connection:
+            return [_row(row) for row in connection.execute(query).mappings()]
+
+    def in_states(self, *states: str, limit: int = PASS_JOBS_MAX) -> list[JobRow]:
+        """Return the oldest jobs in these states, oldest first."""
+        query = select(*_COLUMNS).where(jobs.c.state.in_(states)).order_by(jobs.c.id).limit(limit)
+        with self._database.read() as connection:
+            return [_row(row) for row in connection.execute(query).mappings()]
+
+    def count_by_state(self) -> dict[str, int]:
+        """Return the number of jobs in each state."""
+        query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+        with self._database.read() as connection:
+            found = {str(state): int(count) for state, count in connection.execute(query)}
+        return {state: found.get(state, 0) for state in STATES}
+
+    def move(
+        self, job_id: str, from_states: Sequence[str], to_state: str, *, by: Sender | None = None, **fields: Any
+    ) -> bool:
+        """Change a job's state if it is in one of `from_states`; return whether it was. `by` is audited."""
+        values = {"waiting": None, **fields, "state": to_state, "updated_unix_ms": now_unix_ms()}
+        with self._database.write() as connection:
+            changed = connection.execute(
+                update(jobs).where(jobs.c.id == job_id, jobs.c.state.in_(from_states)).values(**values)
+            )
+            if changed.rowcount == 0:
+                return False
+            _add_event(connection, job_id, to_state, values.get("error") or values["waiting"])
+            if by is not None:
+                record_change(connection, by.tenant, by.token, f"job.{to_state}", job_id)
+        return True
+
+    def note(self, job_id: str, **fields: Any) -> None:
+        """Record fields of a job without changing its state."""
+        with self._database.write() as connection:
+            connection.execute(update(jobs).where(jobs.c.id == job_id).values(**fields))
+
+    def set_waiting(self, reasons: Mapping[str, str]) -> None:
+        """Record why jobs wait."""
+        with self._database.write() as connection:
+            for job_id, reason in reasons.items():
+                connection.execute(
+                    update(jobs)
+                    .where(jobs.c.id == job_id, jobs.c.state == "waiting")
+                    .values(waiting=reason, updated_unix_ms=now_unix_ms())
+                )
+
+    def events(self, job_id: str, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the changes of a job's state after a number, each with its number."""
+        query = (
+            select(job_events)
+            .where(job_events.c.job == job_id, job_events.c.number > after)
+            .order_by(job_events.c.number)
+        )
+        with self._database.read() as connection:
+            return [
+                (
+                    row["number"],
+                    {"event": "state", "state": row["state"], "reason": row["reason"], "at_unix_ms": row["at_unix_ms"]},
+                )
+                for row in connection.execute(query).mappings()
+            ]
+
+
+def _one(connection: Connection, job_id: str) -> JobRow | None:
+    row = connection.execute(select(*_COLUMNS).where(jobs.c.id == job_id)).mappings().first()
+    return None if row is None else _row(row)
+
+
+def _require(row: JobRow | None) -> JobRow:
+    assert row is not None
+    return row
+
+
+def _row(row: Mapping[Any, Any]) -> JobRow:
+    plain = {name: row[name] for name in _NAMES}
+    return JobRow(**{**plain, "request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))})
+
+
+def _add_event(connection: Connection, job_id: str, state: str, reason: str | None) -> None:
+    last = select(func.coalesce(func.max(job_events.c.number), 0)).where(job_events.c.job == job_id)
+    number = connection.execute(last).scalar_one() + 1
+    connection.execute(
+        insert(job_events).values(job=job_id, number=number, at_unix_ms=now_unix_ms(), state=state, reason=reason)
+    )

@@ -1,0 +1,49 @@
+"""Limits of the transfer service. docs/reference/limits.md says what happens at each."""
+
+from __future__ import annotations
+
+#: Maximum bytes of a request body; a larger one is answered 413.
+BODY_BYTES_MAX = 1 << 20
+#: Sustained requests per second of one token, and the burst above it; beyond them a request is answered 429.
+REQUESTS_PER_S = 100.0
+REQUESTS_BURST = 300
+#: Refused tokens per second of one address, and the burst above it; beyond them a request is answered 429.
+REFUSED_PER_S = 1.0
+REFUSED_BURST = 30
+#: Tokens and addresses whose rate is tracked; beyond it the least recently used is forgotten.
+RATES_MAX = 10_000
+#: Open event streams of the server, and of one tenant; a further one is answered 429.
+STREAMS_MAX = 256
+STREAMS_PER_TENANT_MAX = 64
+#: Interval at which an event stream looks for new events.
+STREAM_LOOK_S = 0.25
+#: An event stream without events gets a comment after this time, so that proxies keep it open.
+STREAM_KEEP_ALIVE_S = 15.0
+#: Events that a stream reads from the database at once.
+STREAM_EVENTS_AT_ONCE = 500
+#: Jobs of one tenant that have not ended; a further one is answered 429.
+OPEN_JOBS_PER_TENANT_MAX = 10_000
+#: Waiting jobs that one scheduling pass looks at, oldest first.
+PASS_JOBS_MAX = 2_000
+#: Entries of one page, and its default.
+PAGE_MAX = 200
+PAGE_DEFAULT = 50
+#: Maximum bytes of one line in a list of objects.
+OBJECT_LINE_BYTES_MAX = 64 << 10
+#: Default of `--jobs`, and its maximum.
+RUNNING_JOBS_DEFAULT = 8
+RUNNING_JOBS_MAX = 256
+#: Runs of a job that ends with temporary errors only; then it has failed.
+ATTEMPTS_MAX = 5
+#: First pause before a job is tried again; doubled each time.
+RETRY_PAUSE_S = 5.0
+#: Interval between scheduling passes if nothing happens.
+PASS_EVERY_S = 1.0
+#: Default and maximum lifetime of a token.
+TOKEN_S_DEFAULT = 30 * 86_400
+TOKEN_S_MAX = 365 * 86_400
+#: Tokens of one tenant that are valid, and tenants of a service; a further one is answered 409.
+TOKENS_PER_TENANT_MAX = 1_000
+TENANTS_MAX = 10_000
+#: Time for open requests to end when the server stops.
+STOP_S = 5

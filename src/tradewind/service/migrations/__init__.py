@@ -1,0 +1,1 @@
+"""Migrations of the service's database, run by alembic."""

@@ -1,0 +1,78 @@
+"""Places that jobs may use, and what they write there.
+
+A job may use only what the operator has allowed: folders by `--allow-path`, buckets and prefixes by `--allow-store`,
+with the credentials of the server. The state folder of the server is never allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from tradewind.errors import UsageError
+from tradewind.model.url import Location, parse_url
+from tradewind.service.settings import ServiceSettings
+
+__all__ = ["allowed_place", "conflict", "owned_places"]
+
+
+def allowed_place(text: str, settings: ServiceSettings) -> str:
+    """Return a place in its resolved form, which means the same later. Raises UsageError if it is not allowed."""
+    if not text.startswith("/") and "://" not in text:
+        raise UsageError(f"{text}: neither a URL nor an absolute path")
+    place = parse_url(text, cwd="/")
+    if place.kind in ("mem", "pipe") or place.endpoint is not None:
+        raise UsageError(f"{text}: jobs of a service cannot use such a place")
+    if place.kind == "file":
+        return _allowed_path(place, settings)
+    for root in settings.allow_stores:
+        allowed = parse_url(root, cwd="/")
+        if place.root == allowed.root and _is_below(place.key, allowed.key.rstrip("/")):
+            return str(place)
+    raise UsageError(f"{text}: the operator has not allowed this store", hint="`tradewind serve --allow-store` does")
+
+
+def _allowed_path(place: Location, settings: ServiceSettings) -> str:
+    path = os.path.realpath(place.key)
+    if not any(_is_below(path, root) for root in settings.allow_paths):
+        # The same answer for every path, so that nobody learns which exist.
+        raise UsageError(f"{place.key}: not below an allowed folder", hint="`tradewind serve --allow-path` allows one")
+    own = os.path.realpath(settings.state)
+    if _is_below(path, own) or _is_below(own, path):
+        raise UsageError(f"{place.key}: not below an allowed folder")
+    return path + "/" if place.is_directory and path != "/" else path
+
+
+def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, moves: bool) -> list[str]:
+    """Return the places that a job writes, as URLs or paths without a trailing slash. A job owns what is below, too.
+
+    A job that moves objects also owns its sources, because it deletes them.
+    """
+    owned = []
+    for text in destinations:
+        end = parse_url(text, cwd="/")
+        names = [parse_url(source, cwd="/").name for source in sources]
+        if recursive or not end.is_directory:
+            owned.append(_plain(end))
+        else:
+            owned += [f"{_plain(end)}/{name}" for name in names]
+    if moves:
+        owned += [_plain(parse_url(source, cwd="/")) for source in sources]
+    return sorted(set(owned))
+
+
+def conflict(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
+    """Return a place of ours that overlaps with one of theirs; None without one."""
+    for one in ours:
+        for other in theirs:
+            if _is_below(one, other) or _is_below(other, one):
+                return one
+    return None
+
+
+def _plain(place: Location) -> str:
+    return str(place).rstrip("/") or "/"
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or root in ("", "/") or path.startswith(root + "/")

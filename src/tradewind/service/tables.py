@@ -1,0 +1,85 @@
+"""Tables of the service's database. `migrations` makes them; times are Unix times in ms."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
+
+__all__ = ["METADATA", "audit", "job_events", "jobs", "tenants", "tokens"]
+
+METADATA = MetaData()
+
+tenants = Table(
+    "tenants",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("created_unix_ms", BigInteger, nullable=False),
+)
+
+#: `digest` is the SHA-256 of the token, which is random and long. `scopes` is a JSON list.
+tokens = Table(
+    "tokens",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("role", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("created_unix_ms", BigInteger, nullable=False),
+    Column("expires_unix_ms", BigInteger),
+    Column("revoked_unix_ms", BigInteger),
+    Index("tokens_of_tenant", "tenant", "id"),
+)
+
+#: `owned` is the JSON list of places that the job writes. `proposal` and `engine_job` are ids of the engine:
+#: `proposal` is recorded before the job starts, so that a restarted server finds what it has started. `receipt` is
+#: kept when the job has ended, because the engine removes old jobs.
+jobs = Table(
+    "jobs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("idempotency_key", Text, nullable=False),
+    Column("request_digest", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("owned", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("waiting", Text),
+    Column("not_before_unix_ms", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("proposal", Text),
+    Column("engine_job", Text),
+    Column("error", Text),
+    Column("hint", Text),
+    Column("receipt", Text),
+    Column("created_unix_ms", BigInteger, nullable=False),
+    Column("updated_unix_ms", BigInteger, nullable=False),
+    UniqueConstraint("tenant", "idempotency_key", name="job_of_key"),
+    Index("jobs_of_tenant", "tenant", "id"),
+    Index("jobs_by_state", "state", "id"),
+)
+
+#: Changes of a job's state. Events of its runs are in the engine's state folder.
+job_events = Table(
+    "job_events",
+    METADATA,
+    Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at_unix_ms", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text),
+)
+
+#: Only appended to: triggers refuse changes.
+audit = Table(
+    "audit",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("at_unix_ms", BigInteger, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("audit_of_tenant", "tenant", "number"),
+)

@@ -1,0 +1,78 @@
+"""A real server for tests: the command on a loopback port, and a client."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+WAIT_S = 60.0
+
+
+class Server:
+    """One server; `start` after `kill` serves the same state folder."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.state, self.data = folder / "state", folder / "data"
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._options = options
+        self._log = folder / "server.log"
+        self.process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def command(self, *options: str) -> list[str]:
+        base = [sys.executable, "-m", "tradewind.cli.main", "serve", "--state", str(self.state)]
+        return [*base, "--listen", "127.0.0.1:0", "--allow-path", str(self.data), *self._options, *options]
+
+    def start(self) -> None:
+        with self._log.open("a") as log:
+            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if line.startswith("listening on "):
+                self.url = line.split()[-1]
+                return
+        raise AssertionError(f"the server did not start: {lines} {self.log}")
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """End the server by a signal, and return its exit code."""
+        assert self.process is not None
+        os.kill(self.process.pid, number)
+        code = self.process.wait(WAIT_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        token = token or (self.state / "admin.token").read_text().strip()
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+
+
+def submit(client: httpx.Client, key: str, source: Path, destination: Path, **others: Any) -> httpx.Response:
+    body = {"source": str(source), "destination": str(destination), **others}
+    return client.post("/v1/jobs", json=body, headers={"Idempotency-Key": key})
+
+
+def until(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
+    """Return the job once it is in one of the states."""
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        found: dict[str, Any] = client.get(f"/v1/jobs/{job_id}").json()
+        if found["state"] in states:
+            return found
+        assert found["state"] not in ("done", "failed", "cancelled"), found
+        time.sleep(0.05)
+    raise AssertionError(f"job {job_id} is {found}, not {states}")

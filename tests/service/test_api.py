@@ -1,0 +1,224 @@
+"""The API of a real server: jobs, their events, tokens, tenants, and what is refused."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.server import Server, submit, until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("service"), "--jobs", "3")
+    for number in range(3):
+        path = server.data / "source" / f"{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(100_000))
+    for number in range(16):
+        path = server.data / "large" / f"{number:02}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(500_000))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def admin(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+def token_of(admin: httpx.Client, role: str, **others: Any) -> str:
+    made = admin.post("/v1/tokens", json={"role": role, **others})
+    assert made.status_code == 201, made.text
+    token: str = made.json()["token"]
+    return token
+
+
+def test_a_job_from_submission_to_receipt(server: Server, admin: httpx.Client) -> None:
+    body = json.dumps({"source": str(server.data / "source"), "destination": str(server.data / "b"), "recursive": True})
+    form = {"Idempotency-Key": "first", "Content-Type": "application/x-www-form-urlencoded"}  # As `curl -d` sends it.
+    made = admin.post("/v1/jobs", content=body, headers=form)
+    assert made.status_code == 201
+    job_id = made.json()["id"]
+    job = until(admin, job_id, "done")
+    assert job["counts"]["objects_done"] == 3
+    assert job["counts"]["bytes_done"] == 300_000
+    assert sum(job["proofs"].values()) == 3
+    assert job["ledger"]["metered_usd"] == 0
+    shown = admin.get(f"/v1/jobs/{job_id}")
+    unchanged = admin.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": shown.headers["ETag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    receipt = admin.get(f"/v1/jobs/{job_id}/receipt").json()
+    assert (receipt["job_id"], receipt["complete"]) == (job_id, True)
+    assert str(server.state) not in json.dumps(receipt)
+    first = admin.get(f"/v1/jobs/{job_id}/objects", params={"limit": 2}).json()
+    rest = admin.get(f"/v1/jobs/{job_id}/objects", params={"limit": 2, "cursor": first["next"]}).json()
+    assert len(first["objects"]) + len(rest["objects"]) == 3
+    assert admin.get(f"/v1/jobs/{job_id}/objects", params={"cursor": "7"}).status_code == 422
+
+
+def test_events_are_replayed_after_an_id(server: Server, admin: httpx.Client) -> None:
+    job_id = submit(admin, "events", server.data / "source", server.data / "e", recursive=True).json()["id"]
+    events = read_events(admin, job_id)
+    states = [data["state"] for _, kind, data in events if kind == "state"]
+    assert states == ["waiting", "running", "done"]
+    assert [kind for _, kind, _ in events if kind == "done"] == ["done"]
+    number = next(number for number, _, data in events if data.get("state") == "running")
+    later = read_events(admin, job_id, number)
+    assert [data["state"] for _, kind, data in later if kind == "state"] == ["done"]
+    assert read_events(admin, job_id, events[-1][0]) == []
+    wrong = admin.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "x"})
+    assert wrong.status_code == 422
+
+
+def read_events(client: httpx.Client, job_id: str, after: str | None = None) -> list[tuple[str, str, dict[str, Any]]]:
+    headers = {} if after is None else {"Last-Event-ID": after}
+    text = client.get(f"/v1/jobs/{job_id}/events", headers=headers).text
+    found = []
+    for block in filter(None, text.split("\n\n")):
+        fields = dict(line.split(": ", 1) for line in block.splitlines())
+        found.append((fields.get("id", ""), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+def test_pause_resume_and_cancel(server: Server, admin: httpx.Client) -> None:
+    slow = {"recursive": True, "limit_bytes_per_s": 2_000_000}
+    job_id = submit(admin, "pause", server.data / "large", server.data / "paused", **slow).json()["id"]
+    until(admin, job_id, "running")
+    assert admin.post(f"/v1/jobs/{job_id}/pause").json()["state"] in ("pausing", "paused")
+    until(admin, job_id, "paused")
+    assert admin.post(f"/v1/jobs/{job_id}/resume").status_code == 202
+    until(admin, job_id, "running")
+    assert admin.delete(f"/v1/jobs/{job_id}").status_code == 202
+    until(admin, job_id, "cancelled")
+    refused = admin.post(f"/v1/jobs/{job_id}/resume")
+    assert (refused.status_code, refused.json()["detail"]) == (409, "the job is cancelled")
+    actions = [entry["action"] for entry in admin.get("/v1/audit").json()["entries"]]
+    assert {"job.submit", "job.pausing", "job.waiting", "job.cancelling"} <= set(actions)
+
+
+def test_jobs_with_the_same_destination_wait_for_each_other(server: Server, admin: httpx.Client) -> None:
+    slow = {"recursive": True, "limit_bytes_per_s": 4_000_000}
+    first = submit(admin, "own1", server.data / "large", server.data / "own" / "x", **slow).json()["id"]
+    until(admin, first, "running")
+    second = submit(admin, "own2", server.data / "source", server.data / "own", recursive=True).json()["id"]
+    shown = until(admin, second, "waiting")
+    while shown["waiting"] is None:
+        shown = admin.get(f"/v1/jobs/{second}").json()
+    assert shown["waiting"] == f"job {first} writes to {server.data}/own"
+    until(admin, second, "done")
+    assert admin.get(f"/v1/jobs/{first}").json()["state"] == "done"
+
+
+def test_a_tenant_sees_nothing_of_another(server: Server, admin: httpx.Client) -> None:
+    assert admin.post("/v1/tenants", json={"name": "other"}).status_code == 201
+    mine = submit(admin, "shared-key", server.data / "source", server.data / "mine", recursive=True).json()["id"]
+    with server.client(token_of(admin, "tenant_admin", tenant="other")) as other:
+        for path in ("", "/receipt", "/objects", "/events"):
+            assert other.get(f"/v1/jobs/{mine}{path}").status_code == 404
+        for change in ("pause", "resume", "cancel"):
+            assert other.post(f"/v1/jobs/{mine}/{change}").status_code == 404
+        assert other.get("/v1/jobs").json()["jobs"] == []
+        assert all(entry["target"] != mine for entry in other.get("/v1/audit").json()["entries"])
+        theirs = submit(other, "shared-key", server.data / "source", server.data / "theirs", recursive=True)
+        assert theirs.status_code == 201
+        assert theirs.json()["id"] != mine
+        assert other.get("/metrics").status_code == 403
+        assert other.post("/v1/tokens", json={"role": "viewer", "tenant": "default"}).status_code == 403
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "tenant_admin", "service_admin"])
+def test_each_role_may_do_what_it_is_for(server: Server, admin: httpx.Client, role: str) -> None:
+    with server.client(token_of(admin, role)) as client:
+        allowed = {
+            "read": client.get("/v1/jobs").status_code == 200,
+            "write": client.post("/v1/jobs/none/pause").status_code == 404,
+            "tokens": client.get("/v1/tokens").status_code == 200,
+            "audit": client.get("/v1/audit").status_code == 200,
+            "tenants": client.get("/v1/tenants").status_code == 200,
+            "metrics": client.get("/metrics").status_code == 200,
+        }
+    expected = {"viewer": 1, "operator": 2, "tenant_admin": 4, "service_admin": 6}[role]
+    assert list(allowed.values()) == [True] * expected + [False] * (6 - expected)
+
+
+def test_tokens_expire_are_revoked_and_cannot_grow(server: Server, admin: httpx.Client) -> None:
+    made = admin.post("/v1/tokens", json={"role": "tenant_admin", "scopes": ["jobs:read", "tokens"]}).json()
+    with server.client(made["token"]) as client:
+        assert client.get("/v1/jobs").status_code == 200
+        assert client.get("/v1/audit").status_code == 403
+        assert client.post("/v1/tokens", json={"role": "service_admin"}).status_code == 403
+        assert client.post("/v1/tokens", json={"role": "operator"}).status_code == 403
+        assert admin.delete(f"/v1/tokens/{made['id']}").status_code == 204
+        assert client.get("/v1/jobs").status_code == 401
+    assert "token" not in admin.get("/v1/tokens").json()["tokens"][0]
+    assert made["token"].encode() not in (server.state / "service.sqlite").read_bytes()
+    assert stat.S_IMODE(os.stat(server.state / "admin.token").st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("/etc/passwd", "not below an allowed folder"),
+        ("{data}/../state", "not below an allowed folder"),
+        ("{data}/link/passwd", "not below an allowed folder"),
+        ("relative", "neither a URL nor an absolute path"),
+        ("mem:", "neither a URL nor an absolute path"),
+        ("s3://bucket/key", "the operator has not allowed this store"),
+        ("file:///etc/passwd", "not below an allowed folder"),
+    ],
+)
+def test_places_that_the_operator_has_not_allowed(server: Server, admin: httpx.Client, place: str, reason: str) -> None:
+    link = server.data / "link"
+    if not link.is_symlink():
+        link.symlink_to("/etc")
+    text = place.format(data=server.data)
+    for source, destination in ((text, str(server.data / "x")), (str(server.data / "source"), text)):
+        body = {"source": source, "destination": destination, "recursive": True}
+        refused = admin.post("/v1/jobs", json=body, headers={"Idempotency-Key": f"bad {place}".replace(" ", "-")})
+        assert refused.status_code == 422
+        assert refused.headers["Content-Type"] == "application/problem+json"
+        assert reason in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/jobs", b"{", 422),
+        ("POST", "/v1/jobs", b"\xff\xfe", 422),
+        ("POST", "/v1/jobs", b"[" * 100_000, 400),
+        ("POST", "/v1/jobs", b'{"source": "/a\\ud800", "destination": "/b"}', 422),
+        ("POST", "/v1/jobs", b'{"source": "/a\\u0000", "destination": "/b"}', 422),
+        ("POST", "/v1/jobs", b" " * 1_100_000, 413),
+        ("GET", "/v1/jobs?limit=0", b"", 422),
+        ("GET", "/v1/jobs?cursor=%00", b"", 422),
+        ("GET", "/v1/nothing", b"", 404),
+        ("PUT", "/v1/jobs", b"", 405),
+    ],
+)
+def test_bad_requests_are_problems(admin: httpx.Client, method: str, path: str, body: bytes, status: int) -> None:
+    refused = admin.request(method, path, content=body, headers={"Idempotency-Key": "bad"})
+    assert refused.status_code == status, refused.text
+    assert refused.headers["Content-Type"] == "application/problem+json"
+    assert refused.json()["status"] == status
+
+
+def test_what_needs_no_token(server: Server) -> None:
+    assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
+    assert httpx.get(f"{server.url}/readyz").json() == {"status": "ready"}
+    assert "/v1/jobs/{job_id}/events" in httpx.get(f"{server.url}/openapi.json").json()["paths"]
+    for path in ("/v1/jobs", "/metrics", "/v1/tokens", "/v1/tenants", "/v1/audit"):
+        refused = httpx.get(server.url + path)
+        assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+
+
+def test_the_server_logged_no_error(server: Server) -> None:
+    assert "Traceback" not in server.log
+    assert "ERROR" not in server.log

@@ -1,0 +1,76 @@
+"""A killed server continues its jobs: none is lost, none runs twice, and a key still answers its job."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.service.server import Server, submit, until
+
+SLOW = {"recursive": True, "limit_bytes_per_s": 6_000_000}
+FILES = 16
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    for number in range(FILES):
+        path = server.data / "source" / f"{number:02}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(500_000))
+    server.start()
+    yield server
+    if server.process is not None:
+        server.kill(signal.SIGKILL)
+
+
+def test_a_job_survives_kill_9_and_its_key_answers_it(server: Server) -> None:
+    with server.client() as client:
+        made = submit(client, "k1", server.data / "source", server.data / "copy", **SLOW)
+        assert made.status_code == 201
+        job_id = made.json()["id"]
+        until(client, job_id, "running")
+        while not list(server.data.glob("copy/*")):
+            pass
+    server.kill()
+    server.start()
+    with server.client() as client:
+        again = submit(client, "k1", server.data / "source", server.data / "copy", **SLOW)
+        assert (again.status_code, again.json()["id"]) == (200, job_id)
+        assert submit(client, "k1", server.data / "source", server.data / "other", **SLOW).status_code == 409
+        job = until(client, job_id, "done")
+        assert job["counts"]["objects_done"] == FILES
+        assert sum(job["proofs"].values()) == FILES
+        receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
+        assert receipt["complete"]
+        assert len(receipt["runs"]) == 2
+        assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+    jobs = os.listdir(server.state / "engine" / "jobs")
+    assert len(jobs) == 1, "the engine has run one job"
+    for path in (server.data / "source").iterdir():
+        assert (server.data / "copy" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_stopped_server_drains_its_jobs_and_exits_with_0(server: Server) -> None:
+    """The next server also finds a run that was started, but not recorded as started."""
+    with server.client() as client:
+        job_id = submit(client, "k1", server.data / "source", server.data / "copy", **SLOW).json()["id"]
+        until(client, job_id, "running")
+    assert server.kill(signal.SIGTERM) == 0
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database, database:
+        assert database.execute("UPDATE jobs SET engine_job = NULL").rowcount == 1
+    server.start()
+    with server.client() as client:
+        assert until(client, job_id, "done")["counts"]["objects_done"] == FILES
+    assert len(os.listdir(server.state / "engine" / "jobs")) == 1
+
+
+def test_a_second_server_is_refused(server: Server) -> None:
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == f"error: another server uses {server.state}"
