@@ -18,11 +18,12 @@ WAIT_S = 60.0
 class Server:
     """One server; `start` after `kill` serves the same state folder."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, log: str = "server.log", **environment: str) -> None:
         self.state, self.data = folder / "state", folder / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self._options = options
-        self._log = folder / "server.log"
+        self._log = folder / log
+        self._environment = environment
         self.process: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -32,7 +33,13 @@ class Server:
 
     def start(self) -> None:
         with self._log.open("a") as log:
-            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                self.command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **self._environment},
+            )
         assert self.process.stdout is not None
         lines = []
         for line in self.process.stdout:

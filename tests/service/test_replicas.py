@@ -1,0 +1,134 @@
+"""Servers that share a PostgreSQL database: one continues the jobs of another, and none runs twice."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from testbed.postgres import Postgres
+from testbed.servers import InstallError
+from tests.service.server import WAIT_S, Server, submit, until
+
+SLOW = {"recursive": True, "limit_bytes_per_s": 3_000_000}
+FILES = 12
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    try:
+        database = Postgres()
+    except InstallError as error:
+        pytest.skip(str(error))
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def replicas(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    folder = tmp_path_factory.mktemp("replicas")
+    options = ("--database", postgres.url, "--lease", "2", "--jobs", "2")
+    servers = [Server(folder, *options, log=f"{name}.log", **postgres.environment) for name in "ab"]
+    for number in range(FILES):
+        path = servers[0].data / "source" / f"{number:02}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(500_000))
+    refused = run(servers[0])
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"error: {postgres.url} is empty\n")
+    assert run(servers[0], "--migrate").stdout == f"{postgres.url}: migrated to version 0002\n"
+    for server in servers:
+        server.start()
+    yield servers
+    for server in servers:
+        if server.process is not None:
+            server.kill()
+
+
+def run(server: Server, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **server._environment}
+    return subprocess.run(
+        server.command(*options), capture_output=True, text=True, timeout=WAIT_S, check=False, env=environment
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_another_replica_continues_the_job(replicas: list[Server], number: signal.Signals) -> None:
+    first, second = replicas
+    second.kill(signal.SIGTERM)
+    with first.client() as client:
+        copy = first.data / f"copy{number.value}"
+        job_id = submit(client, f"k{number.value}", first.data / "source", copy, **SLOW).json()["id"]
+        until(client, job_id, "running")
+        while not list(copy.glob("*")):
+            time.sleep(0.02)
+    second.start()
+    first.kill(number)
+    with second.client() as client:
+        job = until(client, job_id, "done")
+        receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
+        objects = client.get(f"/v1/jobs/{job_id}/objects?limit=200").json()["objects"]
+    assert job["counts"]["objects_done"] == FILES
+    assert len(receipt["runs"]) == 2
+    assert sorted(found["key"] for found in objects) == [f"{n:02}" for n in range(FILES)]
+    first.start()
+
+
+def test_a_job_of_one_replica_is_shown_and_paused_by_the_other(replicas: list[Server]) -> None:
+    with replicas[0].client() as one, replicas[1].client() as other:
+        job_id = submit(one, "pause", one_data(replicas) / "source", one_data(replicas) / "paused", **SLOW).json()["id"]
+        until(other, job_id, "running")
+        for client, change, state in ((one, "pause", "paused"), (other, "resume", "running"), (one, "pause", "paused")):
+            assert client.post(f"/v1/jobs/{job_id}/{change}").status_code == 202
+            until(other, job_id, state)
+        assert other.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+        until(one, job_id, "cancelled")
+
+
+def test_the_database_restarts_while_a_job_runs(replicas: list[Server], postgres: Postgres) -> None:
+    with replicas[0].client() as client:
+        data = one_data(replicas)
+        job_id = submit(client, "restart", data / "source", data / "restarted", **SLOW).json()["id"]
+        until(client, job_id, "running")
+        postgres.stop()
+        refused = client.get(f"/v1/jobs/{job_id}")
+        assert (refused.status_code, refused.headers["Content-Type"]) == (503, "application/problem+json")
+        assert httpx.get(f"{replicas[0].url}/readyz").status_code == 503
+        postgres.start()
+        assert until(client, job_id, "done")["counts"]["objects_done"] == FILES
+
+
+def test_servers_that_do_not_belong_together(replicas: list[Server], postgres: Postgres, tmp_path: Path) -> None:
+    database = replicas[0].command()[-5]
+    other = run(Server(tmp_path, "--database", database, **postgres.environment))
+    assert other.returncode == 2
+    assert other.stderr.startswith(f"error: {tmp_path / 'state'} is not the state folder of {postgres.url}\n")
+    alone = Server(replicas[0].data.parent)
+    assert "belongs to the servers of a PostgreSQL database" in run(alone).stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://me:secret@localhost/x", "has a password"),
+        ("postgresql://localhost/x?password=secret", "has a password"),
+        ("postgresql://db.example/x", "does not say how the connection is encrypted"),
+        ("mysql://localhost/x", "not a postgresql:// URL"),
+        ("postgresql://localhost/x?nothing=1", "is not valid"),
+    ],
+)
+def test_urls_that_are_refused(tmp_path: Path, url: str, reason: str) -> None:
+    from tradewind.errors import UsageError
+    from tradewind.service.postgres import checked_url
+
+    with pytest.raises(UsageError, match=reason) as refused:
+        checked_url(url)
+    assert "secret" not in f"{refused.value} {refused.value.hint}"
+
+
+def one_data(replicas: list[Server]) -> Path:
+    return replicas[0].data
