@@ -23,7 +23,7 @@ class Server:
         self.data.mkdir(parents=True, exist_ok=True)
         self._options = options
         self._log = folder / log
-        self._environment = environment
+        self.environment = environment
         self.process: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -38,7 +38,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, **self._environment},
+                env={**os.environ, **self.environment},
             )
         assert self.process.stdout is not None
         lines = []

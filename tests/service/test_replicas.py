@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from tests.service.server import WAIT_S, Server, submit, until
 
-SLOW = {"recursive": True, "limit_bytes_per_s": 3_000_000}
+SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
 FILES = 12
 
 
@@ -50,37 +51,48 @@ def replicas(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def run(server: Server, *options: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **server._environment}
     return subprocess.run(
-        server.command(*options), capture_output=True, text=True, timeout=WAIT_S, check=False, env=environment
+        server.command(*options),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        env={**os.environ, **server.environment},
     )
 
 
+def owner_of(postgres: Postgres, replicas: list[Server], job_id: str) -> Server:
+    """Return the server that works on a job. Its id has its process id."""
+    with psycopg.connect(postgres.url, password=postgres.environment["PGPASSWORD"]) as connection:
+        row = connection.execute("SELECT owner FROM jobs WHERE id = %s", (job_id,)).fetchone()
+    assert row is not None
+    return next(one for one in replicas if one.process is not None and f"-{one.process.pid}-" in row[0])
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_another_replica_continues_the_job(replicas: list[Server], number: signal.Signals) -> None:
-    first, second = replicas
-    second.kill(signal.SIGTERM)
-    with first.client() as client:
-        copy = first.data / f"copy{number.value}"
-        job_id = submit(client, f"k{number.value}", first.data / "source", copy, **SLOW).json()["id"]
+def test_another_replica_continues_the_job(replicas: list[Server], postgres: Postgres, number: signal.Signals) -> None:
+    data = replicas[0].data
+    copy = data / f"copy{number.value}"
+    with replicas[0].client() as client:
+        job_id = submit(client, f"k{number.value}", data / "source", copy, **SLOW).json()["id"]
         until(client, job_id, "running")
-        while not list(copy.glob("*")):
-            time.sleep(0.02)
-    second.start()
+    while not list(copy.glob("*")):
+        time.sleep(0.02)
+    first = owner_of(postgres, replicas, job_id)
     first.kill(number)
-    with second.client() as client:
+    with next(one for one in replicas if one is not first).client() as client:
         job = until(client, job_id, "done")
         receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
         objects = client.get(f"/v1/jobs/{job_id}/objects?limit=200").json()["objects"]
     assert job["counts"]["objects_done"] == FILES
     assert len(receipt["runs"]) == 2
-    assert sorted(found["key"] for found in objects) == [f"{n:02}" for n in range(FILES)]
+    assert sorted(Path(found["source"]).name for found in objects) == [f"{n:02}" for n in range(FILES)]
     first.start()
 
 
 def test_a_job_of_one_replica_is_shown_and_paused_by_the_other(replicas: list[Server]) -> None:
     with replicas[0].client() as one, replicas[1].client() as other:
-        job_id = submit(one, "pause", one_data(replicas) / "source", one_data(replicas) / "paused", **SLOW).json()["id"]
+        job_id = submit(one, "pause", replicas[0].data / "source", replicas[0].data / "paused", **SLOW).json()["id"]
         until(other, job_id, "running")
         for client, change, state in ((one, "pause", "paused"), (other, "resume", "running"), (one, "pause", "paused")):
             assert client.post(f"/v1/jobs/{job_id}/{change}").status_code == 202
@@ -91,7 +103,7 @@ def test_a_job_of_one_replica_is_shown_and_paused_by_the_other(replicas: list[Se
 
 def test_the_database_restarts_while_a_job_runs(replicas: list[Server], postgres: Postgres) -> None:
     with replicas[0].client() as client:
-        data = one_data(replicas)
+        data = replicas[0].data
         job_id = submit(client, "restart", data / "source", data / "restarted", **SLOW).json()["id"]
         until(client, job_id, "running")
         postgres.stop()
@@ -103,8 +115,7 @@ def test_the_database_restarts_while_a_job_runs(replicas: list[Server], postgres
 
 
 def test_servers_that_do_not_belong_together(replicas: list[Server], postgres: Postgres, tmp_path: Path) -> None:
-    database = replicas[0].command()[-5]
-    other = run(Server(tmp_path, "--database", database, **postgres.environment))
+    other = run(Server(tmp_path, "--database", postgres.url, **postgres.environment))
     assert other.returncode == 2
     assert other.stderr.startswith(f"error: {tmp_path / 'state'} is not the state folder of {postgres.url}\n")
     alone = Server(replicas[0].data.parent)
@@ -128,7 +139,3 @@ def test_urls_that_are_refused(tmp_path: Path, url: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason) as refused:
         checked_url(url)
     assert "secret" not in f"{refused.value} {refused.value.hint}"
-
-
-def one_data(replicas: list[Server]) -> Path:
-    return replicas[0].data
