@@ -24,7 +24,11 @@ from tests.service.server import Server
 
 JOBS = 200
 FILES = 3
-KILL_EVERY_S = 4.0
+#: Jobs that all write to the same place, so that they must run one after the other.
+SHARED_JOBS = 10
+BYTES = 100_000
+RATE_BYTES_PER_S = 200_000
+KILL_EVERY_S = 1.0
 JOBS_S_MAX = 330.0
 BALANCER = """
 defaults
@@ -86,6 +90,38 @@ def answered(client: httpx.Client, retries: Counter[str], ask: Callable[[], http
     raise AssertionError("no answer within 60 s")
 
 
+class Reader:
+    """Reads the list of jobs through the balancer all the time. `gaps_s` has how long each read waited for an answer."""
+
+    def __init__(self, url: str, token: str, retries: Counter[str], is_over: threading.Event) -> None:
+        self.gaps_s: list[float] = []
+        self.bad: list[str] = []
+        self._headers, self._url, self._retries, self._is_over = (
+            {"Authorization": f"Bearer {token}"},
+            url,
+            retries,
+            is_over,
+        )
+        self.thread = threading.Thread(target=self._read)
+        self.thread.start()
+
+    def _read(self) -> None:
+        with httpx.Client(base_url=self._url, headers=self._headers, timeout=30) as client:
+            while not self._is_over.wait(0.05):
+                began_s = time.monotonic()
+                answer = answered(client, self._retries, lambda: client.get("/v1/jobs?limit=5"))
+                self.gaps_s.append(time.monotonic() - began_s)
+                if answer.status_code != 200:
+                    self.bad.append(answer.text)
+
+
+def do_not_overlap(receipts: list[dict[str, Any]]) -> bool:
+    """Return whether each run began after the one before had ended. A killed run has no end."""
+    runs = sorted((run for one in receipts for run in one["runs"]), key=lambda run: run["started_unix_ms"])
+    pairs = zip(runs, runs[1:], strict=False)
+    return all(one["ended_unix_ms"] is None or one["ended_unix_ms"] <= two["started_unix_ms"] for one, two in pairs)
+
+
 @pytest.mark.slow
 def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) -> None:
     url, servers = replicas
@@ -94,7 +130,7 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
         for number in range(FILES):
             path = data / "source" / f"{job}" / f"{number}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(os.urandom(20_000))
+            path.write_bytes(os.urandom(BYTES))
     token = (state / "admin.token").read_text().strip()
     retries: Counter[str] = Counter()
     kills: Counter[str] = Counter()
@@ -112,6 +148,7 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
     killer = threading.Thread(target=kill_at_random)
     began_s = time.monotonic()
     killer.start()
+    reader = Reader(url, token, retries, is_over)
     ids: dict[int, str] = {}
     reads = 0
     try:
@@ -121,7 +158,9 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
                 return answered(client, retries, lambda: client.request(method, path, **others))
 
             for job in range(JOBS):
-                body = {"source": f"{data}/source/{job}", "destination": f"{data}/copy/{job}", "recursive": True}
+                end = "shared" if job < SHARED_JOBS else job
+                body = {"source": f"{data}/source/{job}", "destination": f"{data}/copy/{end}", "recursive": True}
+                body["limit_bytes_per_s"] = RATE_BYTES_PER_S
                 made = ask("POST", "/v1/jobs", json=body, headers={"Idempotency-Key": f"job{job}"})
                 assert made.status_code in (200, 201), made.text
                 ids[job] = made.json()["id"]
@@ -135,21 +174,26 @@ def test_no_job_is_lost_and_none_runs_twice(replicas: tuple[str, list[Server]]) 
                     states[shown.json()["state"]] += 1
             assert states == {"done": JOBS}
             took_s = time.monotonic() - began_s
-            runs = [len(ask("GET", f"/v1/jobs/{one}/receipt").json()["runs"]) for one in ids.values()]
+            receipts = [ask("GET", f"/v1/jobs/{one}/receipt").json() for one in ids.values()]
             written = [ask("GET", f"/v1/jobs/{one}/objects").json()["objects"] for one in ids.values()]
     finally:
         is_over.set()
         killer.join()
+        reader.thread.join()
     assert len(set(ids.values())) == JOBS
     assert len(os.listdir(state / "engine" / "jobs")) == JOBS, "the engine has one job for each"
     for job, objects in zip(ids, written, strict=True):
         assert sorted(Path(one["source"]).name for one in objects) == [f"{number}" for number in range(FILES)], (
             json.dumps(objects)
         )
-        for number in range(FILES):
+        for number in range(FILES) if job >= SHARED_JOBS else ():
             copy = data / "copy" / f"{job}" / f"{number}"
             assert copy.read_bytes() == (data / "source" / f"{job}" / f"{number}").read_bytes()
+    assert all(do_not_overlap([receipt]) for receipt in receipts)
+    assert do_not_overlap(receipts[:SHARED_JOBS])
+    assert not reader.bad
     print(
-        f"{JOBS} jobs in {took_s:.0f} s, {dict(kills)} kills, {reads} reads, {retries['again']} requests sent again, "
-        f"{sum(count > 1 for count in runs)} jobs with several runs"
+        f"{JOBS} jobs in {took_s:.0f} s, {dict(kills)} kills, {reads + len(reader.gaps_s)} reads "
+        f"(longest wait {max(reader.gaps_s):.1f} s), {retries['again']} requests sent again, "
+        f"{sum(len(one['runs']) > 1 for one in receipts)} jobs with several runs"
     )

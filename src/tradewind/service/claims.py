@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from tradewind.model.records import dataclass
 from tradewind.service.database import ServiceDatabase, now_unix_ms
-from tradewind.service.jobs import ACTIVE, Lease, add_event
+from tradewind.service.jobs import ACTIVE, JobLease, add_event
 from tradewind.service.places import conflict
 from tradewind.service.tables import jobs, replicas
 
@@ -36,7 +36,7 @@ class ClaimTable:
     def __init__(self, database: ServiceDatabase, owner: str, jobs_max: int, lease_ms: int) -> None:
         self._database, self.owner, self._jobs_max, self._lease_ms = database, owner, jobs_max, lease_ms
 
-    def renew(self) -> dict[Lease, str]:
+    def renew(self) -> dict[JobLease, str]:
         """Renew the leases of this server and of its jobs; return each active job's state. Raises StateError."""
         with self._database.write_rows() as connection:
             until = self._until(connection)
@@ -49,15 +49,15 @@ class ClaimTable:
                 .values(lease_unix_ms=until)
                 .returning(jobs.c.id, jobs.c.epoch, jobs.c.state)
             )
-            return {Lease(job, self.owner, epoch): state for job, epoch, state in held}
+            return {JobLease(job, self.owner, epoch): state for job, epoch, state in held}
 
-    def held(self) -> dict[Lease, str]:
+    def held(self) -> dict[JobLease, str]:
         """Return the state of each active job of this server. Raises StateError."""
         query = select(jobs.c.id, jobs.c.epoch, jobs.c.state).where(
             jobs.c.owner == self.owner, jobs.c.state.in_(ACTIVE)
         )
         with self._database.read() as connection:
-            return {Lease(job, self.owner, epoch): state for job, epoch, state in connection.execute(query)}
+            return {JobLease(job, self.owner, epoch): state for job, epoch, state in connection.execute(query)}
 
     def capacity(self) -> Capacity:
         """Return the capacity of all servers whose lease has not expired. Raises StateError."""
@@ -68,7 +68,7 @@ class ClaimTable:
             servers, jobs_max = connection.execute(query).one()
         return Capacity(int(servers), int(jobs_max))
 
-    def adopt(self, limit: int) -> dict[Lease, str]:
+    def adopt(self, limit: int) -> dict[JobLease, str]:
         """Claim up to `limit` active jobs without an owner, or with an expired lease; return their states.
 
         Jobs that are being paused or cancelled need no room, so they are adopted beyond the limit.
@@ -78,7 +78,7 @@ class ClaimTable:
         with self._database.read() as connection:
             if connection.execute(query.limit(1)).first() is None:
                 return {}
-        adopted: dict[Lease, str] = {}
+        adopted: dict[JobLease, str] = {}
         with self._database.write() as connection:
             until = self._until(connection)
             for job, epoch, state in connection.execute(
@@ -91,11 +91,11 @@ class ClaimTable:
                 adopted[self._given(connection, job, epoch, until)] = state
         return adopted
 
-    def claim(self, job_ids: Sequence[str]) -> dict[Lease, str]:
+    def claim(self, job_ids: Sequence[str]) -> dict[JobLease, str]:
         """Start waiting jobs whose places no active job writes to; return those. Raises StateError."""
         if not job_ids:
             return {}
-        claimed: dict[Lease, str] = {}
+        claimed: dict[JobLease, str] = {}
         with self._database.write() as connection:
             until = self._until(connection)
             active = connection.execute(select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))).scalars()
@@ -115,7 +115,7 @@ class ClaimTable:
                 add_event(connection, job, "running", None)
         return claimed
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: JobLease) -> None:
         """Give a job up, so that another server adopts it at once. Raises StateError."""
         with self._database.write_rows() as connection:
             held = jobs.c.id == lease.job, jobs.c.owner == lease.owner, jobs.c.epoch == lease.epoch
@@ -136,7 +136,7 @@ class ClaimTable:
     def _until(self, connection: Connection) -> int:
         return int(connection.execute(select(self._database.clock_ms)).scalar_one()) + self._lease_ms
 
-    def _given(self, connection: Connection, job: str, epoch: int, until: int, **values: Any) -> Lease:
+    def _given(self, connection: Connection, job: str, epoch: int, until: int, **values: Any) -> JobLease:
         owned = {"owner": self.owner, "epoch": epoch + 1, "lease_unix_ms": until}
         connection.execute(update(jobs).where(jobs.c.id == job).values(**owned, **values))
-        return Lease(job, self.owner, epoch + 1)
+        return JobLease(job, self.owner, epoch + 1)

@@ -21,7 +21,7 @@ from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
 
-__all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow", "Lease", "LeaseLost", "add_event"]
+__all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow", "JobLease", "LeaseLost", "add_event"]
 
 #: States of jobs that may write to their places.
 ACTIVE = ("running", "pausing", "cancelling")
@@ -35,7 +35,7 @@ class LeaseLost(Exception):
 
 
 @dataclass(frozen=True)
-class Lease:
+class JobLease:
     """The right to work on a job: `epoch` is its fencing number, which grows with each owner."""
 
     job: str
@@ -189,7 +189,7 @@ class JobQueue:
         to_state: str,
         *,
         by: Sender | None = None,
-        lease: Lease | None = None,
+        lease: JobLease | None = None,
         **fields: Any,
     ) -> bool:
         """Change a job's state if it is in one of `from_states`, and under the lease; return whether it was.
@@ -209,7 +209,7 @@ class JobQueue:
                 record_change(connection, by.tenant, by.token, f"job.{to_state}", job_id)
         return True
 
-    def note(self, lease: Lease, **fields: Any) -> None:
+    def note(self, lease: JobLease, **fields: Any) -> None:
         """Record fields of a job without changing its state. Raises LeaseLost."""
         with self._database.write_rows() as connection:
             changed = connection.execute(update(jobs).where(jobs.c.id == lease.job, *_held(lease)).values(**fields))
@@ -258,7 +258,7 @@ def _row(row: Mapping[Any, Any]) -> JobRow:
     return JobRow(**{**plain, "request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))})
 
 
-def _held(lease: Lease | None) -> list[ColumnElement[bool]]:
+def _held(lease: JobLease | None) -> list[ColumnElement[bool]]:
     return [] if lease is None else [jobs.c.owner == lease.owner, jobs.c.epoch == lease.epoch]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tradewind.errors import StateError
 from tradewind.service.claims import ClaimTable
-from tradewind.service.jobs import Lease, LeaseLost
+from tradewind.service.jobs import JobLease, LeaseLost
 
 __all__ = ["LeaseKeeper"]
 
@@ -31,9 +31,9 @@ class LeaseKeeper:
     def __init__(self, claims: ClaimTable, lease_s: float) -> None:
         self._claims, self._lease_s = claims, lease_s
         self._lock, self._closing = threading.Lock(), threading.Event()
-        self._held: dict[Lease, str] = {}
+        self._held: dict[JobLease, str] = {}
         #: Leases with the time of their claim, which a look that began earlier does not know [s].
-        self._added: dict[Lease, float] = {}
+        self._added: dict[JobLease, float] = {}
         self._reliable_until_s = 0.0
         self._renewed_s = -lease_s
         self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
@@ -43,19 +43,19 @@ class LeaseKeeper:
         self._look()
         self._thread.start()
 
-    def add(self, claimed: Mapping[Lease, str]) -> None:
+    def add(self, claimed: Mapping[JobLease, str]) -> None:
         """Keep the leases of jobs that were claimed just now."""
         with self._lock:
             now_s = time.monotonic()
             self._held.update(claimed)
             self._added.update(dict.fromkeys(claimed, now_s))
 
-    def held(self) -> list[Lease]:
+    def held(self) -> list[JobLease]:
         """Return the leases that can be relied on."""
         with self._lock:
             return list(self._held) if time.monotonic() < self._reliable_until_s else []
 
-    def state(self, lease: Lease) -> str:
+    def state(self, lease: JobLease) -> str:
         """Return the state of a job of this server. Raises LeaseLost."""
         with self._lock:
             state = self._held.get(lease)
@@ -63,7 +63,7 @@ class LeaseKeeper:
                 raise LeaseLost(lease.job)
             return state
 
-    def is_lost(self, lease: Lease) -> bool:
+    def is_lost(self, lease: JobLease) -> bool:
         """Return whether another server may work on the job."""
         try:
             self.state(lease)

@@ -34,7 +34,7 @@ from tradewind.errors import (
 )
 from tradewind.service.claims import Capacity, ClaimTable
 from tradewind.service.database import now_unix_ms
-from tradewind.service.jobs import ACTIVE, JobQueue, JobRow, Lease, LeaseLost
+from tradewind.service.jobs import ACTIVE, JobQueue, JobRow, JobLease, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import ATTEMPTS_MAX, PASS_EVERY_S, RETRY_PAUSE_S
 from tradewind.service.places import allowed_place, conflict
@@ -189,7 +189,7 @@ class JobRunner:
                 return f"{by} writes to {place}"
         return None
 
-    def _attend(self, lease: Lease) -> None:
+    def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""
         with self._lock:
             if lease.job in self._threads:
@@ -198,7 +198,7 @@ class JobRunner:
             self._threads[lease.job] = thread
         thread.start()
 
-    def _work(self, lease: Lease) -> None:
+    def _work(self, lease: JobLease) -> None:
         """Work on a job until it is not active any more, its lease is lost, or the server ends."""
         try:
             while not self._closing.is_set() and self._step(lease):
@@ -213,9 +213,9 @@ class JobRunner:
                 del self._threads[lease.job]
             self._wake.set()
 
-    def _step(self, lease: Lease) -> bool:
+    def _step(self, lease: JobLease) -> bool:
         """Do what the state of a job asks for; return whether it is still active. Raises LeaseLost."""
-        steps: dict[str, Callable[[JobRow, Lease], None]] = {
+        steps: dict[str, Callable[[JobRow, JobLease], None]] = {
             "running": self._run,
             "pausing": self._pause,
             "cancelling": self._cancel,
@@ -235,7 +235,7 @@ class JobRunner:
             self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=str(error))
         return True
 
-    def _run(self, row: JobRow, lease: Lease) -> None:
+    def _run(self, row: JobRow, lease: JobLease) -> None:
         """Run a job to its end, or until it is to pause or cancel. Raises LeaseLost, StateError, JobBusy."""
         try:
             job = self._started(row, lease)
@@ -252,13 +252,13 @@ class JobRunner:
         else:
             self._end(row, lease, "done", error=None, hint=None)
 
-    def _end(self, row: JobRow, lease: Lease, state: str, **fields: Any) -> None:
+    def _end(self, row: JobRow, lease: JobLease, state: str, **fields: Any) -> None:
         """Record the end of a job, with its receipt."""
         found = self._found(self._queue.find(row.id) or row, lease)
         text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
-    def _started(self, row: JobRow, lease: Lease) -> Job:
+    def _started(self, row: JobRow, lease: JobLease) -> Job:
         """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
         found = self._found(row, lease)
         if found is not None:
@@ -276,7 +276,7 @@ class JobRunner:
         self._queue.note(lease, engine_job=job.id)
         return job
 
-    def _started_before(self, row: JobRow, lease: Lease) -> Job | None:
+    def _started_before(self, row: JobRow, lease: JobLease) -> Job | None:
         """Start the proposal of an earlier owner. It may do the same at this moment; the engine starts it once.
 
         None without a proposal, or if it can no longer be started. Raises JobBusy if the other one has started it.
@@ -291,7 +291,7 @@ class JobRunner:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
             return None
 
-    def _found(self, row: JobRow, lease: Lease) -> Job | None:
+    def _found(self, row: JobRow, lease: JobLease) -> Job | None:
         """Return the engine's job of an earlier run, which a killed server may not have recorded."""
         if row.engine_job is not None:
             return self._engine.job(row.engine_job)
@@ -302,7 +302,7 @@ class JobRunner:
             self._queue.note(lease, engine_job=found.id)
         return found
 
-    def _watch(self, job: Job, lease: Lease) -> None:
+    def _watch(self, job: Job, lease: JobLease) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
@@ -320,7 +320,7 @@ class JobRunner:
         running.close()
         running.result()
 
-    def _failed(self, row: JobRow, lease: Lease, error: TradewindError | OSError) -> None:
+    def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         hint = getattr(error, "hint", None)
         if isinstance(error, TEMPORARY):
             if self._closing.is_set():
@@ -343,7 +343,7 @@ class JobRunner:
                 return
         self._end(row, lease, "failed", error=str(error), hint=_service_hint(hint))
 
-    def _pause(self, row: JobRow, lease: Lease) -> None:
+    def _pause(self, row: JobRow, lease: JobLease) -> None:
         """Complete a pause. The run has been drained, or its server was killed."""
         found = self._found(row, lease)
         if found is not None and found.state == "done":
@@ -351,7 +351,7 @@ class JobRunner:
             return
         self._queue.move(row.id, ("pausing",), "paused", lease=lease)
 
-    def _cancel(self, row: JobRow, lease: Lease) -> None:
+    def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""
         found = self._found(row, lease)
         try:
