@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -83,3 +84,10 @@ def until(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
         assert found["state"] not in ("done", "failed", "cancelled"), found
         time.sleep(0.05)
     raise AssertionError(f"job {job_id} is {found}, not {states}")
+
+
+def do_not_overlap(receipts: list[dict[str, Any]]) -> bool:
+    """Return whether each run began after the one before had ended. A killed run has no end."""
+    runs = sorted((run for one in receipts for run in one["runs"]), key=lambda run: run["started_unix_ms"])
+    pairs = itertools.pairwise(runs)
+    return all(one["ended_unix_ms"] is None or one["ended_unix_ms"] <= two["started_unix_ms"] for one, two in pairs)

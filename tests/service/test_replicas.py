@@ -13,7 +13,7 @@ import pytest
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
-from tests.service.server import WAIT_S, Server, submit, until
+from tests.service.server import WAIT_S, Server, do_not_overlap, submit, until
 
 SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
 FILES = 12
@@ -69,7 +69,7 @@ def owner_of(postgres: Postgres, replicas: list[Server], job_id: str) -> Server:
     return next(one for one in replicas if one.process is not None and f"-{one.process.pid}-" in row[0])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_another_replica_continues_the_job(replicas: list[Server], postgres: Postgres, number: signal.Signals) -> None:
     data = replicas[0].data
     copy = data / f"copy{number.value}"
@@ -88,6 +88,37 @@ def test_another_replica_continues_the_job(replicas: list[Server], postgres: Pos
     assert len(receipt["runs"]) == 2
     assert sorted(Path(found["source"]).name for found in objects) == [f"{n:02}" for n in range(FILES)]
     first.start()
+
+
+@pytest.mark.slow
+def test_a_frozen_replica_loses_its_job_and_changes_nothing(replicas: list[Server], postgres: Postgres) -> None:
+    data = replicas[0].data
+    with replicas[0].client() as client:
+        job_id = submit(client, "frozen", data / "source", data / "frozen", **SLOW).json()["id"]
+        until(client, job_id, "running")
+    while not list((data / "frozen").glob("*")):
+        time.sleep(0.02)
+    first = owner_of(postgres, replicas, job_id)
+    second = next(one for one in replicas if one is not first)
+    assert first.process is not None
+    os.kill(first.process.pid, signal.SIGSTOP)
+    try:
+        while owner_of(postgres, replicas, job_id) is not second:
+            time.sleep(0.05)
+        with second.client() as client:
+            assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "running", "its processes are still there"
+    finally:
+        os.kill(first.process.pid, signal.SIGCONT)
+    with first.client() as client:
+        job = until(client, job_id, "done")
+        objects = client.get(f"/v1/jobs/{job_id}/objects?limit=200").json()["objects"]
+        receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
+    assert (job["counts"]["objects_done"], job["attempts"]) == (FILES, 0)
+    # Its run is killed when it wakes, so objects that were not yet in the journal are written again.
+    assert {Path(found["source"]).name for found in objects} == {f"{n:02}" for n in range(FILES)}
+    assert do_not_overlap([receipt]), receipt["runs"]
+    print([(run["started_unix_ms"], run["ended_unix_ms"], run["outcome"]) for run in receipt["runs"]])
+    print([(Path(found["source"]).name, found["verdict"]) for found in objects])
 
 
 def test_a_job_of_one_replica_is_shown_and_paused_by_the_other(replicas: list[Server]) -> None:

@@ -20,7 +20,7 @@ from testbed.debian import debian_program
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from testbed.servers.process import free_port, spawn, stop_group
-from tests.service.server import Server
+from tests.service.server import Server, do_not_overlap
 
 JOBS = 200
 FILES = 3
@@ -91,7 +91,7 @@ def answered(client: httpx.Client, retries: Counter[str], ask: Callable[[], http
 
 
 class Reader:
-    """Reads the list of jobs through the balancer all the time. `gaps_s` has how long each read waited for an answer."""
+    """Reads the list of jobs through the balancer all the time. `gaps_s` has the wait of each read."""
 
     def __init__(self, url: str, token: str, retries: Counter[str], is_over: threading.Event) -> None:
         self.gaps_s: list[float] = []
@@ -113,13 +113,6 @@ class Reader:
                 self.gaps_s.append(time.monotonic() - began_s)
                 if answer.status_code != 200:
                     self.bad.append(answer.text)
-
-
-def do_not_overlap(receipts: list[dict[str, Any]]) -> bool:
-    """Return whether each run began after the one before had ended. A killed run has no end."""
-    runs = sorted((run for one in receipts for run in one["runs"]), key=lambda run: run["started_unix_ms"])
-    pairs = zip(runs, runs[1:], strict=False)
-    return all(one["ended_unix_ms"] is None or one["ended_unix_ms"] <= two["started_unix_ms"] for one, two in pairs)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
 
-__all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow", "JobLease", "LeaseLost", "add_event"]
+__all__ = ["ACTIVE", "ENDED", "STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
 
 #: States of jobs that may write to their places.
 ACTIVE = ("running", "pausing", "cancelling")

@@ -34,7 +34,7 @@ from tradewind.errors import (
 )
 from tradewind.service.claims import Capacity, ClaimTable
 from tradewind.service.database import now_unix_ms
-from tradewind.service.jobs import ACTIVE, JobQueue, JobRow, JobLease, LeaseLost
+from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import ATTEMPTS_MAX, PASS_EVERY_S, RETRY_PAUSE_S
 from tradewind.service.places import allowed_place, conflict
