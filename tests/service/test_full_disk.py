@@ -29,18 +29,16 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def test_requests_are_answered_503_and_work_again(server: Server) -> None:
     (server.data / "a").write_bytes(b"a" * 1000)
     filler = server.state / "filler"
-    with server.client() as client, filler.open("wb") as file:
-        with pytest.raises(OSError, match="No space left"):
+    with server.client() as client:
+        with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as file:
             while True:
                 file.write(b"0" * 4096)
-                file.flush()
         answers = [submit(client, f"k{number}", server.data / "a", server.data / f"b{number}") for number in range(40)]
         refused = [answer for answer in answers if answer.status_code != 201]
         assert refused, "the log of the database had room"
         assert {answer.status_code for answer in refused} == {503}
         assert refused[0].headers["Content-Type"] == "application/problem+json"
         filler.unlink()
-        file.truncate(0)
         for number in range(40):
             made = submit(client, f"k{number}", server.data / "a", server.data / f"b{number}")
             assert made.status_code in (200, 201), made.text

@@ -94,7 +94,8 @@ def test_another_replica_continues_the_job(replicas: list[Server], postgres: Pos
 def test_a_frozen_replica_loses_its_job_and_changes_nothing(replicas: list[Server], postgres: Postgres) -> None:
     data = replicas[0].data
     with replicas[0].client() as client:
-        job_id = submit(client, "frozen", data / "source", data / "frozen", **SLOW).json()["id"]
+        slow = {**SLOW, "limit_bytes_per_s": 600_000}
+        job_id = submit(client, "frozen", data / "source", data / "frozen", **slow).json()["id"]
         until(client, job_id, "running")
     while not list((data / "frozen").glob("*")):
         time.sleep(0.02)
