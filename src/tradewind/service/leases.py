@@ -63,14 +63,6 @@ class LeaseKeeper:
                 raise LeaseLost(lease.job)
             return state
 
-    def is_lost(self, lease: JobLease) -> bool:
-        """Return whether another server may work on the job."""
-        try:
-            self.state(lease)
-        except LeaseLost:
-            return True
-        return False
-
     def close(self) -> None:
         """Renew no more."""
         self._closing.set()

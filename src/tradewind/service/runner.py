@@ -13,8 +13,8 @@ import json
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tradewind.engine.attach import result_of
@@ -273,7 +273,8 @@ class JobRunner:
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
             job = self._engine.start(proposal)
-        self._queue.note(lease, engine_job=job.id)
+        with _ended_on_error(job):
+            self._queue.note(lease, engine_job=job.id)
         return job
 
     def _started_before(self, row: JobRow, lease: JobLease) -> Job | None:
@@ -308,15 +309,13 @@ class JobRunner:
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining = job.require_running(), False
-        while not running.wait_ended(LOOK_S):
-            if self._leases.is_lost(lease):
-                running.kill()
-                running.close()
-                raise LeaseLost(lease.job)
-            is_wanted = not self._closing.is_set() and self._leases.state(lease) == "running"
-            if not is_wanted and not is_draining:
-                running.drain()
-                is_draining = True
+        with _ended_on_error(job):
+            while not running.wait_ended(LOOK_S):
+                state = self._leases.state(lease)
+                is_wanted = not self._closing.is_set() and state == "running"
+                if not is_wanted and not is_draining:
+                    running.drain()
+                    is_draining = True
         running.close()
         running.result()
 
@@ -367,6 +366,18 @@ class JobRunner:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled")
+
+
+@contextmanager
+def _ended_on_error(job: Job) -> Iterator[None]:
+    """End all processes of a job's run before an error leaves the block: a lost lease must not leave a run behind."""
+    try:
+        yield
+    except BaseException:
+        if job.running is not None:
+            job.running.kill()
+            job.running.close()
+        raise
 
 
 def _service_hint(hint: str | None) -> str | None:
