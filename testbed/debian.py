@@ -19,7 +19,9 @@ PACKAGES = {
     "haproxy": "haproxy",
     "iperf3": "iperf3",
     "nft": "nftables",
+    "initdb": "postgresql",
     "nginx": "libnginx-mod-stream",
+    "postgres": "postgresql",
     "socat": "socat",
     "ssh": "openssh-client",
     "sshd": "openssh-server",
@@ -52,4 +54,6 @@ def debian_program(program: str) -> str:
 
 
 def _find(program: str) -> str | None:
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    # Debian keeps PostgreSQL's programs apart, by version.
+    versions = sorted(str(folder) for folder in Path("/usr/lib/postgresql").glob("*/bin"))
+    return shutil.which(program, path=":".join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", *versions]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -18,11 +19,12 @@ WAIT_S = 60.0
 class Server:
     """One server; `start` after `kill` serves the same state folder."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, log: str = "server.log", **environment: str) -> None:
         self.state, self.data = folder / "state", folder / "data"
         self.data.mkdir(parents=True, exist_ok=True)
         self._options = options
-        self._log = folder / "server.log"
+        self._log = folder / log
+        self.environment = environment
         self.process: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -32,7 +34,13 @@ class Server:
 
     def start(self) -> None:
         with self._log.open("a") as log:
-            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(
+                self.command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **self.environment},
+            )
         assert self.process.stdout is not None
         lines = []
         for line in self.process.stdout:
@@ -76,3 +84,10 @@ def until(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
         assert found["state"] not in ("done", "failed", "cancelled"), found
         time.sleep(0.05)
     raise AssertionError(f"job {job_id} is {found}, not {states}")
+
+
+def do_not_overlap(receipts: list[dict[str, Any]]) -> bool:
+    """Return whether each run began after the one before had ended. A killed run has no end."""
+    runs = sorted((run for one in receipts for run in one["runs"]), key=lambda run: run["started_unix_ms"])
+    pairs = itertools.pairwise(runs)
+    return all(one["ended_unix_ms"] is None or one["ended_unix_ms"] <= two["started_unix_ms"] for one, two in pairs)

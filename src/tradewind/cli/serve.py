@@ -15,10 +15,12 @@ USAGE = "[OPTION]… --state DIR"
 HELP = """\
 Run the transfer service: an HTTP API to which tenants submit jobs. The first start makes a database and an admin token
 in DIR/admin.token. Jobs may use only the folders of --allow-path and the buckets of --allow-store, the latter with the
-credentials of the server. A stopped or killed server continues its jobs when it starts again. Needs the extra
-`service`: `pip install 'tradewind[service]'`."""
+credentials of the server. A stopped or killed server continues its jobs when it starts again. Several servers can share
+one PostgreSQL database and one state folder: if one ends, the others continue its jobs. Needs the extra `service`:
+`pip install 'tradewind[service]'`, and `postgresql` for --database."""
 EXAMPLES = """\
   tradewind serve --state /var/lib/tradewind --allow-path /data
+  tradewind serve --state /shared/tradewind --database postgresql://tradewind@localhost/tradewind
   tradewind serve --state /var/lib/tradewind --listen 127.0.0.1:9000 --allow-store s3://bucket/shared/
   tradewind serve --state /var/lib/tradewind --migrate"""
 
@@ -26,6 +28,18 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the state folder, the address, and what jobs may use."""
     parser.add_argument("--state", metavar="DIR", required=True, help="folder of the database and the jobs")
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://…, for several servers; the password is in PGPASSWORD, or the file of PGPASSFILE",
+    )
+    parser.add_argument(
+        "--lease",
+        metavar="SECONDS",
+        type=typed(parse_count),
+        default=15,
+        help="time after which the jobs of a server that has died are adopted, 2 to 600 (default 15)",
+    )
     parser.add_argument(
         "--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="address (default 127.0.0.1:8080; port 0: any)"
     )
@@ -55,7 +69,8 @@ def run(args: Namespace) -> int:
     ]
     if missing:
         raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")
-    words = [f"--state={args.state}", f"--listen={args.listen}", f"--jobs={args.jobs}"]
+    words = [f"--state={args.state}", f"--listen={args.listen}", f"--jobs={args.jobs}", f"--lease={args.lease}"]
+    words += [f"--database={args.database}"] if args.database else []
     words += [f"--allow-path={path}" for path in args.allow_path]
     words += [f"--allow-store={url}" for url in args.allow_store]
     words += ["--behind-proxy"] if args.behind_proxy else []

@@ -8,17 +8,22 @@ import signal
 import socket
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import closing, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.files import private_folder
-from tradewind.model.locks import FileLock
 from tradewind.model.url import parse_url
-from tradewind.service.limits import RUNNING_JOBS_DEFAULT, RUNNING_JOBS_MAX, STOP_S
+from tradewind.service.limits import (
+    LEASE_S_DEFAULT,
+    LEASE_S_MAX,
+    LEASE_S_MIN,
+    RUNNING_JOBS_DEFAULT,
+    RUNNING_JOBS_MAX,
+    STOP_S,
+)
 from tradewind.service.settings import ServiceSettings
-
-#: Lock file of the server of a state folder.
-LOCK_FILE = "service.lock"
 
 
 def main() -> int:
@@ -38,6 +43,8 @@ def main() -> int:
 def _arguments() -> Namespace:
     parser = ArgumentParser(prog="python -m tradewind.service", allow_abbrev=False)
     parser.add_argument("--state", required=True)
+    parser.add_argument("--database")
+    parser.add_argument("--lease", type=int, default=LEASE_S_DEFAULT)
     parser.add_argument("--listen", default="127.0.0.1:8080")
     parser.add_argument("--allow-path", action="append", default=[])
     parser.add_argument("--allow-store", action="append", default=[])
@@ -52,6 +59,8 @@ def _settings(args: Namespace) -> ServiceSettings:
     """Return the checked settings. Raises UsageError."""
     if not 1 <= args.jobs <= RUNNING_JOBS_MAX:
         raise UsageError(f"--jobs {args.jobs}: must be 1 to {RUNNING_JOBS_MAX}")
+    if not LEASE_S_MIN <= args.lease <= LEASE_S_MAX:
+        raise UsageError(f"--lease {args.lease}: must be {LEASE_S_MIN} to {LEASE_S_MAX} seconds")
     for path in args.allow_path:
         if not os.path.isdir(path):
             raise UsageError(f"--allow-path {path}: not a folder")
@@ -63,35 +72,39 @@ def _settings(args: Namespace) -> ServiceSettings:
         allow_paths=tuple(os.path.realpath(path) for path in args.allow_path),
         allow_stores=tuple(args.allow_store),
         jobs_max=args.jobs,
+        database=None if args.database is None else _checked_database(args.database),
+        lease_s=args.lease,
         gateway=args.gateway,
     )
 
 
+def _checked_database(url: str) -> str:
+    if find_spec("psycopg") is None:
+        raise UsageError("--database needs psycopg", hint="install tradewind[service,postgresql]")
+    from tradewind.service.postgres import checked_url
+
+    return checked_url(url)
+
+
 def _serve(args: Namespace) -> int:
     from tradewind.service.database import ServiceDatabase, check_address
+    from tradewind.service.state_folder import alone, require_shared_folder
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     host, port = check_address(args.listen)
     settings = _settings(args)
     private_folder(settings.state)
-    lock = FileLock.take(settings.state / LOCK_FILE)
-    if lock is None:
-        raise UsageError(
-            f"another server uses {settings.state}",
-            hint="on SQLite there is one server per state folder; stop the other one, or use another folder",
-        )
-    database = ServiceDatabase(settings.state)
-    try:
+    own = nullcontext() if settings.is_replica else alone(settings.state)
+    with own, closing(ServiceDatabase(settings.state, settings.database)) as database:
         if args.migrate:
             changed = database.migrate()
-            print(f"{database.path}: {'migrated to' if changed else 'is'} version {database.version()}")
+            print(f"{database.name}: {'migrated to' if changed else 'is'} version {database.version()}")
             return 0
         database.require_current()
+        if settings.is_replica:
+            require_shared_folder(database, settings.state)
         return _listen(settings, database, host, port, is_behind_proxy=args.behind_proxy)
-    finally:
-        database.close()
-        lock.release()
 
 
 def _listen(settings: ServiceSettings, database: object, host: str, port: int, *, is_behind_proxy: bool) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +14,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from tradewind._version import __version__
 from tradewind.service.api import health, jobs, tenants
 from tradewind.service.bounded import BoundedBodies
+from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.events import StreamCount
 from tradewind.service.jobs import JobQueue
@@ -30,13 +34,19 @@ class Service:
     def __init__(self, settings: ServiceSettings, database: ServiceDatabase) -> None:
         self.settings, self.database = settings, database
         self.queue = JobQueue(database)
-        self.runner = JobRunner(self.queue, settings)
+        claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
+        self.runner = JobRunner(self.queue, claims, settings)
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
         #: Set when the server stops: event streams then end.
         self.is_closing = False
+
+
+def _replica_id() -> str:
+    """Return an id that no other server has, nor an earlier one."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def create_app(service: Service) -> FastAPI:

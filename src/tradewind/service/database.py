@@ -1,4 +1,8 @@
-"""The service's database: one SQLite file, for one server at a time."""
+"""The service's database: one SQLite file for one server, or PostgreSQL for several.
+
+`write` excludes all other transactions of `write`, of every server: `BEGIN IMMEDIATE` on SQLite, an advisory lock on
+PostgreSQL. A transaction of `write_rows` excludes others only from the rows that it changes, on PostgreSQL.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, create_engine, event, insert
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import ColumnElement, Connection, create_engine, event, func, insert, literal_column, select
+from sqlalchemy import Engine as Pool
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as NoConnection
 
 from tradewind.errors import StateError, UsageError
+from tradewind.service.postgres import postgres_engine, shown_url
 from tradewind.service.tables import audit
 
 __all__ = ["ServiceDatabase", "now_unix_ms"]
@@ -24,6 +31,11 @@ BUSY_S = 15.0
 #: Connections kept open, and further ones while many requests are answered.
 CONNECTIONS = 8
 CONNECTIONS_MORE = 64
+#: Advisory lock of `write` on PostgreSQL.
+WRITE_LOCK = 0x7472_6164
+#: The database's clock as Unix time [ms]. It alone decides whether a lease has expired.
+POSTGRES_CLOCK_MS = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+SQLITE_CLOCK_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
 def now_unix_ms() -> int:
@@ -32,31 +44,36 @@ def now_unix_ms() -> int:
 
 
 class ServiceDatabase:
-    """Connections to the database of one state folder. Any thread may use it."""
+    """Connections to the database of one state folder, or to PostgreSQL. Any thread may use it.
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / DATABASE_FILE
-        if not self.path.exists():
-            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._engine = create_engine(
-            f"sqlite:///{self.path}",
-            connect_args={"timeout": BUSY_S, "isolation_level": None},
-            pool_size=CONNECTIONS,
-            max_overflow=CONNECTIONS_MORE,
-        )
-        event.listen(self._engine, "connect", _set_up)
-        event.listen(self._engine, "begin", _begin)
+    `name` is the path or the URL, for messages.
+    """
+
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        self.is_shared = url is not None
+        self.name = str(folder / DATABASE_FILE) if url is None else shown_url(url)
+        self._engine = _sqlite_engine(folder / DATABASE_FILE) if url is None else postgres_engine(url)
+        #: Expression for the database's clock, Unix time [ms].
+        self.clock_ms: ColumnElement[int] = literal_column(POSTGRES_CLOCK_MS if self.is_shared else SQLITE_CLOCK_MS)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that reads. Raises StateError."""
-        with _explained(self.path), self._engine.connect() as connection:
+        with _explained(self.name), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that writes; only one at a time can. Raises StateError."""
-        with _explained(self.path), self._engine.connect() as connection:
+        """Open a transaction that writes; only one at a time can, of all servers. Raises StateError."""
+        with self.write_rows() as connection:
+            if self.is_shared:
+                connection.execute(select(func.pg_advisory_xact_lock(WRITE_LOCK)))
+            yield connection
+
+    @contextmanager
+    def write_rows(self) -> Iterator[Connection]:
+        """Open a transaction that changes rows which it locks itself. Raises StateError."""
+        with _explained(self.name), self._engine.connect() as connection:
             writing = connection.execution_options(tradewind_write=True)
             with writing.begin():
                 yield writing
@@ -64,41 +81,39 @@ class ServiceDatabase:
     def migrate(self) -> bool:
         """Bring the database to this version; return whether anything changed. Raises StateError."""
         from alembic import command
-        from alembic.script import ScriptDirectory
         from alembic.util import CommandError
 
         config = _alembic()
-        head = ScriptDirectory.from_config(config).get_current_head()
-        before = self.version()
-        if before == head:
-            return False
-        try:
-            with self.write() as connection:
-                config.attributes["connection"] = connection
+        with self.write() as connection:
+            before = _version(connection)
+            if before == _head():
+                return False
+            config.attributes["connection"] = connection
+            try:
                 command.upgrade(config, "head")
-        except CommandError as error:
-            raise StateError(
-                f"{self.path}: version {before} is not known", hint="use the version of tradewind that wrote it"
-            ) from error
+            except CommandError as error:
+                raise StateError(
+                    f"{self.name}: version {before} is not known", hint="use the version of tradewind that wrote it"
+                ) from error
         return True
 
     def version(self) -> str | None:
         """Return the version of the database; None if it is empty."""
-        from alembic.migration import MigrationContext
-
         with self.read() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
+            return _version(connection)
 
     def require_current(self) -> None:
-        """Make the tables of an empty database. Raises StateError if it is of another version."""
-        from alembic.script import ScriptDirectory
-
-        version, head = self.version(), ScriptDirectory.from_config(_alembic()).get_current_head()
-        if version is None:
+        """Raise StateError if the database is of another version. The tables of an empty SQLite file are made."""
+        version, head = self.version(), _head()
+        if version is None and not self.is_shared:
             self.migrate()
+        elif version is None:
+            raise StateError(
+                f"{self.name} is empty", hint="`tradewind serve --database URL --migrate` makes its tables"
+            )
         elif version != head:
             raise StateError(
-                f"{self.path} has version {version}, not {head}",
+                f"{self.name} has version {version}, not {head}",
                 hint="`tradewind serve --migrate` updates an older one",
             )
 
@@ -132,14 +147,43 @@ def _alembic() -> Any:
     return config
 
 
+def _head() -> str | None:
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory.from_config(_alembic()).get_current_head()
+
+
+def _version(connection: Connection) -> str | None:
+    from alembic.migration import MigrationContext
+
+    return MigrationContext.configure(connection).get_current_revision()
+
+
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(name: str) -> Iterator[None]:
     try:
         yield
+    except IntegrityError:
+        raise
+    except NoConnection as error:
+        raise StateError(f"{name}: all connections are in use", hint="try again later") from error
     except DBAPIError as error:
-        if error.orig is None or "UNIQUE" in str(error.orig):
-            raise
-        raise StateError(f"{path}: {error.orig}", hint="is the disk full, or the file damaged?") from error
+        reason = str(error.orig).strip().partition("\n")[0]
+        raise StateError(f"{name}: {reason}", hint="does it run, is its disk full, or is it damaged?") from error
+
+
+def _sqlite_engine(path: Path) -> Pool:
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    engine = create_engine(
+        f"sqlite:///{path}",
+        connect_args={"timeout": BUSY_S, "isolation_level": None},
+        pool_size=CONNECTIONS,
+        max_overflow=CONNECTIONS_MORE,
+    )
+    event.listen(engine, "connect", _set_up)
+    event.listen(engine, "begin", _begin)
+    return engine
 
 
 def _set_up(connection: Any, record: object) -> None:

@@ -1,7 +1,8 @@
 """The jobs of the service in its database: submitted once, in one state, with a reason while they wait.
 
 States: `waiting` → `running` → `done` or `failed`; `pausing` → `paused` → `waiting`; `cancelling` → `cancelled`. Every
-change is one transaction that names the states that it may start from, so two threads never both make it.
+change is one transaction that names the states that it may start from, so two threads never both make it. A change
+by the owner of an active job also names its lease, so a server that has lost the job changes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from tradewind.engine.jobs import new_job_id
 from tradewind.model.records import dataclass
@@ -20,13 +21,26 @@ from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
 
-__all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow"]
+__all__ = ["ACTIVE", "ENDED", "STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
 
 #: States of jobs that may write to their places.
 ACTIVE = ("running", "pausing", "cancelling")
 #: States that never change again.
 ENDED = ("done", "failed", "cancelled")
 STATES = ("waiting", *ACTIVE, "paused", *ENDED)
+
+
+class LeaseLost(Exception):
+    """Another server may work on the job: this one must stop, and write nothing about it."""
+
+
+@dataclass(frozen=True)
+class JobLease:
+    """The right to work on a job: `epoch` is its fencing number, which grows with each owner."""
+
+    job: str
+    owner: str
+    epoch: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +59,8 @@ class JobRow:
     engine_job: str | None
     error: str | None
     hint: str | None
+    owner: str | None
+    epoch: int
     created_unix_ms: int
     updated_unix_ms: int
 
@@ -92,11 +108,13 @@ class JobQueue:
                     state="waiting",
                     not_before_unix_ms=0,
                     attempts=0,
+                    epoch=0,
+                    lease_unix_ms=0,
                     created_unix_ms=now,
                     updated_unix_ms=now,
                 )
             )
-            _add_event(connection, job_id, "waiting", None)
+            add_event(connection, job_id, "waiting", None)
             record_change(connection, sender.tenant, sender.token, "job.submit", job_id)
             return _require(_one(connection, job_id)), True
 
@@ -165,30 +183,43 @@ class JobQueue:
         return {state: found.get(state, 0) for state in STATES}
 
     def move(
-        self, job_id: str, from_states: Sequence[str], to_state: str, *, by: Sender | None = None, **fields: Any
+        self,
+        job_id: str,
+        from_states: Sequence[str],
+        to_state: str,
+        *,
+        by: Sender | None = None,
+        lease: JobLease | None = None,
+        **fields: Any,
     ) -> bool:
-        """Change a job's state if it is in one of `from_states`; return whether it was. `by` is audited."""
+        """Change a job's state if it is in one of `from_states`, and under the lease; return whether it was.
+
+        `by` is audited.
+        """
         values = {"waiting": None, **fields, "state": to_state, "updated_unix_ms": now_unix_ms()}
-        with self._database.write() as connection:
-            changed = connection.execute(
-                update(jobs).where(jobs.c.id == job_id, jobs.c.state.in_(from_states)).values(**values)
-            )
+        if to_state not in ACTIVE:
+            values["owner"] = None
+        with self._database.write_rows() as connection:
+            change = update(jobs).where(jobs.c.id == job_id, jobs.c.state.in_(from_states), *_held(lease))
+            changed = connection.execute(change.values(**values))
             if changed.rowcount == 0:
                 return False
-            _add_event(connection, job_id, to_state, values.get("error") or values["waiting"])
+            add_event(connection, job_id, to_state, values.get("error") or values["waiting"])
             if by is not None:
                 record_change(connection, by.tenant, by.token, f"job.{to_state}", job_id)
         return True
 
-    def note(self, job_id: str, **fields: Any) -> None:
-        """Record fields of a job without changing its state."""
-        with self._database.write() as connection:
-            connection.execute(update(jobs).where(jobs.c.id == job_id).values(**fields))
+    def note(self, lease: JobLease, **fields: Any) -> None:
+        """Record fields of a job without changing its state. Raises LeaseLost."""
+        with self._database.write_rows() as connection:
+            changed = connection.execute(update(jobs).where(jobs.c.id == lease.job, *_held(lease)).values(**fields))
+        if changed.rowcount == 0:
+            raise LeaseLost(lease.job)
 
     def set_waiting(self, reasons: Mapping[str, str]) -> None:
         """Record why jobs wait."""
-        with self._database.write() as connection:
-            for job_id, reason in reasons.items():
+        with self._database.write_rows() as connection:
+            for job_id, reason in sorted(reasons.items()):
                 connection.execute(
                     update(jobs)
                     .where(jobs.c.id == job_id, jobs.c.state == "waiting")
@@ -227,7 +258,12 @@ def _row(row: Mapping[Any, Any]) -> JobRow:
     return JobRow(**{**plain, "request": json.loads(row["request"]), "owned": tuple(json.loads(row["owned"]))})
 
 
-def _add_event(connection: Connection, job_id: str, state: str, reason: str | None) -> None:
+def _held(lease: JobLease | None) -> list[ColumnElement[bool]]:
+    return [] if lease is None else [jobs.c.owner == lease.owner, jobs.c.epoch == lease.epoch]
+
+
+def add_event(connection: Connection, job_id: str, state: str, reason: str | None) -> None:
+    """Record a change of a job's state, in the transaction that has changed its row."""
     last = select(func.coalesce(func.max(job_events.c.number), 0)).where(job_events.c.job == job_id)
     number = connection.execute(last).scalar_one() + 1
     connection.execute(

@@ -39,6 +39,10 @@ ATTEMPTS_MAX = 5
 RETRY_PAUSE_S = 5.0
 #: Interval between scheduling passes if nothing happens.
 PASS_EVERY_S = 1.0
+#: Default of `--lease`, and its limits: without a sign of life for so long, a server's jobs are adopted by another one.
+LEASE_S_DEFAULT = 15
+LEASE_S_MIN = 2
+LEASE_S_MAX = 600
 #: Default and maximum lifetime of a token.
 TOKEN_S_DEFAULT = 30 * 86_400
 TOKEN_S_MAX = 365 * 86_400

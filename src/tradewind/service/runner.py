@@ -1,17 +1,20 @@
 """Runs the jobs of the service with the engine: starts them, resumes them after a crash, pauses and cancels them.
 
-One thread decides which waiting job starts. Each active job has one more thread, which works until the job is in
-another state. A job's proposal is recorded before it is started, and the engine starts a proposal once. So after a
-crash the job's run is found by its proposal and resumed from its journal, and nothing is started twice.
+One thread decides which waiting job starts, and claims it in the database. Each claimed job has one more thread, which
+works until the job is in another state or its lease is lost. A job's proposal is recorded before it is started, and the
+engine starts a proposal once. So after a crash the job's run is found by its proposal and resumed from its journal, and
+nothing is started twice.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tradewind.engine.attach import result_of
@@ -19,9 +22,20 @@ from tradewind.engine.engine import Engine
 from tradewind.engine.job import Job
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
-from tradewind.errors import GatewayLost, Interrupted, JobBusy, StateError, TradewindError, Unavailable, UsageError
+from tradewind.errors import (
+    GatewayLost,
+    Interrupted,
+    JobBusy,
+    JobNotFound,
+    StateError,
+    TradewindError,
+    Unavailable,
+    UsageError,
+)
+from tradewind.service.claims import Capacity, ClaimTable
 from tradewind.service.database import now_unix_ms
-from tradewind.service.jobs import ACTIVE, JobQueue, JobRow
+from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
+from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import ATTEMPTS_MAX, PASS_EVERY_S, RETRY_PAUSE_S
 from tradewind.service.places import allowed_place, conflict
 from tradewind.service.receipts import public_receipt
@@ -31,7 +45,13 @@ __all__ = ["JobRunner", "engine_request"]
 
 _LOG = logging.getLogger("tradewind.service")
 #: Errors after which a job is tried again.
-TEMPORARY = (Unavailable, GatewayLost, Interrupted, JobBusy, StateError)
+TEMPORARY = (Unavailable, GatewayLost, Interrupted)
+#: Errors of the service itself, which use none of a job's attempts: a database that does not answer or is full, or an
+#: earlier owner of the job whose processes have not ended yet.
+OWN = (StateError, JobBusy)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+#: Pause after such an error.
+OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state.
 LOOK_S = 0.1
 #: Time for the threads of jobs to end when the server stops.
@@ -56,8 +76,9 @@ def engine_request(document: Mapping[str, Any]) -> Request:
 class JobRunner:
     """Runs jobs until it is closed. `changed` is called after each change that it makes."""
 
-    def __init__(self, queue: JobQueue, settings: ServiceSettings) -> None:
-        self._queue, self._settings = queue, settings
+    def __init__(self, queue: JobQueue, claims: ClaimTable, settings: ServiceSettings) -> None:
+        self._queue, self._claims, self._settings = queue, claims, settings
+        self._leases = LeaseKeeper(claims, settings.lease_s)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
@@ -75,17 +96,19 @@ class JobRunner:
         return self._scheduler.is_alive() and not self._closing.is_set()
 
     def start(self) -> None:
-        """Begin with the jobs that were active when the last server ended."""
-        for row in self._queue.in_states(*ACTIVE):
-            self._attend(row)
+        """Begin with the jobs that were active when their server ended. Raises StateError."""
+        if not self._settings.is_replica:
+            self._claims.end_others()
+        self._leases.start()
         self._scheduler.start()
+        self.wake()
 
     def wake(self) -> None:
         """Look at the jobs now: one was submitted or changed."""
         self._wake.set()
 
     def close(self) -> None:
-        """Drain the running jobs; the next server resumes them."""
+        """Drain the running jobs and release them; another server, or the next one, resumes them."""
         self._closing.set()
         self._wake.set()
         if self._scheduler.ident is not None:
@@ -94,6 +117,9 @@ class JobRunner:
             threads = list(self._threads.values())
         for thread in threads:
             thread.join(STOP_S)
+        self._leases.close()
+        with suppress(StateError):
+            self._claims.leave()
         self._engine.close()
 
     def _schedule(self) -> None:
@@ -112,36 +138,50 @@ class JobRunner:
 
         Jobs of the tenant with the fewest running jobs come first, then the oldest.
         """
-        active = self._queue.in_states(*ACTIVE)
-        for row in active:
-            self._attend(row)
-        running = Counter(row.tenant for row in active)
+        own = self._leases.held()
+        adopted = self._claims.adopt(self._settings.jobs_max - len(own))
+        self._leases.add(adopted)
+        own += adopted
+        for lease in own:
+            self._attend(lease)
         waiting: dict[str, deque[JobRow]] = {}
         for row in self._queue.in_states("waiting"):
             waiting.setdefault(row.tenant, deque()).append(row)
-        now, reasons = now_unix_ms(), {}
+        if not waiting:
+            return
+        active, capacity = self._queue.in_states(*ACTIVE), self._claims.capacity()
+        running = Counter(row.tenant for row in active)
+        room = self._settings.jobs_max - len(own)
+        now = now_unix_ms()
+        reasons: dict[str, str] = {}
+        chosen: list[str] = []
         while waiting:
             # A pass over thousands of jobs compares only the oldest job of each tenant.
             tenant = min(waiting, key=lambda one: (running[one], waiting[one][0].id))
             row = waiting[tenant].popleft()
             if not waiting[tenant]:
                 del waiting[tenant]
-            reason = self._why_not(row, active, now)
-            if reason is None and self._queue.move(row.id, ("waiting",), "running"):
+            reason = self._why_not(row, active, now, capacity)
+            if reason is None and len(chosen) < room:
+                chosen.append(row.id)
                 active.append(row)
                 running[row.tenant] += 1
-                self._attend(row)
             elif reason is not None and reason != row.waiting:
                 reasons[row.id] = reason
+        claimed = self._claims.claim(chosen)
+        self._leases.add(claimed)
+        for lease in claimed:
+            self._attend(lease)
         if reasons:
             self._queue.set_waiting(reasons)
 
-    def _why_not(self, row: JobRow, active: list[JobRow], now: int) -> str | None:
-        """Return why a job cannot start now. It never names another tenant's job."""
+    def _why_not(self, row: JobRow, active: list[JobRow], now: int, capacity: Capacity) -> str | None:
+        """Return why no server can start a job now. It never names another tenant's job."""
         if row.not_before_unix_ms > now:
             return f"tried again after a temporary error: {row.error}"
-        if len(active) >= self._settings.jobs_max:
-            return f"all {self._settings.jobs_max} running jobs of the server are in use"
+        if len(active) >= capacity.jobs_max:
+            servers = "the server" if capacity.servers == 1 else f"the {capacity.servers} servers"
+            return f"all {capacity.jobs_max} running jobs of {servers} are in use"
         for other in active:
             place = conflict(row.owned, other.owned)
             if place is not None:
@@ -149,96 +189,137 @@ class JobRunner:
                 return f"{by} writes to {place}"
         return None
 
-    def _attend(self, row: JobRow) -> None:
+    def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""
         with self._lock:
-            if row.id in self._threads:
+            if lease.job in self._threads:
                 return
-            thread = threading.Thread(target=self._work, args=(row.id,), name=f"job {row.id}", daemon=True)
-            self._threads[row.id] = thread
+            thread = threading.Thread(target=self._work, args=(lease,), name=f"job {lease.job}", daemon=True)
+            self._threads[lease.job] = thread
         thread.start()
 
-    def _work(self, job_id: str) -> None:
-        """Work on a job until it is not active any more, or the server ends."""
-        steps: dict[str, Callable[[JobRow], None]] = {
+    def _work(self, lease: JobLease) -> None:
+        """Work on a job until it is not active any more, its lease is lost, or the server ends."""
+        try:
+            while not self._closing.is_set() and self._step(lease):
+                pass
+        except LeaseLost:
+            _LOG.warning("job %s: the lease is lost; its run was stopped", lease.job)
+        finally:
+            if self._closing.is_set():
+                with suppress(StateError):
+                    self._claims.release(lease)
+            with self._lock:
+                del self._threads[lease.job]
+            self._wake.set()
+
+    def _step(self, lease: JobLease) -> bool:
+        """Do what the state of a job asks for; return whether it is still active. Raises LeaseLost."""
+        steps: dict[str, Callable[[JobRow, JobLease], None]] = {
             "running": self._run,
             "pausing": self._pause,
             "cancelling": self._cancel,
         }
         try:
-            while not self._closing.is_set():
-                row = self._queue.find(job_id)
-                if row is None or row.state not in ACTIVE:
-                    return
-                steps[row.state](row)
-        except StateError as error:
-            _LOG.error("job %s: %s", job_id, error)
+            row = self._queue.find(lease.job)
+            if row is None or row.state not in ACTIVE:
+                return False
+            if (row.owner, row.epoch) != (lease.owner, lease.epoch):
+                raise LeaseLost(lease.job)
+            self._leases.state(lease)
+            steps[row.state](row, lease)
+        except OWN as error:
+            _LOG.warning("job %s: %s", lease.job, error)
+            self._closing.wait(OWN_PAUSE_S)
         except (TradewindError, OSError) as error:
-            self._queue.move(job_id, ACTIVE, "failed", error=str(error))
-        finally:
-            with self._lock:
-                del self._threads[job_id]
-            self._wake.set()
+            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=str(error))
+        return True
 
-    def _run(self, row: JobRow) -> None:
-        """Run a job to its end, or until it is to pause or cancel."""
+    def _run(self, row: JobRow, lease: JobLease) -> None:
+        """Run a job to its end, or until it is to pause or cancel. Raises LeaseLost, StateError, JobBusy."""
         try:
-            job = self._started(row)
+            job = self._started(row, lease)
             if job.running is None:
                 result_of(job.record)
             else:
-                self._watch(row, job)
+                self._watch(job, lease)
+        except OWN:
+            raise
         except (TradewindError, OSError) as error:
-            self._failed(row, error)
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise StateError(f"{error.filename or 'the state folder'}: {error.strerror}") from error
+            self._failed(row, lease, error)
         else:
-            self._end(self._queue.find(row.id) or row, "done", error=None, hint=None)
+            self._end(row, lease, "done", error=None, hint=None)
 
-    def _end(self, row: JobRow, state: str, **fields: Any) -> None:
+    def _end(self, row: JobRow, lease: JobLease, state: str, **fields: Any) -> None:
         """Record the end of a job, with its receipt."""
-        found = self._found(row)
+        found = self._found(self._queue.find(row.id) or row, lease)
         text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
-        self._queue.move(row.id, ACTIVE, state, receipt=text, **fields)
+        self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
-    def _started(self, row: JobRow) -> Job:
-        """Return the engine's job: started, resumed, or as it ended. Raises TradewindError."""
-        found = self._found(row)
+    def _started(self, row: JobRow, lease: JobLease) -> Job:
+        """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
+        found = self._found(row, lease)
         if found is not None:
             return found.resume() if found.state not in ("done", "cancelled") else found
         document = dict(row.request)
         for place in (document["source"], *document["destination"]):
             if allowed_place(place, self._settings) != place:
                 raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
-        proposal = self._engine.propose(engine_request(document), keep=True)
-        self._queue.note(row.id, proposal=proposal.id)
-        job = self._engine.start(proposal)
-        self._queue.note(row.id, engine_job=job.id)
+        job = self._started_before(row, lease)
+        if job is None:
+            proposal = self._engine.propose(engine_request(document), keep=True)
+            self._queue.note(lease, proposal=proposal.id)
+            self._leases.state(lease)
+            job = self._engine.start(proposal)
+        with _ended_on_error(job):
+            self._queue.note(lease, engine_job=job.id)
         return job
 
-    def _found(self, row: JobRow) -> Job | None:
+    def _started_before(self, row: JobRow, lease: JobLease) -> Job | None:
+        """Start the proposal of an earlier owner. It may do the same at this moment; the engine starts it once.
+
+        None without a proposal, or if it can no longer be started. Raises JobBusy if the other one has started it.
+        """
+        if row.proposal is None:
+            return None
+        self._leases.state(lease)
+        try:
+            return self._engine.start(row.proposal)
+        except UsageError:
+            if self._engine.started(row.proposal) is not None:
+                raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
+            return None
+
+    def _found(self, row: JobRow, lease: JobLease) -> Job | None:
         """Return the engine's job of an earlier run, which a killed server may not have recorded."""
         if row.engine_job is not None:
             return self._engine.job(row.engine_job)
-        found = None if row.proposal is None else self._engine.started(row.proposal)
+        found = None
+        with suppress(JobNotFound):  # It was forgotten, because it could not begin.
+            found = None if row.proposal is None else self._engine.started(row.proposal)
         if found is not None:
-            self._queue.note(row.id, engine_job=found.id)
+            self._queue.note(lease, engine_job=found.id)
         return found
 
-    def _watch(self, row: JobRow, job: Job) -> None:
+    def _watch(self, job: Job, lease: JobLease) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
 
-        Raises the TransferError of its outcome.
+        Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining = job.require_running(), False
-        while not running.wait_ended(LOOK_S):
-            now = self._queue.find(row.id)
-            is_wanted = not self._closing.is_set() and now is not None and now.state == "running"
-            if not is_wanted and not is_draining:
-                running.drain()
-                is_draining = True
+        with _ended_on_error(job):
+            while not running.wait_ended(LOOK_S):
+                state = self._leases.state(lease)
+                is_wanted = not self._closing.is_set() and state == "running"
+                if not is_wanted and not is_draining:
+                    running.drain()
+                    is_draining = True
         running.close()
         running.result()
 
-    def _failed(self, row: JobRow, error: TradewindError | OSError) -> None:
+    def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         hint = getattr(error, "hint", None)
         if isinstance(error, TEMPORARY):
             if self._closing.is_set():
@@ -252,36 +333,51 @@ class JobRunner:
                     row.id,
                     ("running",),
                     "waiting",
+                    lease=lease,
                     waiting=f"tried again after a temporary error: {error}",
                     error=str(error),
                     attempts=row.attempts + 1,
                     not_before_unix_ms=now_unix_ms() + pause_ms,
                 )
                 return
-        self._end(self._queue.find(row.id) or row, "failed", error=str(error), hint=_service_hint(hint))
+        self._end(row, lease, "failed", error=str(error), hint=_service_hint(hint))
 
-    def _pause(self, row: JobRow) -> None:
+    def _pause(self, row: JobRow, lease: JobLease) -> None:
         """Complete a pause. The run has been drained, or its server was killed."""
-        found = self._found(row)
+        found = self._found(row, lease)
         if found is not None and found.state == "done":
-            self._end(row, "done")
+            self._end(row, lease, "done")
             return
-        self._queue.move(row.id, ("pausing",), "paused")
+        self._queue.move(row.id, ("pausing",), "paused", lease=lease)
 
-    def _cancel(self, row: JobRow) -> None:
+    def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""
-        found = self._found(row)
+        found = self._found(row, lease)
         try:
             if found is not None and found.state != "cancelled":
                 found.cancel()
         except UsageError:
-            self._end(row, "done")  # It was done before.
+            self._end(row, lease, "done")  # It was done before.
             return
+        except OWN:
+            raise
         except (TradewindError, OSError) as error:
             _LOG.warning("job %s: cancelling: %s", row.id, error)
             self._closing.wait(RETRY_PAUSE_S)
             return
-        self._end(row, "cancelled")
+        self._end(row, lease, "cancelled")
+
+
+@contextmanager
+def _ended_on_error(job: Job) -> Iterator[None]:
+    """End all processes of a job's run before an error leaves the block: a lost lease must not leave a run behind."""
+    try:
+        yield
+    except BaseException:
+        if job.running is not None:
+            job.running.kill()
+            job.running.close()
+        raise
 
 
 def _service_hint(hint: str | None) -> str | None:

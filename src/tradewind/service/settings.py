@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tradewind.model.records import dataclass
+from tradewind.service.limits import LEASE_S_DEFAULT
 
 __all__ = ["ServiceSettings"]
 
@@ -17,6 +18,8 @@ class ServiceSettings:
     - `allow_paths`: resolved folders in which jobs may read and write local files
     - `allow_stores`: URLs of buckets and prefixes that jobs may use, with the credentials of the server
     - `jobs_max`: jobs that run at the same time
+    - `database`: URL of a PostgreSQL database, or None for the SQLite file of the state folder
+    - `lease_s`: time without a sign of life after which another server adopts the jobs [s]
     - `gateway`: path of the gateway program, or None to find it
     """
 
@@ -24,7 +27,14 @@ class ServiceSettings:
     allow_paths: tuple[str, ...] = ()
     allow_stores: tuple[str, ...] = ()
     jobs_max: int = 8
+    database: str | None = None
+    lease_s: int = LEASE_S_DEFAULT
     gateway: str | None = None
+
+    @property
+    def is_replica(self) -> bool:
+        """Return whether other servers may use the same database and state folder."""
+        return self.database is not None
 
     @property
     def engine_state(self) -> str:

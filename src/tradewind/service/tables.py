@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
-__all__ = ["METADATA", "audit", "job_events", "jobs", "tenants", "tokens"]
+__all__ = ["METADATA", "audit", "job_events", "jobs", "replicas", "state_folders", "tenants", "tokens"]
 
 METADATA = MetaData()
 
@@ -33,7 +33,8 @@ tokens = Table(
 
 #: `owned` is the JSON list of places that the job writes. `proposal` and `engine_job` are ids of the engine:
 #: `proposal` is recorded before the job starts, so that a restarted server finds what it has started. `receipt` is
-#: kept when the job has ended, because the engine removes old jobs.
+#: kept when the job has ended, because the engine removes old jobs. `owner` is the replica that works on an active job,
+#: until `lease_unix_ms` by the database's clock; `epoch` counts the owners, so that an earlier one changes nothing.
 jobs = Table(
     "jobs",
     METADATA,
@@ -52,6 +53,9 @@ jobs = Table(
     Column("error", Text),
     Column("hint", Text),
     Column("receipt", Text),
+    Column("owner", Text),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lease_unix_ms", BigInteger, nullable=False),
     Column("created_unix_ms", BigInteger, nullable=False),
     Column("updated_unix_ms", BigInteger, nullable=False),
     UniqueConstraint("tenant", "idempotency_key", name="job_of_key"),
@@ -83,3 +87,15 @@ audit = Table(
     Column("detail", Text, nullable=False),
     Index("audit_of_tenant", "tenant", "number"),
 )
+
+#: Running servers. One whose lease has expired is gone.
+replicas = Table(
+    "replicas",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("jobs_max", Integer, nullable=False),
+    Column("lease_unix_ms", BigInteger, nullable=False),
+)
+
+#: One row: the id of the state folder that all servers of this database share.
+state_folders = Table("state_folders", METADATA, Column("id", Text, primary_key=True))

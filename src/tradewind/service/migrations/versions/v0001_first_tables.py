@@ -7,19 +7,21 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
+#: Ids are compared byte by byte, whatever the language of the database, so that they stay in the order of their times.
+ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     """Make tenants, tokens, jobs, their events, and the audit log."""
     op.create_table(
         "tenants",
-        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("name", ID, primary_key=True),
         sa.Column("created_unix_ms", sa.BigInteger, nullable=False),
     )
     op.create_table(
         "tokens",
-        sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("tenant", sa.Text, sa.ForeignKey("tenants.name"), nullable=False),
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("tenant", ID, sa.ForeignKey("tenants.name"), nullable=False),
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("digest", sa.Text, nullable=False, unique=True),
         sa.Column("role", sa.Text, nullable=False),
@@ -31,8 +33,8 @@ def upgrade() -> None:
     op.create_index("tokens_of_tenant", "tokens", ["tenant", "id"])
     op.create_table(
         "jobs",
-        sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("tenant", sa.Text, sa.ForeignKey("tenants.name"), nullable=False),
+        sa.Column("id", ID, primary_key=True),
+        sa.Column("tenant", ID, sa.ForeignKey("tenants.name"), nullable=False),
         sa.Column("idempotency_key", sa.Text, nullable=False),
         sa.Column("request_digest", sa.Text, nullable=False),
         sa.Column("request", sa.Text, nullable=False),
@@ -54,7 +56,7 @@ def upgrade() -> None:
     op.create_index("jobs_by_state", "jobs", ["state", "id"])
     op.create_table(
         "job_events",
-        sa.Column("job", sa.Text, sa.ForeignKey("jobs.id"), primary_key=True),
+        sa.Column("job", ID, sa.ForeignKey("jobs.id"), primary_key=True),
         sa.Column("number", sa.Integer, primary_key=True),
         sa.Column("at_unix_ms", sa.BigInteger, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
@@ -71,6 +73,16 @@ def upgrade() -> None:
         sa.Column("detail", sa.Text, nullable=False),
     )
     op.create_index("audit_of_tenant", "audit", ["tenant", "number"])
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(
+            "CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$"
+        )
+        op.execute(
+            "CREATE TRIGGER audit_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit"
+            " FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change()"
+        )
+        return
     for change in ("UPDATE", "DELETE"):
         op.execute(
             f"CREATE TRIGGER audit_no_{change.lower()} BEFORE {change} ON audit"

@@ -1,0 +1,142 @@
+"""Claims of jobs in the database: which server works on which job, and until when.
+
+A claim gives a job an owner, a higher epoch, and a lease by the database's clock. Waiting jobs are claimed in one
+transaction at a time over all servers, which compares their places with those of all active jobs: so two jobs that
+write to the same place are never active together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
+
+from tradewind.model.records import dataclass
+from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.jobs import ACTIVE, JobLease, add_event
+from tradewind.service.places import conflict
+from tradewind.service.tables import jobs, replicas
+
+__all__ = ["Capacity", "ClaimTable"]
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The servers that run now, and the jobs that they may run together."""
+
+    servers: int
+    jobs_max: int
+
+
+class ClaimTable:
+    """The claims of one server. `owner` is its id, `lease_ms` the length of its leases [ms]."""
+
+    def __init__(self, database: ServiceDatabase, owner: str, jobs_max: int, lease_ms: int) -> None:
+        self._database, self.owner, self._jobs_max, self._lease_ms = database, owner, jobs_max, lease_ms
+
+    def renew(self) -> dict[JobLease, str]:
+        """Renew the leases of this server and of its jobs; return each active job's state. Raises StateError."""
+        with self._database.write_rows() as connection:
+            until = self._until(connection)
+            values = {"jobs_max": self._jobs_max, "lease_unix_ms": until}
+            if connection.execute(update(replicas).where(replicas.c.id == self.owner).values(**values)).rowcount == 0:
+                connection.execute(insert(replicas).values(id=self.owner, **values))
+            held = connection.execute(
+                update(jobs)
+                .where(jobs.c.owner == self.owner, jobs.c.state.in_(ACTIVE))
+                .values(lease_unix_ms=until)
+                .returning(jobs.c.id, jobs.c.epoch, jobs.c.state)
+            )
+            return {JobLease(job, self.owner, epoch): state for job, epoch, state in held}
+
+    def held(self) -> dict[JobLease, str]:
+        """Return the state of each active job of this server. Raises StateError."""
+        query = select(jobs.c.id, jobs.c.epoch, jobs.c.state).where(
+            jobs.c.owner == self.owner, jobs.c.state.in_(ACTIVE)
+        )
+        with self._database.read() as connection:
+            return {JobLease(job, self.owner, epoch): state for job, epoch, state in connection.execute(query)}
+
+    def capacity(self) -> Capacity:
+        """Return the capacity of all servers whose lease has not expired. Raises StateError."""
+        query = select(func.count(), func.coalesce(func.sum(replicas.c.jobs_max), 0)).where(
+            or_(replicas.c.lease_unix_ms >= self._database.clock_ms, replicas.c.id == self.owner)
+        )
+        with self._database.read() as connection:
+            servers, jobs_max = connection.execute(query).one()
+        return Capacity(int(servers), int(jobs_max))
+
+    def adopt(self, limit: int) -> dict[JobLease, str]:
+        """Claim up to `limit` active jobs without an owner, or with an expired lease; return their states.
+
+        Jobs that are being paused or cancelled need no room, so they are adopted beyond the limit.
+        """
+        is_free = or_(jobs.c.owner.is_(None), jobs.c.lease_unix_ms < self._database.clock_ms)
+        query = select(jobs.c.id, jobs.c.epoch, jobs.c.state).where(jobs.c.state.in_(ACTIVE), is_free)
+        with self._database.read() as connection:
+            if connection.execute(query.limit(1)).first() is None:
+                return {}
+        adopted: dict[JobLease, str] = {}
+        with self._database.write() as connection:
+            until = self._until(connection)
+            for job, epoch, state in connection.execute(
+                query.order_by(jobs.c.id).with_for_update(skip_locked=True)
+            ).all():
+                if state == "running":
+                    limit -= 1
+                    if limit < 0:
+                        continue
+                adopted[self._given(connection, job, epoch, until)] = state
+        return adopted
+
+    def claim(self, job_ids: Sequence[str]) -> dict[JobLease, str]:
+        """Start waiting jobs whose places no active job writes to; return those. Raises StateError."""
+        if not job_ids:
+            return {}
+        claimed: dict[JobLease, str] = {}
+        with self._database.write() as connection:
+            until = self._until(connection)
+            active = connection.execute(select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))).scalars()
+            places = [json.loads(owned) for owned in active]
+            waiting = connection.execute(
+                select(jobs.c.id, jobs.c.epoch, jobs.c.owned)
+                .where(jobs.c.id.in_(job_ids), jobs.c.state == "waiting")
+                .with_for_update(skip_locked=True)
+            ).all()
+            for job, epoch, owned in sorted(waiting, key=lambda row: job_ids.index(row[0])):
+                ours = json.loads(owned)
+                if any(conflict(ours, theirs) for theirs in places):
+                    continue
+                places.append(ours)
+                values = {"state": "running", "waiting": None, "updated_unix_ms": now_unix_ms()}
+                claimed[self._given(connection, job, epoch, until, **values)] = "running"
+                add_event(connection, job, "running", None)
+        return claimed
+
+    def release(self, lease: JobLease) -> None:
+        """Give a job up, so that another server adopts it at once. Raises StateError."""
+        with self._database.write_rows() as connection:
+            held = jobs.c.id == lease.job, jobs.c.owner == lease.owner, jobs.c.epoch == lease.epoch
+            connection.execute(update(jobs).where(*held).values(owner=None))
+
+    def leave(self) -> None:
+        """Remove this server, and those whose lease has expired. Raises StateError."""
+        with self._database.write_rows() as connection:
+            is_gone = or_(replicas.c.id == self.owner, replicas.c.lease_unix_ms < self._database.clock_ms)
+            connection.execute(delete(replicas).where(is_gone))
+
+    def end_others(self) -> None:
+        """End the leases of all other servers, which are gone: a lock says that this one is alone."""
+        with self._database.write() as connection:
+            connection.execute(delete(replicas))
+            connection.execute(update(jobs).where(jobs.c.owner.is_not(None)).values(owner=None))
+
+    def _until(self, connection: Connection) -> int:
+        return int(connection.execute(select(self._database.clock_ms)).scalar_one()) + self._lease_ms
+
+    def _given(self, connection: Connection, job: str, epoch: int, until: int, **values: Any) -> JobLease:
+        owned = {"owner": self.owner, "epoch": epoch + 1, "lease_unix_ms": until}
+        connection.execute(update(jobs).where(jobs.c.id == job).values(**owned, **values))
+        return JobLease(job, self.owner, epoch + 1)

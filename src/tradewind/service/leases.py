@@ -1,0 +1,91 @@
+"""Keeps the leases of one server: renews them, and knows when they can no longer be relied on.
+
+The database's clock decides when another server may adopt a job. This server counts from before each renewal by its own
+monotonic clock, and stops relying on its leases earlier: so it has stopped its runs when another server may begin.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+
+from tradewind.errors import StateError
+from tradewind.service.claims import ClaimTable
+from tradewind.service.jobs import JobLease, LeaseLost
+
+__all__ = ["LeaseKeeper"]
+
+_LOG = logging.getLogger("tradewind.service")
+#: Interval at which the states of the server's jobs are read.
+LOOK_S = 0.25
+#: Share of a lease after which it is renewed, and after which it is not relied on.
+RENEW_SHARE = 0.2
+RELIABLE_SHARE = 0.7
+
+
+class LeaseKeeper:
+    """Renews the leases of a server in a thread of its own. Any thread may ask for them."""
+
+    def __init__(self, claims: ClaimTable, lease_s: float) -> None:
+        self._claims, self._lease_s = claims, lease_s
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._held: dict[JobLease, str] = {}
+        #: Leases with the time of their claim, which a look that began earlier does not know [s].
+        self._added: dict[JobLease, float] = {}
+        self._reliable_until_s = 0.0
+        self._renewed_s = -lease_s
+        self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
+
+    def start(self) -> None:
+        """Renew the leases from now on. Raises StateError if the database cannot be reached."""
+        self._look()
+        self._thread.start()
+
+    def add(self, claimed: Mapping[JobLease, str]) -> None:
+        """Keep the leases of jobs that were claimed just now."""
+        with self._lock:
+            now_s = time.monotonic()
+            self._held.update(claimed)
+            self._added.update(dict.fromkeys(claimed, now_s))
+
+    def held(self) -> list[JobLease]:
+        """Return the leases that can be relied on."""
+        with self._lock:
+            return list(self._held) if time.monotonic() < self._reliable_until_s else []
+
+    def state(self, lease: JobLease) -> str:
+        """Return the state of a job of this server. Raises LeaseLost."""
+        with self._lock:
+            state = self._held.get(lease)
+            if state is None or time.monotonic() >= self._reliable_until_s:
+                raise LeaseLost(lease.job)
+            return state
+
+    def close(self) -> None:
+        """Renew no more."""
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _keep(self) -> None:
+        is_failing = False
+        while not self._closing.wait(LOOK_S):
+            try:
+                self._look()
+                is_failing = False
+            except StateError as error:
+                if not is_failing:
+                    _LOG.error("leases cannot be renewed: %s", error)
+                is_failing = True
+
+    def _look(self) -> None:
+        began_s = time.monotonic()
+        is_due = began_s - self._renewed_s >= self._lease_s * RENEW_SHARE
+        held = self._claims.renew() if is_due else self._claims.held()
+        with self._lock:
+            self._added = {lease: added_s for lease, added_s in self._added.items() if added_s >= began_s}
+            self._held = {**{lease: self._held[lease] for lease in self._added}, **held}
+            if is_due:
+                self._renewed_s, self._reliable_until_s = began_s, began_s + self._lease_s * RELIABLE_SHARE

@@ -1,0 +1,79 @@
+"""A server that loses the lease of a job at any moment leaves no run behind."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from tradewind.service.auth import Sender, ensure_admin
+from tradewind.service.claims import ClaimTable
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.jobs import JobLease, JobQueue
+from tradewind.service.runner import JobRunner
+from tradewind.service.settings import ServiceSettings
+from tradewind.service.tables import jobs
+
+WAIT_S = 30.0
+FILES = 8
+
+
+@pytest.mark.parametrize("moment", ["before the run is recorded", "while it runs"])
+def test_its_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    (tmp_path / "source").mkdir()
+    for number in range(FILES):
+        (tmp_path / "source" / f"{number}").write_bytes(os.urandom(500_000))
+    settings = ServiceSettings(state=tmp_path / "state", allow_paths=(str(tmp_path),), lease_s=60)
+    settings.state.mkdir(mode=0o700)
+    database = ServiceDatabase(settings.state)
+    database.require_current()
+    ensure_admin(database, settings)
+    queue = JobQueue(database)
+
+    def steal(job_id: str) -> None:
+        with database.write() as connection:
+            change = {"owner": "other", "epoch": jobs.c.epoch + 1, "lease_unix_ms": 2**53}
+            connection.execute(update(jobs).where(jobs.c.id == job_id).values(**change))
+
+    note = JobQueue.note
+
+    def note_after_theft(self: JobQueue, lease: JobLease, **fields: Any) -> None:
+        if "engine_job" in fields:
+            steal(lease.job)
+        note(self, lease, **fields)
+
+    if moment == "before the run is recorded":
+        monkeypatch.setattr(JobQueue, "note", note_after_theft)
+    runner = JobRunner(queue, ClaimTable(database, "this", 1, 60_000), settings)
+    request: dict[str, Any] = {
+        "source": str(tmp_path / "source"),
+        "destination": [str(tmp_path / "copy")],
+        "verb": "cp",
+    }
+    request |= {"recursive": True, "delete": False, "verify": "auto", "limit_bytes_per_s": 400_000, "stall_s": 60}
+    sender = Sender("admin", "default", "service_admin", frozenset())
+    row, _ = queue.submit(sender, "key", "digest", request, [str(tmp_path / "copy")])
+    runner.start()
+    try:
+        deadline_s = time.monotonic() + WAIT_S
+        while not (records := list(runner.engine.records())) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        if moment == "while it runs":
+            while records[0].state != "running" or not list(tmp_path.glob("copy/*")):
+                assert time.monotonic() < deadline_s
+                time.sleep(0.02)
+            steal(row.id)
+        control = runner.engine.control.store
+        while control.has_lead(records[0].id) or control.is_owned(records[0].id):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        # The run was stopped: the other server resumes it, and this one has recorded nothing about it.
+        assert runner.engine.job(records[0].id).state == "interrupted"
+        found = queue.find(row.id)
+        assert found is not None
+        assert (found.state, found.owner, found.epoch) == ("running", "other", 2)
+    finally:
+        runner.close()
+        database.close()

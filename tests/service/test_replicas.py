@@ -1,0 +1,172 @@
+"""Servers that share a PostgreSQL database: one continues the jobs of another, and none runs twice."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from testbed.postgres import Postgres
+from testbed.servers import InstallError
+from tests.service.server import WAIT_S, Server, do_not_overlap, submit, until
+
+SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
+FILES = 12
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    try:
+        database = Postgres()
+    except InstallError as error:
+        pytest.skip(str(error))
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="module")
+def replicas(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    folder = tmp_path_factory.mktemp("replicas")
+    options = ("--database", postgres.url, "--lease", "2", "--jobs", "2")
+    servers = [Server(folder, *options, log=f"{name}.log", **postgres.environment) for name in "ab"]
+    for number in range(FILES):
+        path = servers[0].data / "source" / f"{number:02}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(500_000))
+    refused = run(servers[0])
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"error: {postgres.url} is empty\n")
+    assert run(servers[0], "--migrate").stdout == f"{postgres.url}: migrated to version 0002\n"
+    for server in servers:
+        server.start()
+    yield servers
+    for server in servers:
+        if server.process is not None:
+            server.kill()
+
+
+def run(server: Server, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        server.command(*options),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        env={**os.environ, **server.environment},
+    )
+
+
+def owner_of(postgres: Postgres, replicas: list[Server], job_id: str) -> Server:
+    """Return the server that works on a job. Its id has its process id."""
+    with psycopg.connect(postgres.url, password=postgres.environment["PGPASSWORD"]) as connection:
+        row = connection.execute("SELECT owner FROM jobs WHERE id = %s", (job_id,)).fetchone()
+    assert row is not None
+    return next(one for one in replicas if one.process is not None and f"-{one.process.pid}-" in row[0])
+
+
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
+def test_another_replica_continues_the_job(replicas: list[Server], postgres: Postgres, number: signal.Signals) -> None:
+    data = replicas[0].data
+    copy = data / f"copy{number.value}"
+    with replicas[0].client() as client:
+        job_id = submit(client, f"k{number.value}", data / "source", copy, **SLOW).json()["id"]
+        until(client, job_id, "running")
+    while not list(copy.glob("*")):
+        time.sleep(0.02)
+    first = owner_of(postgres, replicas, job_id)
+    first.kill(number)
+    with next(one for one in replicas if one is not first).client() as client:
+        job = until(client, job_id, "done")
+        receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
+        objects = client.get(f"/v1/jobs/{job_id}/objects?limit=200").json()["objects"]
+    assert job["counts"]["objects_done"] == FILES
+    assert len(receipt["runs"]) == 2
+    assert sorted(Path(found["source"]).name for found in objects) == [f"{n:02}" for n in range(FILES)]
+    first.start()
+
+
+@pytest.mark.slow
+def test_a_frozen_replica_loses_its_job_and_changes_nothing(replicas: list[Server], postgres: Postgres) -> None:
+    data = replicas[0].data
+    with replicas[0].client() as client:
+        slow = {**SLOW, "limit_bytes_per_s": 600_000}
+        job_id = submit(client, "frozen", data / "source", data / "frozen", **slow).json()["id"]
+        until(client, job_id, "running")
+    while not list((data / "frozen").glob("*")):
+        time.sleep(0.02)
+    first = owner_of(postgres, replicas, job_id)
+    second = next(one for one in replicas if one is not first)
+    assert first.process is not None
+    os.kill(first.process.pid, signal.SIGSTOP)
+    try:
+        while owner_of(postgres, replicas, job_id) is not second:
+            time.sleep(0.05)
+        with second.client() as client:
+            assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "running", "its processes are still there"
+    finally:
+        os.kill(first.process.pid, signal.SIGCONT)
+    with first.client() as client:
+        job = until(client, job_id, "done")
+        objects = client.get(f"/v1/jobs/{job_id}/objects?limit=200").json()["objects"]
+        receipt = client.get(f"/v1/jobs/{job_id}/receipt").json()
+    assert (job["counts"]["objects_done"], job["attempts"]) == (FILES, 0)
+    # Its run is killed when it wakes, so objects that were not yet in the journal are written again.
+    assert {Path(found["source"]).name for found in objects} == {f"{n:02}" for n in range(FILES)}
+    assert do_not_overlap([receipt]), receipt["runs"]
+    assert len(receipt["runs"]) == 2
+
+
+def test_a_job_of_one_replica_is_shown_and_paused_by_the_other(replicas: list[Server]) -> None:
+    with replicas[0].client() as one, replicas[1].client() as other:
+        job_id = submit(one, "pause", replicas[0].data / "source", replicas[0].data / "paused", **SLOW).json()["id"]
+        until(other, job_id, "running")
+        for client, change, state in ((one, "pause", "paused"), (other, "resume", "running"), (one, "pause", "paused")):
+            assert client.post(f"/v1/jobs/{job_id}/{change}").status_code == 202
+            until(other, job_id, state)
+        assert other.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+        until(one, job_id, "cancelled")
+
+
+def test_the_database_restarts_while_a_job_runs(replicas: list[Server], postgres: Postgres) -> None:
+    with replicas[0].client() as client:
+        data = replicas[0].data
+        job_id = submit(client, "restart", data / "source", data / "restarted", **SLOW).json()["id"]
+        until(client, job_id, "running")
+        postgres.stop()
+        refused = client.get(f"/v1/jobs/{job_id}")
+        assert (refused.status_code, refused.headers["Content-Type"]) == (503, "application/problem+json")
+        assert httpx.get(f"{replicas[0].url}/readyz").status_code == 503
+        postgres.start()
+        assert until(client, job_id, "done")["counts"]["objects_done"] == FILES
+
+
+def test_servers_that_do_not_belong_together(replicas: list[Server], postgres: Postgres, tmp_path: Path) -> None:
+    other = run(Server(tmp_path, "--database", postgres.url, **postgres.environment))
+    assert other.returncode == 2
+    assert other.stderr.startswith(f"error: {tmp_path / 'state'} is not the state folder of {postgres.url}\n")
+    alone = Server(replicas[0].data.parent)
+    assert "belongs to the servers of a PostgreSQL database" in run(alone).stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://me:secret@localhost/x", "has a password"),
+        ("postgresql://localhost/x?password=secret", "has a password"),
+        ("postgresql://db.example/x", "does not say how the connection is encrypted"),
+        ("mysql://localhost/x", "not a postgresql:// URL"),
+        ("postgresql://localhost/x?nothing=1", "is not valid"),
+    ],
+)
+def test_urls_that_are_refused(tmp_path: Path, url: str, reason: str) -> None:
+    from tradewind.errors import UsageError
+    from tradewind.service.postgres import checked_url
+
+    with pytest.raises(UsageError, match=reason) as refused:
+        checked_url(url)
+    assert "secret" not in f"{refused.value} {refused.value.hint}"
