@@ -19,7 +19,16 @@ from tradewind.engine.engine import Engine
 from tradewind.engine.job import Job
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
-from tradewind.errors import GatewayLost, Interrupted, JobBusy, StateError, TradewindError, Unavailable, UsageError
+from tradewind.errors import (
+    CeilingReached,
+    GatewayLost,
+    Interrupted,
+    JobBusy,
+    StateError,
+    TradewindError,
+    Unavailable,
+    UsageError,
+)
 from tradewind.service.database import now_unix_ms
 from tradewind.service.jobs import ACTIVE, JobQueue, JobRow
 from tradewind.service.limits import ATTEMPTS_MAX, PASS_EVERY_S, RETRY_PAUSE_S
@@ -49,6 +58,7 @@ def engine_request(document: Mapping[str, Any]) -> Request:
         verify=document["verify"],
         limit_bytes_per_s=document["limit_bytes_per_s"],
         stall_s=document["stall_s"],
+        max_bytes=document.get("max_bytes"),
     )
     return Request(document["source"], tuple(document["destination"]), options, verb)
 
@@ -208,11 +218,24 @@ class JobRunner:
         for place in (document["source"], *document["destination"]):
             if allowed_place(place, self._settings) != place:
                 raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
-        proposal = self._engine.propose(engine_request(document), keep=True)
-        self._queue.note(row.id, proposal=proposal.id)
-        job = self._engine.start(proposal)
+        job = self._start_quoted(row) or self._start_new(row, document)
         self._queue.note(row.id, engine_job=job.id)
         return job
+
+    def _start_quoted(self, row: JobRow) -> Job | None:
+        """Return the job of a quote's proposal; None without a quote, or if the proposal can no longer be started."""
+        if row.proposal is None or row.request.get("quote") is None:
+            return None
+        try:
+            return self._engine.start(row.proposal)
+        except UsageError as error:
+            _LOG.warning("job %s is proposed again, at the price of its quote: %s", row.id, error)
+            return None
+
+    def _start_new(self, row: JobRow, document: Mapping[str, Any]) -> Job:
+        proposal = self._engine.propose(engine_request(document), keep=True)
+        self._queue.note(row.id, proposal=proposal.id)
+        return self._engine.start(proposal)
 
     def _found(self, row: JobRow) -> Job | None:
         """Return the engine's job of an earlier run, which a killed server may not have recorded."""
@@ -240,6 +263,8 @@ class JobRunner:
 
     def _failed(self, row: JobRow, error: TradewindError | OSError) -> None:
         hint = getattr(error, "hint", None)
+        if isinstance(error, CeilingReached) and row.request.get("quote") is not None:
+            error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"
         if isinstance(error, TEMPORARY):
             if self._closing.is_set():
                 return  # The next server resumes it.
