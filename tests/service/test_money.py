@@ -148,6 +148,15 @@ def test_a_cancelled_job_releases_its_reservation(server: Server, admin: httpx.C
         assert budget["spent_usd_micros"] <= 3_000
 
 
+def test_a_sync_is_charged_only_what_it_copies(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "syncs", 10_000) as syncs:
+        for key, usd_micros in (("first", 3_000), ("second", 0)):
+            made = quote(syncs, server, "synced", verb="sync")
+            assert made["usd_micros"] == usd_micros
+            until(syncs, accept(syncs, made["id"], key).json()["id"], "done")
+        assert syncs.get("/v1/tenants/syncs/budget").json()["spent_usd_micros"] == 3_000
+
+
 def test_invoices_add_up_to_the_cent(server: Server, admin: httpx.Client) -> None:
     with tenant_of(server, admin, "billed") as billed:
         for number in range(3):
@@ -238,6 +247,13 @@ def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:
     refused = admin.put("/v1/tariffs", json={"tariffs": [{"name": "x", "unit": "GB", "tiers": [tier]}]})
     assert refused.status_code == 422
     assert "tiers must rise from 0" in refused.json()["detail"]
+    before = admin.get("/v1/tariffs").json()
+    hourly = {"name": "h", "unit": "hour", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1}]}
+    assert admin.put("/v1/tariffs", json={"tariffs": [hourly]}).status_code == 200
+    body = {"source": str(server.data / "source"), "destination": str(server.data / "h"), "recursive": True}
+    unpriced = admin.post("/v1/quotes", json=body)
+    assert (unpriced.status_code, unpriced.json()["detail"].split(",")[0]) == (409, "tariff h is per hour")
+    assert admin.put("/v1/tariffs", json=before).json() == before
     both = {"quote": "q-0000000000000000", "verb": "cp"}
     assert admin.post("/v1/jobs", json=both, headers={"Idempotency-Key": "both"}).status_code == 422
     assert accept(admin, "q-0000000000000000", "none").status_code == 404

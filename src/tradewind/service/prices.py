@@ -17,7 +17,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.budgets import period_start_ms
 from tradewind.service.money_tables import charges, tariffs
 
-__all__ = ["Amount", "TariffUse", "ledger_amounts", "tariff_amounts", "tariffs_at", "used_in_month"]
+__all__ = ["Amount", "TariffUse", "hourly_tariff", "ledger_amounts", "tariff_amounts", "tariffs_at", "used_in_month"]
 
 MS_PER_HOUR = 3_600_000
 BYTES_PER_GB = 10**9
@@ -84,6 +84,12 @@ def tariff_amounts(
             before.volume_bytes + use.volume_bytes // len(links), before.run_ms + use.run_ms // len(links)
         )
     return [Amount(name, micros) for name, micros in zip(names, apportion(exact_micros), strict=True)]
+
+
+def hourly_tariff(price_list: Sequence[Tariff], links: Sequence[Sequence[str]], at_ms: int) -> Tariff | None:
+    """Return a tariff per hour that applies to one of the links; None without one. Raises MarketError."""
+    found = (tariff_for(price_list, src, dst, at_ms / 1000) for src, dst in links) if price_list else ()
+    return next((tariff for tariff in found if tariff.unit == "hour"), None)
 
 
 def ledger_amounts(tenant: str, job: str, cost: Mapping[str, Any]) -> list[Amount]:
