@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.kill()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def admin(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
@@ -179,9 +179,9 @@ def test_invoices_add_up_to_the_cent(server: Server, admin: httpx.Client) -> Non
 def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_path: Path) -> None:
     job = submit(admin, "receipt", server.data / "source", server.data / "r", recursive=True).json()
     until(admin, job["id"], "done")
-    assert stat.S_IMODE((server.state / "receipt.key").stat().st_mode) == 0o600
     receipt = admin.get(f"/v1/jobs/{job['id']}/receipt").json()
     assert receipt == admin.get(f"/v1/jobs/{job['id']}/receipt").json()
+    assert stat.S_IMODE((server.state / "receipt.key").stat().st_mode) == 0o600
     assert sum(receipt["summary"]["proofs"].values()) == 3
     keys, files = httpx.get(f"{server.url}/v1/keys").json(), {}
     assert "d" not in keys["keys"][0]

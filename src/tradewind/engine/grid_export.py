@@ -73,9 +73,8 @@ def grid_csv(rows: Sequence[GridRow]) -> Iterator[str]:
 
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow(row.columns().values())
+    for line in (COLUMNS, *(row.columns().values() for row in rows)):
+        writer.writerow(line)
         yield text.getvalue()
         text.seek(0)
         text.truncate()
