@@ -28,6 +28,7 @@
     │   ├── EmptyMargin            1    no price pays for both the service and its users
     │   ├── QuoteExpired           1    the price of a quote is no longer kept
     │   └── BudgetExceeded         8    the amount is more than what is left of a budget
+    ├── ReceiptMismatch            6    a receipt is not as the transfer service signed it
     ├── SkyError                   1    the emulated WAN is not running, or refused a request
     │   ├── SkyUnavailable         9    this host cannot run one: no root, no TUN device
     │   └── SkyInvalid             1    the emulator was overloaded: its measurements do not count
@@ -193,6 +194,12 @@ class BudgetExceeded(MarketError):
     """The amount is more than what is left of a budget, or of a reservation."""
 
     exit_code = 8
+
+
+class ReceiptMismatch(TradewindError):
+    """A receipt, or the list of objects beside it, is not as the transfer service signed it."""
+
+    exit_code = 6
 
 
 class SkyError(TradewindError):

@@ -41,7 +41,7 @@ def replicas(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> It
     refused = run(servers[0])
     assert refused.returncode == 1
     assert refused.stderr.startswith(f"error: {postgres.url} is empty\n")
-    assert run(servers[0], "--migrate").stdout == f"{postgres.url}: migrated to version 0002\n"
+    assert run(servers[0], "--migrate").stdout.startswith(f"{postgres.url}: migrated to version ")
     for server in servers:
         server.start()
     yield servers

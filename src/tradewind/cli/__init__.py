@@ -22,6 +22,7 @@ VERBS = {
     "measure": "measure the rate of links with probes between gateways",
     "fleet": "list and end machines that transfers started",
     "serve": "run the transfer service: an HTTP API for jobs of many tenants",
+    "receipt": "verify a signed receipt of a transfer service",
     "init": "find hosts that can run gateways, and check the hosts and clouds of the configuration",
     "doctor": "check this installation, credentials and stores, and say how to fix problems",
     "sky": "run machines of many regions on this host, joined by an emulated WAN (root)",

@@ -65,7 +65,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Become the server."""
     missing = [
-        name for name in ("alembic", "fastapi", "prometheus_client", "sqlalchemy", "uvicorn") if not find_spec(name)
+        name
+        for name in ("alembic", "fastapi", "joserfc", "prometheus_client", "sqlalchemy", "uvicorn")
+        if not find_spec(name)
     ]
     if missing:
         raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")

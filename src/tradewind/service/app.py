@@ -12,16 +12,19 @@ from fastapi import FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
-from tradewind.service.api import health, jobs, tenants
+from tradewind.service.api import grid, health, jobs, market, money, quotes, receipts, tenants
 from tradewind.service.bounded import BoundedBodies
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.events import StreamCount
+from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
 from tradewind.service.limits import REFUSED_BURST, REFUSED_PER_S, REQUESTS_BURST, REQUESTS_PER_S
 from tradewind.service.metrics import ServiceMetrics
 from tradewind.service.problems import add_handlers
+from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
+from tradewind.service.receipt_key import ReceiptKey
 from tradewind.service.runner import JobRunner
 from tradewind.service.settings import ServiceSettings
 
@@ -36,6 +39,9 @@ class Service:
         self.queue = JobQueue(database)
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
         self.runner = JobRunner(self.queue, claims, settings)
+        self.quotes = QuoteMaker(database, self.runner.engine)
+        self.receipt_key = ReceiptKey(settings.state)
+        self.grid = GridReader(settings.engine_state)
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
@@ -70,7 +76,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, tenants):
+    for part in (health, jobs, receipts, quotes, money, grid, market, tenants):
         app.include_router(part.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)

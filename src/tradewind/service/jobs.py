@@ -18,6 +18,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
+from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
 
@@ -78,13 +79,21 @@ class JobQueue:
         self._database = database
 
     def submit(
-        self, sender: Sender, key: str, digest: str, request: Mapping[str, Any], owned: Sequence[str]
+        self,
+        sender: Sender,
+        key: str,
+        digest: str,
+        request: Mapping[str, Any],
+        owned: Sequence[str],
+        links: Sequence[tuple[str, str]] = (),
     ) -> tuple[JobRow, bool]:
         """Record a job, or return the one that was submitted with this key; and whether it is new.
 
-        `digest` is that of the request as it was sent; `request` has resolved places.
+        `digest` is that of the request as it was sent; `request` has resolved places, and may name
+        a quote; `links` are its pairs of regions.
 
-        Raises ApiProblem 409 if the key was used for another request, 429 if the tenant has too many open jobs.
+        Raises ApiProblem 409 if the key was used for another request, 429 if the tenant has too many open jobs; for
+        those of quote and budget see `job_submitted`.
         """
         text = json.dumps(dict(request))
         now, job_id = now_unix_ms(), new_job_id()
@@ -114,6 +123,9 @@ class JobQueue:
                     updated_unix_ms=now,
                 )
             )
+            proposal = job_submitted(connection, job_id, sender.tenant, links, request.get("quote"), now)
+            if proposal is not None:
+                connection.execute(update(jobs).where(jobs.c.id == job_id).values(proposal=proposal))
             add_event(connection, job_id, "waiting", None)
             record_change(connection, sender.tenant, sender.token, "job.submit", job_id)
             return _require(_one(connection, job_id)), True
@@ -204,6 +216,7 @@ class JobQueue:
             changed = connection.execute(change.values(**values))
             if changed.rowcount == 0:
                 return False
+            job_moved(connection, job_id, to_state, values.get("receipt"), values["updated_unix_ms"])
             add_event(connection, job_id, to_state, values.get("error") or values["waiting"])
             if by is not None:
                 record_change(connection, by.tenant, by.token, f"job.{to_state}", job_id)

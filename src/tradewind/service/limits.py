@@ -51,3 +51,15 @@ TOKENS_PER_TENANT_MAX = 1_000
 TENANTS_MAX = 10_000
 #: Time for open requests to end when the server stops.
 STOP_S = 5
+#: Time to count the source for a quote [s]; then the quote is answered 409.
+QUOTE_COUNT_S_MAX = 20.0
+#: Quotes that a server makes at a time, and open quotes of one tenant; a further one is answered 429.
+QUOTES_AT_ONCE_MAX = 4
+QUOTES_PER_TENANT_MAX = 1_000
+#: Default and maximum time for which a quote is kept.
+QUOTE_S_DEFAULT = 3_600
+QUOTE_S_MAX = 86_400
+#: Tariffs of a price list; a longer one is answered 422.
+TARIFFS_MAX = 1_000
+#: Time for which the grid is kept in memory; it is then read anew.
+GRID_KEPT_S = 60.0

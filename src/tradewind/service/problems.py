@@ -19,9 +19,11 @@ MEDIA_TYPE = "application/problem+json"
 TITLES = {
     400: "Bad request",
     401: "Not authenticated",
+    402: "Over budget",
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
+    406: "Not acceptable",
     409: "Conflict",
     410: "Gone",
     413: "Body too large",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
-from tradewind.service.jobs import JobRow
+from tradewind.service.jobs import ENDED, JobRow
 
 __all__ = ["figures", "public_receipt"]
 
 #: Fields of the engine's receipt that a tenant gets unchanged.
 FIELDS = ("receipt", "verb", "source", "destinations", "progress", "summary", "runs", "cost", "ceiling", "prediction")
+BLOCK_BYTES = 1 << 20
 
 
 def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,8 +22,24 @@ def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[
         "job_id": row.id,
         "state": state,
         "complete": state == "done",
+        "objects": _objects(receipt["objects"]) if state in ENDED else None,
         "created_unix_ms": row.created_unix_ms,
     }
+
+
+def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return length and SHA-256 of the list of objects, which has their checksums; None if it was removed."""
+    if file is None:
+        return None
+    try:
+        with open(file["file"], "rb") as content:
+            digest, size = sha256(), 0
+            while block := content.read(BLOCK_BYTES):
+                digest.update(block)
+                size += len(block)
+    except OSError:
+        return None
+    return {"list_bytes": size, "list_sha256": digest.hexdigest()}
 
 
 def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from tradewind.engine.job import Job
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
 from tradewind.errors import (
+    CeilingReached,
     GatewayLost,
     Interrupted,
     JobBusy,
@@ -69,6 +70,7 @@ def engine_request(document: Mapping[str, Any]) -> Request:
         verify=document["verify"],
         limit_bytes_per_s=document["limit_bytes_per_s"],
         stall_s=document["stall_s"],
+        max_bytes=document.get("max_bytes"),
     )
     return Request(document["source"], tuple(document["destination"]), options, verb)
 
@@ -278,7 +280,7 @@ class JobRunner:
         return job
 
     def _started_before(self, row: JobRow, lease: JobLease) -> Job | None:
-        """Start the proposal of an earlier owner. It may do the same at this moment; the engine starts it once.
+        """Start the proposal of a quote, or of an earlier owner, which may do the same now; the engine starts it once.
 
         None without a proposal, or if it can no longer be started. Raises JobBusy if the other one has started it.
         """
@@ -287,9 +289,11 @@ class JobRunner:
         self._leases.state(lease)
         try:
             return self._engine.start(row.proposal)
-        except UsageError:
+        except UsageError as error:
             if self._engine.started(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
+            if row.request.get("quote") is not None:
+                _LOG.warning("job %s is proposed again, at the price of its quote: %s", row.id, error)
             return None
 
     def _found(self, row: JobRow, lease: JobLease) -> Job | None:
@@ -321,6 +325,8 @@ class JobRunner:
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         hint = getattr(error, "hint", None)
+        if isinstance(error, CeilingReached) and row.request.get("quote") is not None:
+            error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"
         if isinstance(error, TEMPORARY):
             if self._closing.is_set():
                 return  # The next server resumes it.

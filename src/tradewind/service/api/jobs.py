@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tradewind.engine.jobs import OBJECTS_FILE
 from tradewind.errors import JobNotFound
@@ -17,15 +17,19 @@ from tradewind.service.auth import Sender, needs
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
 from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.links import transfer_links
+from tradewind.service.money import charges_of
 from tradewind.service.places import allowed_place, owned_places
 from tradewind.service.problems import ApiProblem
+from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
 
-__all__ = ["router"]
+__all__ = ["JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 READ, WRITE = needs("jobs:read"), needs("jobs:write")
 JOB_ID = r"^[a-z0-9-]{1,64}$"
+QUOTE_ID = r"^q-[0-9a-f]{16}$"
 JobId = Annotated[str, Path(pattern=JOB_ID)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
@@ -33,14 +37,15 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
 
 class JobRequest(BaseModel):
-    """A transfer: places, what to copy, and how."""
+    """A transfer: places, what to copy, and how; or a quote, and nothing else."""
 
     model_config = ConfigDict(extra="forbid")
 
-    source: Place = Field(description="URL or absolute path")
-    destination: Place | Annotated[list[Place], Field(min_length=1, max_length=16)] = Field(
-        description="URL or absolute path, or up to 16 of them"
+    source: Place | None = Field(None, description="URL or absolute path")
+    destination: Place | Annotated[list[Place], Field(min_length=1, max_length=16)] | None = Field(
+        None, description="URL or absolute path, or up to 16 of them"
     )
+    quote: Annotated[str, Field(pattern=QUOTE_ID)] | None = Field(None, description="id of a quote")
     verb: Literal["cp", "sync", "mv"] = "cp"
     recursive: bool = Field(False, description="everything below the source; sync always does")
     delete: bool = Field(False, description="sync: delete objects that the source does not have")
@@ -49,6 +54,14 @@ class JobRequest(BaseModel):
     stall_s: Annotated[int, Field(ge=1, le=3600)] = Field(
         60, description="time without progress before an attempt ends"
     )
+
+    @model_validator(mode="after")
+    def _has_places_or_quote(self) -> JobRequest:
+        if self.quote is not None and self.model_fields_set != {"quote"}:
+            raise ValueError("a quote has the request already: leave the other fields out")
+        if self.quote is None and (self.source is None or self.destination is None):
+            raise ValueError("source and destination, or a quote, are required")
+        return self
 
 
 class JobView(BaseModel):
@@ -91,10 +104,11 @@ class ObjectPage(BaseModel):
 def submit(body: JobRequest, request: Request, response: Response, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
     """Submit a job. The same key and body answer the same job with 200; the same key with another body is refused."""
     service = request.app.state.service
-    digest = sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
+    given = body.model_dump(exclude={"quote"} if body.quote is None else None)
+    digest = sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
     row, is_new = service.queue.resubmitted(sender, key, digest), False
     if row is None:
-        row, is_new = service.queue.submit(sender, key, digest, *_resolved(body, request))
+        row, is_new = service.queue.submit(sender, key, digest, *_job_of(body, request, sender))
         service.runner.wake()
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{row.id}"
@@ -160,11 +174,20 @@ def delete(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str,
 
 @router.get("/{job_id}/receipt")
 def receipt(job_id: JobId, request: Request, sender: Sender = READ) -> dict[str, Any]:
-    """Return what a job moved, how it was proven, its runs and its cost; `complete` says whether it is done."""
-    found = _receipt(request, request.app.state.service.queue.get(sender.tenant, job_id))
+    """Return what a job moved, how it was proven, its runs, its cost and what was charged for it.
+
+    The receipt of a job that has ended is signed; `complete` says whether it is done. `tradewind receipt verify`
+    checks it.
+    """
+    service = request.app.state.service
+    row = service.queue.get(sender.tenant, job_id)
+    found = _receipt(request, row)
     if found is None:
         raise ApiProblem(409, "the job has not started", hint="its receipt exists once it runs")
-    return found
+    with service.database.read() as connection:
+        document = {**found, "charges": charges_of(connection, job_id)}
+    signed: dict[str, Any] = service.receipt_key.signed(document) if row.state in ENDED else document
+    return signed
 
 
 @router.get("/{job_id}/objects", response_model=ObjectPage)
@@ -219,8 +242,23 @@ def events(
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-def _resolved(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[str]]:
-    """Return the request with resolved places, and what it will own. Raises UsageError, ApiProblem."""
+def _job_of(
+    body: JobRequest, request: Request, sender: Sender
+) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
+    """Return what `resolved_request` does; for a quote, its own request. Raises ApiProblem."""
+    if body.quote is None:
+        return resolved_request(body, request)
+    with request.app.state.service.database.read() as connection:
+        row = quote_of(connection, body.quote, sender.tenant)
+    return json.loads(row["request"]), json.loads(row["owned"]), []
+
+
+def resolved_request(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
+    """Return the request with resolved places, what it will own, and its pairs of regions.
+
+    Raises UsageError, ApiProblem.
+    """
+    assert body.source is not None and body.destination is not None
     settings = request.app.state.service.settings
     given = [body.destination] if isinstance(body.destination, str) else body.destination
     source, ends = allowed_place(body.source, settings), [allowed_place(place, settings) for place in given]
@@ -228,7 +266,8 @@ def _resolved(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[
         raise ApiProblem(422, "delete needs the verb sync")
     recursive = body.recursive or body.verb == "sync"
     owned = owned_places([source], ends, recursive=recursive, moves=body.verb == "mv")
-    return {**body.model_dump(), "source": source, "destination": ends}, owned
+    given_fields = body.model_dump(exclude={"quote"})
+    return {**given_fields, "source": source, "destination": ends}, owned, transfer_links(source, ends)
 
 
 def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str]) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""`tradewind receipt verify`."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from tradewind.errors import UsageError
+
+USAGE = "[OPTION]… verify FILE"
+HELP = """\
+Verify a receipt of a transfer service: that the service signed it, and that nobody has changed it since. With --key it
+works offline. --from fetches the keys from the service, so it trusts whoever answers at that address.
+
+With --objects it also verifies that a file is the list of objects that the receipt names, with their checksums."""
+EXAMPLES = """\
+  curl -H "Authorization: Bearer $TOKEN" https://transfers.example.org/v1/jobs/JOB/receipt > receipt.json
+  curl https://transfers.example.org/v1/keys > keys.json
+  tradewind receipt verify receipt.json --key keys.json
+  tradewind receipt verify receipt.json --from https://transfers.example.org --objects objects.jsonl"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the action, the receipt and where its key comes from."""
+    parser.add_argument("action", metavar="ACTION", choices=["verify"], help="verify")
+    parser.add_argument("file", metavar="FILE", help="receipt as the service answers it")
+    parser.add_argument("--key", metavar="FILE", help="public keys, as `/v1/keys` answers them")
+    parser.add_argument("--from", metavar="URL", dest="service", help="address of the service, to fetch its keys")
+    parser.add_argument("--objects", metavar="FILE", help="list of objects, as `/v1/jobs/JOB/objects.jsonl` answers it")
+
+
+def run(args: Namespace) -> int:
+    """Verify a receipt. Exit code 6 if it does not match."""
+    from tradewind.engine.signed_receipt import check_object_list, keys_from, read_keys, read_receipt, verify_receipt
+
+    if (args.key is None) == (args.service is None):
+        raise UsageError(
+            "a receipt is verified with --key FILE or --from URL", hint="`curl SERVICE/v1/keys` prints the keys"
+        )
+    receipt = read_receipt(args.file)
+    key = verify_receipt(receipt, read_keys(args.key) if args.key is not None else keys_from(args.service))
+    if args.objects is not None:
+        check_object_list(receipt, args.objects)
+    if args.json:
+        print(json.dumps({"valid": True, "key": key, "job_id": receipt.get("job_id"), "state": receipt.get("state")}))
+    else:
+        print(f"valid: job {receipt.get('job_id')} is {receipt.get('state')}, signed by key {key}")
+    return 0

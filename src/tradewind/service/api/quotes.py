@@ -1,0 +1,70 @@
+"""`/v1/quotes`: the price of a job before it is submitted."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, Field
+
+from tradewind.service.api.jobs import QUOTE_ID, READ, WRITE, JobRequest, resolved_request
+from tradewind.service.auth import Sender
+from tradewind.service.limits import QUOTE_S_DEFAULT, QUOTE_S_MAX
+from tradewind.service.problems import ApiProblem
+from tradewind.service.quotes import quote_of
+from tradewind.service.runner import engine_request
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/quotes", tags=["quotes"])
+
+
+class QuoteRequest(JobRequest):
+    """A transfer to be priced, as a job would be submitted."""
+
+    kept_s: int = Field(QUOTE_S_DEFAULT, ge=1, le=QUOTE_S_MAX, description="time for which the price is kept [s]")
+
+
+class PriceLine(BaseModel):
+    """A part of a price."""
+
+    what: str
+    usd_micros: int
+
+
+class QuoteView(BaseModel):
+    """A quote. The job is charged at most `usd_micros`; it stops if it has to send more than `max_bytes`."""
+
+    id: str
+    usd_micros: int
+    lines: list[PriceLine]
+    made_unix_ms: int
+    expires_unix_ms: int
+    objects: int
+    volume_bytes: int
+    max_bytes: int
+    plan: str
+    rate_gbps: float | None
+    notes: list[str]
+    job: str | None
+
+
+@router.post("", status_code=201, response_model=QuoteView)
+def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+    """Count the source, and return a price that is kept until the quote expires. Nothing is copied."""
+    if body.quote is not None:
+        raise ApiProblem(422, "a quote is made for source and destination, not for a quote")
+    document, owned, links = resolved_request(body, request)
+    kept_s = document.pop("kept_s")
+    by, engine = (sender.tenant, sender.token), engine_request(document)
+    made: dict[str, Any] = request.app.state.service.quotes.make(by, engine, document, owned, links, kept_s)
+    return made
+
+
+@router.get("/{quote_id}", response_model=QuoteView)
+def show(quote_id: Annotated[str, Path(pattern=QUOTE_ID)], request: Request, sender: Sender = READ) -> dict[str, Any]:
+    """Show a quote, also an expired one for a day."""
+    with request.app.state.service.database.read() as connection:
+        row = quote_of(connection, quote_id, sender.tenant)
+    return {**row, **json.loads(row["view"])}

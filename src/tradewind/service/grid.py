@@ -1,0 +1,28 @@
+"""The grid of the service's engine, kept in memory for a minute. Every transfer of the service adds to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from tradewind.engine.grid_export import GridRow, grid_rows
+from tradewind.service.limits import GRID_KEPT_S
+
+__all__ = ["GridReader"]
+
+
+class GridReader:
+    """Reads the grid of an engine's state folder. Any thread may use it."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._state_dir, self._lock = state_dir, threading.Lock()
+        self._rows: tuple[GridRow, ...] = ()
+        self._read_s = float("-inf")
+
+    def rows(self) -> tuple[GridRow, ...]:
+        """Return all links. Raises ConfigError."""
+        with self._lock:
+            if time.monotonic() - self._read_s > GRID_KEPT_S:
+                self._rows = grid_rows(self._state_dir)
+                self._read_s = time.monotonic()
+            return self._rows

@@ -1,0 +1,145 @@
+"""The money of jobs: reserved when they are submitted, settled or released when they end.
+
+`JobQueue` calls these functions in the transactions that submit a job or change its state. So a reservation and the
+job that it is for never disagree, even after `kill -9`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from tradewind.errors import MarketError
+from tradewind.service.budgets import has_budget, require_room
+from tradewind.service.money_tables import accounts, charges
+from tradewind.service.prices import Amount, TariffUse, ledger_amounts, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.problems import ApiProblem
+from tradewind.service.quotes import accept_quote
+
+__all__ = ["charges_of", "job_moved", "job_submitted"]
+
+#: States in which a job's account is closed. A failed job can be resumed; its account is then opened again.
+CLOSED = ("done", "failed", "cancelled")
+
+
+def job_submitted(
+    connection: Connection, job: str, tenant: str, links: Sequence[Sequence[str]], quote: str | None, now_ms: int
+) -> str | None:
+    """Open the account of a new job, and return the proposal of its quote; None without a quote.
+
+    Raises ApiProblem: 404, 409 or 410 for a quote that cannot be used, 409 if the tenant has a budget and the job no
+    quote, 402 if the budget has too little left.
+    """
+    price, proposal = 0, None
+    if quote is not None:
+        accepted = accept_quote(connection, quote, tenant, job, now_ms)
+        price, proposal, links = accepted.usd_micros, accepted.proposal, accepted.links
+        require_room(connection, tenant, job, price, now_ms)
+    elif has_budget(connection, tenant):
+        raise ApiProblem(
+            409, "the tenant has a budget: a job needs a quote", hint='POST /v1/quotes, then submit {"quote": ID}'
+        )
+    connection.execute(
+        insert(accounts).values(
+            job=job,
+            tenant=tenant,
+            quote=quote,
+            quote_usd_micros=None if quote is None else price,
+            links=json.dumps([list(link) for link in links]),
+            opened_unix_ms=now_ms,
+            reserved_usd_micros=price,
+            is_open=1,
+        )
+    )
+    return proposal
+
+
+def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
+    """Settle the account of a job that has ended, or open that of a resumed one. Raises ApiProblem 402."""
+    account = connection.execute(select(accounts).where(accounts.c.job == job)).mappings().first()
+    if account is None or account["is_open"] != (state in CLOSED):
+        return
+    if state in CLOSED:
+        if receipt is not None:
+            _charge(connection, account, json.loads(receipt), now_ms)
+        _set_account(connection, job, is_open=0, reserved_usd_micros=0)
+        return
+    price = account["quote_usd_micros"]
+    left = 0 if price is None else max(0, price - sum(_charged(connection, job).values()))
+    require_room(connection, account["tenant"], job, left, now_ms)
+    _set_account(connection, job, is_open=1, reserved_usd_micros=left)
+
+
+def charges_of(connection: Connection, job: str) -> list[dict[str, Any]]:
+    """Return what was charged for a job so far, with the same lines added up."""
+    return [{"what": what, "usd_micros": micros} for what, micros in _charged(connection, job).items()]
+
+
+def _set_account(connection: Connection, job: str, **fields: int) -> None:
+    connection.execute(update(accounts).where(accounts.c.job == job).values(**fields))
+
+
+def _charged(connection: Connection, job: str) -> dict[str, int]:
+    query = (
+        select(charges.c.what, func.sum(charges.c.usd_micros))
+        .where(charges.c.job == job)
+        .group_by(charges.c.what)
+        .order_by(func.min(charges.c.number))
+    )
+    return {what: int(micros) for what, micros in connection.execute(query)}
+
+
+def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
+    """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price."""
+    job, tenant = account["job"], account["tenant"]
+    use = TariffUse(int(receipt["progress"]["bytes_done"]), _run_ms(receipt["runs"]))
+    owed: defaultdict[str, int] = defaultdict(int)
+    lines = [*ledger_amounts(tenant, job, receipt["cost"]), *_tariff_lines(connection, account, use, now_ms)]
+    for line in lines:
+        owed[line.what] += line.usd_micros
+    price = account["quote_usd_micros"]
+    if price is not None and (over := sum(owed.values()) - price) > 0:
+        owed[f"price kept by quote {account['quote']}"] = -over
+    before = _charged(connection, job)
+    new = {what: owed.get(what, 0) - before.get(what, 0) for what in {**before, **owed}}
+    counted = connection.execute(
+        select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0)).where(
+            charges.c.job == job
+        )
+    ).one()
+    quantity = {
+        "volume_bytes": max(0, use.volume_bytes - int(counted[0])),
+        "run_ms": max(0, use.run_ms - int(counted[1])),
+    }
+    nothing = dict.fromkeys(quantity, 0)
+    for what, micros in new.items():
+        if micros:
+            connection.execute(
+                insert(charges).values(
+                    tenant=tenant, job=job, at_unix_ms=now_ms, what=what, usd_micros=micros, **quantity
+                )
+            )
+            quantity = nothing
+
+
+def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: TariffUse, now_ms: int) -> list[Amount]:
+    """Return the tariff's lines by the price list in force when the job was submitted; none if a link has no tariff."""
+    opened_ms = account["opened_unix_ms"]
+    used = used_in_month(connection, account["tenant"], now_ms, without_job=account["job"])
+    try:
+        links = json.loads(account["links"])
+        return tariff_amounts(tariffs_at(connection, opened_ms), links, use, used, opened_ms)
+    except MarketError:
+        return []
+
+
+def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:
+    return sum(
+        max(0, run["ended_unix_ms"] - run["started_unix_ms"])
+        for run in runs
+        if run["ended_unix_ms"] is not None and run["started_unix_ms"] is not None
+    )

@@ -1,0 +1,78 @@
+"""Tables of quotes, budgets, tariffs and charges. Amounts are micro-dollars; times are Unix times in ms."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text
+
+from tradewind.service.tables import METADATA
+
+__all__ = ["accounts", "budgets", "charges", "quotes", "tariffs"]
+
+#: Price lists of the operator: only appended to, and the last one is in force. `document` is a JSON list.
+tariffs = Table(
+    "tariffs",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("set_unix_ms", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+#: `period` is `day` or `month`, in UTC.
+budgets = Table(
+    "budgets",
+    METADATA,
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+    Column("period", Text, nullable=False),
+    Column("limit_usd_micros", BigInteger, nullable=False),
+    Column("updated_unix_ms", BigInteger, nullable=False),
+)
+
+#: `request` has resolved places, `owned` the places that the job will write, `links` its pairs of regions. `proposal`
+#: is an id of the engine, `job` the job that was submitted with the quote.
+quotes = Table(
+    "quotes",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("request", Text, nullable=False),
+    Column("owned", Text, nullable=False),
+    Column("links", Text, nullable=False),
+    Column("proposal", Text, nullable=False),
+    Column("view", Text, nullable=False),
+    Column("usd_micros", BigInteger, nullable=False),
+    Column("made_unix_ms", BigInteger, nullable=False),
+    Column("expires_unix_ms", BigInteger, nullable=False),
+    Column("job", Text),
+    Index("quotes_of_tenant", "tenant", "expires_unix_ms"),
+)
+
+#: The money of each job: its quote, and what is reserved for it while `is_open` is 1.
+accounts = Table(
+    "accounts",
+    METADATA,
+    Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("quote", Text),
+    Column("quote_usd_micros", BigInteger),
+    Column("links", Text, nullable=False),
+    Column("opened_unix_ms", BigInteger, nullable=False),
+    Column("reserved_usd_micros", BigInteger, nullable=False),
+    Column("is_open", Integer, nullable=False),
+    Index("open_accounts", "tenant", "is_open"),
+)
+
+#: What tenants owe, line by line: only appended to. A line of a tariff has its volume and time.
+charges = Table(
+    "charges",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("job", Text, ForeignKey("jobs.id"), nullable=False),
+    Column("at_unix_ms", BigInteger, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("usd_micros", BigInteger, nullable=False),
+    Column("volume_bytes", BigInteger, nullable=False),
+    Column("run_ms", BigInteger, nullable=False),
+    Index("charges_of_tenant", "tenant", "at_unix_ms"),
+    Index("charges_of_job", "job"),
+)

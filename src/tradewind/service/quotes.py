@@ -1,0 +1,182 @@
+"""Quotes: the price of a job before it is submitted, which the service keeps until the quote expires.
+
+The source is counted by a dry run. The price is the predicted cost of machines, egress and requests, and the operator's
+tariff for the volume. The engine keeps the proposal, and a job that is submitted with the quote is started by it. The
+job stops if it has to send much more than was counted, because the price is for that volume.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from tradewind.engine.engine import Engine
+from tradewind.engine.proposal import Proposal, Request
+from tradewind.market.money import exact, micros_up
+from tradewind.model.event import Progress
+from tradewind.model.records import dataclass, replace
+from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
+from tradewind.service.money_tables import quotes
+from tradewind.service.prices import TariffUse, hourly_tariff, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.problems import ApiProblem
+
+__all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
+
+#: A quoted job may send this much more than was counted: bytes that are sent again, and small growth of the source.
+EXTRA_PART = 0.25
+EXTRA_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class AcceptedQuote:
+    """A quote that a job uses: its price, the engine's proposal, and the pairs of regions."""
+
+    usd_micros: int
+    proposal: str
+    links: tuple[tuple[str, str], ...]
+
+
+class QuoteMaker:
+    """Makes quotes, a few at a time. Any thread may use it."""
+
+    def __init__(self, database: ServiceDatabase, engine: Engine) -> None:
+        self._database, self._engine = database, engine
+        self._slots = threading.BoundedSemaphore(QUOTES_AT_ONCE_MAX)
+
+    def make(
+        self,
+        sender: tuple[str, str],
+        request: Request,
+        document: Mapping[str, Any],
+        owned: Sequence[str],
+        links: Sequence[tuple[str, str]],
+        kept_s: int,
+    ) -> dict[str, Any]:
+        """Count a request's source, price it, and keep the quote for `kept_s`. `sender` is tenant and token.
+
+        Raises ApiProblem 409 if the source cannot be counted in time, 429 if too many quotes are being made or open;
+        TradewindError, among others if a link has no tariff.
+        """
+        if not self._slots.acquire(blocking=False):
+            raise ApiProblem(429, f"{QUOTES_AT_ONCE_MAX} quotes are being made", headers={"Retry-After": "1"})
+        try:
+            with self._database.read() as connection:
+                self._require_few(connection, sender[0])
+            counted = self._count(request)
+            ceiling = counted.bytes_total + max(EXTRA_BYTES, round(counted.bytes_total * EXTRA_PART))
+            bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
+            proposal = self._engine.propose(bounded, keep=True)
+            proposal.drop()  # It stays in the state folder, from where the job starts it.
+        finally:
+            self._slots.release()
+        return self._keep(sender, {**document, "max_bytes": ceiling}, owned, links, kept_s, proposal, counted)
+
+    def _count(self, request: Request) -> Progress:
+        """Return the counts of a dry run."""
+        running = self._engine.start(
+            self._engine.propose(replace(request, options=replace(request.options, dry_run=True)))
+        ).require_running()
+        try:
+            if not running.wait_ended(QUOTE_COUNT_S_MAX):
+                raise ApiProblem(
+                    409, f"the source was not counted within {QUOTE_COUNT_S_MAX:g} s", hint="quote a smaller prefix"
+                )
+            return running.result().progress
+        finally:
+            running.close()
+
+    def _keep(
+        self,
+        sender: tuple[str, str],
+        document: Mapping[str, Any],
+        owned: Sequence[str],
+        links: Sequence[tuple[str, str]],
+        kept_s: int,
+        proposal: Proposal,
+        counted: Progress,
+    ) -> dict[str, Any]:
+        (tenant, token), now_ms, quote_id = sender, now_unix_ms(), f"q-{secrets.token_hex(8)}"
+        predicted = proposal.plan.prediction
+        rate_gbps = None if predicted is None else predicted.throughput_gbps
+        run_ms = round(counted.bytes_total * 8e-6 / rate_gbps) if rate_gbps else 0
+        with self._database.write() as connection:
+            self._require_few(connection, tenant)
+            used = used_in_month(connection, tenant, now_ms)
+            use = TariffUse(counted.bytes_total, run_ms)
+            price_list = tariffs_at(connection, now_ms)
+            if rate_gbps is None and (hourly := hourly_tariff(price_list, links, now_ms)):
+                raise ApiProblem(
+                    409,
+                    f"tariff {hourly.name} is per hour, and the time of this transfer cannot be predicted",
+                    hint="the operator can set a tariff per GB for it",
+                )
+            service = tariff_amounts(price_list, links, use, used, now_ms)
+            cost_micros = micros_up(exact(proposal.cost_usd))
+            usd_micros = cost_micros + sum(line.usd_micros for line in service)
+            view = {
+                "objects": counted.objects_total,
+                "volume_bytes": counted.bytes_total,
+                "max_bytes": document["max_bytes"],
+                "plan": str(proposal),
+                "rate_gbps": rate_gbps,
+                "lines": [
+                    {"what": "machines, egress and requests", "usd_micros": cost_micros},
+                    *({"what": line.what, "usd_micros": line.usd_micros} for line in service),
+                ],
+                "notes": list(proposal.notes),
+            }
+            made = {
+                "id": quote_id,
+                "tenant": tenant,
+                "usd_micros": usd_micros,
+                "made_unix_ms": now_ms,
+                "expires_unix_ms": now_ms + kept_s * 1000,
+                "job": None,
+            }
+            forgotten_ms = now_ms - QUOTE_S_MAX * 1000  # Until then an expired quote is answered 410.
+            connection.execute(delete(quotes).where(quotes.c.job.is_(None), quotes.c.expires_unix_ms < forgotten_ms))
+            connection.execute(
+                insert(quotes).values(
+                    **made,
+                    request=json.dumps({**document, "quote": quote_id}),
+                    owned=json.dumps(list(owned)),
+                    links=json.dumps(list(links)),
+                    proposal=proposal.id,
+                    view=json.dumps(view),
+                )
+            )
+            record_change(connection, tenant, token, "quote.make", quote_id)
+        return {**made, **view}
+
+    def _require_few(self, connection: Connection, tenant: str) -> None:
+        open_quotes = select(func.count()).where(
+            quotes.c.tenant == tenant, quotes.c.job.is_(None), quotes.c.expires_unix_ms >= now_unix_ms()
+        )
+        if connection.execute(open_quotes).scalar_one() >= QUOTES_PER_TENANT_MAX:
+            raise ApiProblem(429, f"{QUOTES_PER_TENANT_MAX:,} quotes are open", hint="wait until some expire")
+
+
+def quote_of(connection: Connection, quote: str, tenant: str) -> Mapping[Any, Any]:
+    """Return the row of a tenant's quote. Raises ApiProblem 404; an expired one may have been removed."""
+    row = connection.execute(select(quotes).where(quotes.c.id == quote)).mappings().first()
+    if row is None or row["tenant"] != tenant:
+        raise ApiProblem(404, "no such quote", hint="it may have expired; make a new one")
+    return row
+
+
+def accept_quote(connection: Connection, quote: str, tenant: str, job: str, now_ms: int) -> AcceptedQuote:
+    """Use a quote for a job: it holds for one. Raises ApiProblem 404, 409 if it was used, 410 if it has expired."""
+    row = quote_of(connection, quote, tenant)
+    if row["job"] is None and row["expires_unix_ms"] <= now_ms:
+        raise ApiProblem(410, f"quote {quote} has expired", hint="make a new one")
+    taken = connection.execute(update(quotes).where(quotes.c.id == quote, quotes.c.job.is_(None)).values(job=job))
+    if taken.rowcount == 0:
+        raise ApiProblem(409, f"quote {quote} was used by job {row['job']}", hint="make a new one")
+    links = tuple((src, dst) for src, dst in json.loads(row["links"]))
+    return AcceptedQuote(row["usd_micros"], row["proposal"], links)

@@ -1,0 +1,260 @@
+"""Money on a real server: quotes, budgets, tariffs, invoices and signed receipts."""
+
+import csv
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.server import Server, submit, until
+
+BYTES = 300_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("money"), "--jobs", "8")
+    (server.data / "source").mkdir()
+    for number in range(3):
+        (server.data / "source" / f"{number}").write_bytes(os.urandom(BYTES // 3))
+    server.start()
+    with server.client() as admin:
+        price = {"from_quantity": 0, "usd_micros_per_unit": 10_000_000}
+        tariff = {"name": "base", "unit": "GB", "tiers": [price]}
+        assert admin.put("/v1/tariffs", json={"tariffs": [tariff]}).status_code == 200
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def admin(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+
+
+def tenant_of(server: Server, admin: httpx.Client, name: str, limit_usd_micros: int | None = None) -> httpx.Client:
+    assert admin.post("/v1/tenants", json={"name": name}).status_code == 201
+    if limit_usd_micros is not None:
+        limit = {"limit_usd_micros": limit_usd_micros}
+        assert admin.put(f"/v1/tenants/{name}/budget", json=limit).status_code == 200
+    made = admin.post("/v1/tokens", json={"tenant": name, "role": "tenant_admin"})
+    return server.client(made.json()["token"])
+
+
+def quote(client: httpx.Client, server: Server, to: str, **others: Any) -> dict[str, Any]:
+    body = {"source": str(server.data / "source"), "destination": str(server.data / to), "recursive": True, **others}
+    made = client.post("/v1/quotes", json=body)
+    assert made.status_code == 201, made.text
+    found: dict[str, Any] = made.json()
+    return found
+
+
+def accept(client: httpx.Client, quote_id: str, key: str) -> httpx.Response:
+    return client.post("/v1/jobs", json={"quote": quote_id}, headers={"Idempotency-Key": key})
+
+
+def test_a_job_is_charged_what_its_quote_said(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "lab", 10_000) as lab:
+        made = quote(lab, server, "quoted")
+        assert (made["objects"], made["volume_bytes"], made["usd_micros"]) == (3, BYTES, 3_000)
+        assert not (server.data / "quoted").exists()
+        dear = {"name": "dear", "unit": "GB", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 90_000_000}]}
+        before = admin.get("/v1/tariffs").json()
+        assert admin.put("/v1/tariffs", json={"tariffs": [dear]}).status_code == 200
+        job_id = accept(lab, made["id"], "k").json()["id"]
+        assert lab.get("/v1/tenants/lab/budget").json()["left_usd_micros"] == 7_000
+        until(lab, job_id, "done")
+        assert admin.put("/v1/tariffs", json=before).status_code == 200
+        budget = lab.get("/v1/tenants/lab/budget").json()
+        assert (budget["spent_usd_micros"], budget["reserved_usd_micros"]) == (3_000, 0)
+        charges = lab.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+        assert sum(line["usd_micros"] for line in charges) == 3_000
+        assert charges[0]["what"] == "service: dear, site:local → site:local"
+        assert charges[1] == {"what": f"price kept by quote {made['id']}", "usd_micros": 3_000 - 27_000}
+        assert accept(lab, made["id"], "k").status_code == 200
+        used = accept(lab, made["id"], "k2")
+        assert (used.status_code, used.json()["detail"]) == (409, f"quote {made['id']} was used by job {job_id}")
+        assert lab.get(f"/v1/quotes/{made['id']}").json()["job"] == job_id
+        assert admin.get(f"/v1/quotes/{made['id']}").status_code == 404
+
+
+def test_an_expired_quote_is_gone(server: Server, admin: httpx.Client) -> None:
+    made = quote(admin, server, "expired", kept_s=1)
+    while made["expires_unix_ms"] >= now_ms():
+        time.sleep(0.05)
+    refused = accept(admin, made["id"], "expired")
+    assert (refused.status_code, refused.json()["detail"]) == (410, f"quote {made['id']} has expired")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_a_quoted_job_stops_when_its_source_has_grown(server: Server, admin: httpx.Client) -> None:
+    (server.data / "grows").mkdir()
+    (server.data / "grows" / "a").write_bytes(b"x")
+    made = quote(admin, server, "grown", source=str(server.data / "grows"))
+    with (server.data / "grows" / "b").open("wb") as file:
+        file.truncate(200 << 20)
+    job_id = accept(admin, made["id"], "grown").json()["id"]
+    deadline = 600
+    while (job := admin.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
+        deadline -= 1
+        assert deadline and job["state"] != "done"
+    assert job["error"] == "the source has grown beyond its quote"
+
+
+def test_a_budget_is_never_exceeded_by_concurrent_jobs(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "crowd", 10_000) as crowd:
+        unquoted = submit(crowd, "unquoted", server.data / "source", server.data / "u", recursive=True)
+        assert unquoted.status_code == 409
+        assert "needs a quote" in unquoted.json()["detail"]
+        ids = [quote(crowd, server, f"crowd{number}")["id"] for number in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda one: accept(crowd, one, one), ids))
+        accepted = [answer.json()["id"] for answer in answers if answer.status_code == 201]
+        refused = [answer for answer in answers if answer.status_code != 201]
+        assert len(accepted) == 3
+        assert {answer.status_code for answer in refused} == {402}
+        assert "that is left of the budget" in refused[0].json()["detail"]
+        for job_id in accepted:
+            until(crowd, job_id, "done")
+        budget = crowd.get("/v1/tenants/crowd/budget").json()
+        assert (budget["spent_usd_micros"], budget["left_usd_micros"]) == (9_000, 1_000)
+        assert admin.put("/v1/tenants/crowd/budget", json={"limit_usd_micros": None}).status_code == 204
+        assert crowd.get("/v1/tenants/crowd/budget").status_code == 404
+        assert crowd.put("/v1/tenants/crowd/budget", json={"limit_usd_micros": 1}).status_code == 403
+
+
+def test_a_cancelled_job_releases_its_reservation(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "cancels", 5_000) as cancels:
+        slow = quote(cancels, server, "cancelled", limit_bytes_per_s=1_000)
+        job_id = accept(cancels, slow["id"], "slow").json()["id"]
+        assert accept(cancels, quote(cancels, server, "other")["id"], "other").status_code == 402
+        cancels.post(f"/v1/jobs/{job_id}/cancel")
+        until(cancels, job_id, "cancelled")
+        budget = cancels.get("/v1/tenants/cancels/budget").json()
+        assert budget["reserved_usd_micros"] == 0
+        assert budget["spent_usd_micros"] <= 3_000
+
+
+def test_a_sync_is_charged_only_what_it_copies(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "syncs", 10_000) as syncs:
+        for key, usd_micros in (("first", 3_000), ("second", 0)):
+            made = quote(syncs, server, "synced", verb="sync")
+            assert made["usd_micros"] == usd_micros
+            until(syncs, accept(syncs, made["id"], key).json()["id"], "done")
+        assert syncs.get("/v1/tenants/syncs/budget").json()["spent_usd_micros"] == 3_000
+
+
+def test_invoices_add_up_to_the_cent(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "billed") as billed:
+        for number in range(3):
+            job = submit(billed, f"{number}", server.data / "source", server.data / f"b{number}", recursive=True)
+            until(billed, job.json()["id"], "done")
+        (entry,) = billed.get("/v1/invoices").json()["invoices"]
+        assert not entry["final"]
+        invoice = billed.get(f"/v1/invoices/{entry['id']}").json()
+        assert sum(line["usd_micros"] for line in invoice["lines"]) == 9_000
+        assert invoice["total_cents"] == sum(line["cents"] for line in invoice["lines"]) == 1
+        table = billed.get(f"/v1/invoices/{entry['id']}", headers={"Accept": "text/csv"})
+        rows = list(csv.DictReader(io.StringIO(table.text)))
+        assert (rows[-1]["what"], rows[-1]["cents"], len(rows)) == ("total", "1", 4)
+        assert billed.get("/v1/invoices/2020-01.billed").status_code == 404
+        assert billed.get(f"/v1/invoices/{entry['month']}.default").status_code == 404
+        assert billed.get("/v1/invoices", params={"tenant": "default"}).status_code == 404
+        assert admin.get(f"/v1/invoices/{entry['id']}").json() == invoice
+
+
+def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_path: Path) -> None:
+    job = submit(admin, "receipt", server.data / "source", server.data / "r", recursive=True).json()
+    until(admin, job["id"], "done")
+    receipt = admin.get(f"/v1/jobs/{job['id']}/receipt").json()
+    assert receipt == admin.get(f"/v1/jobs/{job['id']}/receipt").json()
+    assert stat.S_IMODE((server.state / "receipt.key").stat().st_mode) == 0o600
+    assert sum(receipt["summary"]["proofs"].values()) == 3
+    keys, files = httpx.get(f"{server.url}/v1/keys").json(), {}
+    assert "d" not in keys["keys"][0]
+    objects = admin.get(f"/v1/jobs/{job['id']}/objects.jsonl").text
+    changed = {**receipt, "progress": {**receipt["progress"], "bytes_done": 1}}
+    for name, content in (
+        ("receipt", json.dumps(receipt)),
+        ("pretty", json.dumps(receipt, indent=2, sort_keys=True)),
+        ("changed", json.dumps(changed)),
+        ("unsigned", json.dumps({**receipt, "signature": None})),
+        ("keys", json.dumps(keys)),
+        ("objects", objects),
+        ("fewer", objects[:-1]),
+    ):
+        files[name] = tmp_path / name
+        files[name].write_text(content)
+    offline, online = ("--key", files["keys"]), ("--from", server.url)
+    assert verify(files["receipt"], *offline, "--objects", files["objects"]) == (0, "")
+    assert verify(files["pretty"], *online) == (0, "")
+    code, message = verify(files["changed"], *offline)
+    assert (code, message.split("\n")[0]) == (
+        6,
+        "error: the signature does not match: it was changed, or signed with another key",
+    )
+    assert verify(files["unsigned"], *offline)[0] == 6
+    assert verify(files["receipt"], *offline, "--objects", files["fewer"])[0] == 6
+    assert verify(files["receipt"])[0] == 2
+    assert verify(files["receipt"], "--key", files["objects"])[0] == 2
+
+
+def verify(*words: object) -> tuple[int, str]:
+    command = [sys.executable, "-m", "tradewind.cli.main", "receipt", "verify", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_the_grid_has_sources_and_formats(admin: httpx.Client) -> None:
+    page = admin.get("/v1/grid", params={"src": "aws:us-east-1", "limit": 2}).json()
+    assert len(page["links"]) == 2
+    assert all(link["src"] == "aws:us-east-1" and link["source"] for link in page["links"])
+    assert all(0 <= link["confidence"] <= 1 for link in page["links"])
+    following = admin.get("/v1/grid", params={"src": "aws:us-east-1", "limit": 2, "cursor": page["next"]}).json()
+    assert following["links"][0]["dst"] > page["links"][1]["dst"]
+    table = admin.get("/v1/grid", params={"src": "aws:us-east-1"}, headers={"Accept": "text/csv"})
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert rows[0]["dst"] == page["links"][0]["dst"]
+    assert float(rows[0]["gbps"]) == page["links"][0]["gbps"]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = admin.get("/v1/grid", params={"src": "aws:us-east-1", "format": "parquet"})
+    assert parquet.read_table(io.BytesIO(file.content)).num_rows == len(rows)
+
+
+def test_the_market_has_a_price_now(admin: httpx.Client) -> None:
+    found = admin.get("/v1/market").json()
+    bounds = found["margins"][5]["usd_per_hour"]
+    assert bounds[0] <= found["now"]["usd_per_hour"] <= bounds[1]
+    empty = admin.get("/v1/market", params={"extra_nodes": 3}).json()
+    assert empty["now"]["usd_per_hour"] is None
+
+
+def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:
+    tier = {"from_quantity": 5, "usd_micros_per_unit": 1}
+    refused = admin.put("/v1/tariffs", json={"tariffs": [{"name": "x", "unit": "GB", "tiers": [tier]}]})
+    assert refused.status_code == 422
+    assert "tiers must rise from 0" in refused.json()["detail"]
+    before = admin.get("/v1/tariffs").json()
+    hourly = {"name": "h", "unit": "hour", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1}]}
+    assert admin.put("/v1/tariffs", json={"tariffs": [hourly]}).status_code == 200
+    body = {"source": str(server.data / "source"), "destination": str(server.data / "h"), "recursive": True}
+    unpriced = admin.post("/v1/quotes", json=body)
+    assert (unpriced.status_code, unpriced.json()["detail"].split(",")[0]) == (409, "tariff h is per hour")
+    assert admin.put("/v1/tariffs", json=before).json() == before
+    both = {"quote": "q-0000000000000000", "verb": "cp"}
+    assert admin.post("/v1/jobs", json=both, headers={"Idempotency-Key": "both"}).status_code == 422
+    assert accept(admin, "q-0000000000000000", "none").status_code == 404
+    assert "Traceback" not in server.log
