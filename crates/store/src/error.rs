@@ -1,5 +1,6 @@
 //! The error type of all stores, classified by meaning.
 
+use crate::rest::TLS_REASONS;
 use std::fmt;
 
 /// Result of a store operation.
@@ -135,12 +136,17 @@ impl Error {
             Protocol => {
                 "the server, or a proxy in front of it, breaks the protocol: report this to its operator, or use another endpoint"
             }
+            Configuration if self.tls_advice().is_some() => self.tls_advice()?,
             Configuration if self.operation == PARSE => {
                 "correct the URL: s3://bucket, gs://bucket or az://account/container"
             }
             Configuration => "see `tradewind config show`",
             _ => return None,
         })
+    }
+
+    fn tls_advice(&self) -> Option<&'static str> {
+        TLS_REASONS.iter().find(|(reason, _)| self.message.contains(reason)).map(|(_, advice)| *advice)
     }
 }
 
