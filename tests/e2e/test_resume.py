@@ -153,7 +153,8 @@ def test_an_upload_of_a_source_that_changed_twice_is_not_forgotten(command: Comm
     running.wait_for_bytes(5 * MIB)
     running.signal(signal.SIGINT)
     stopped = running.finish().expect(130)
-    assert f"{copy} starts over: its source has changed since the earlier run" in stopped.stderr
+    notes = [event["message"] for event in stopped.events if event["event"] == "notice"]
+    assert any(note.endswith("/copy starts over: its source has changed since the earlier run") for note in notes)
     assert len(list(copy.parent.iterdir())) <= 2
     command.run("jobs", "resume", job_id).expect(0)
     assert [path.name for path in copy.parent.iterdir()] == ["copy"], "no temporary file is left"

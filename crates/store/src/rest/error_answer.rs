@@ -1,7 +1,7 @@
 //! The error format that S3, compatible servers and Azure share: an XML document with a code and a message.
 
-use super::failed::WANTS_TLS;
 use crate::ErrorKind;
+use crate::error::WANTS_TLS;
 use crate::xml::walk;
 use http::StatusCode;
 

@@ -1,26 +1,11 @@
 //! Explains a request that failed below HTTP: the address, the proxy, and mistakes about TLS.
 
 use crate::ErrorKind;
+use crate::error::{EXPIRED, NO_TLS, OTHER_NAME, UNKNOWN_CA};
 use rustls::{CertificateError, InvalidMessage};
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
-
-/// Messages of mistakes about TLS, each with the advice that applies to it.
-pub(crate) const TLS_REASONS: [(&str, &str); 5] = [
-    (UNKNOWN_CA, "name the certificate of its CA with --ca-bundle FILE, --src-ca-bundle or --dst-ca-bundle"),
-    (EXPIRED, "renew the server's certificate, or set this machine's clock"),
-    (OTHER_NAME, "write the endpoint with a name that the certificate has"),
-    (NO_TLS, "write the endpoint with http://"),
-    (WANTS_TLS, "write the endpoint with https://"),
-];
-const UNKNOWN_CA: &str = "the server's certificate is signed by a CA that is not trusted here (UnknownIssuer)";
-const EXPIRED: &str = "the server's certificate has expired";
-const OTHER_NAME: &str = "the server's certificate is for another name";
-/// The server's first bytes are not TLS.
-const NO_TLS: &str = "the server does not use TLS";
-/// The server expects TLS and got plain HTTP.
-pub(super) const WANTS_TLS: &str = "the server uses TLS";
 
 /// A request without an answer.
 #[derive(Debug)]

@@ -23,7 +23,6 @@ pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
 pub(crate) use endpoint::split_endpoint;
 pub(crate) use error_answer::{ErrorAnswer, describe, no_longer_gone, parse_error, wants_tls};
-pub(crate) use failed::TLS_REASONS;
 pub(crate) use length::{content_length, expected_bytes};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub(crate) use progress::{still_at_work, work_limits};
