@@ -293,9 +293,9 @@ def write_objects(
 ) -> int:
     """Write objects to standard output, one task for each run of URLs in one store; return the exit code.
 
-    A URL with wildcards is what it matches, in the order of keys, as a task of its own. `part` limits the output to these
-    bytes of each object. With `whole` the one URL is an object, and it is a failure if the reader goes away before the end.
-    Raises UsageError, GatewayError.
+    A URL with wildcards is what it matches, in the order of keys, as a task of its own. `part` limits the output to
+    these bytes of each object. With `whole` the one URL is an object, and it is a failure if the reader goes away
+    before the end. Raises UsageError, GatewayError.
     """
     from tradewind.gateway.task import run_task
 
