@@ -38,10 +38,11 @@ def secure(command: Command, server: Server) -> str:
 
 def test_an_unknown_ca_names_the_option_that_trusts_it(command: Command, tls_server: Server, tree: Path) -> None:
     endpoint = secure(command, tls_server)
-    for words in (
+    tries: tuple[list[str | Path], ...] = (
         ["ls", "s3://bucket", "--endpoint", endpoint],
         ["cp", "-r", tree, "s3://b/x", "--dst-endpoint", endpoint],
-    ):
+    )
+    for words in tries:
         done = command.run(*words).expect(1)
         assert f"cannot connect to {endpoint}: the server's certificate is signed by a CA that is not" in done.stderr
         assert "--ca-bundle FILE" in done.stderr
@@ -82,7 +83,9 @@ def test_a_wrong_bucket_warns_of_no_uploads(command: Command, s3: S3Place, tmp_p
     write_large(tmp_path / "large", 12 * MIB)
     write_tree(tmp_path / "tree", {"a": 10})
     write_large(tmp_path / "tree" / "large", 12 * MIB)
-    for words in (["cp", tmp_path / "large"], ["cp", "-r", tmp_path / "tree"], ["sync", tmp_path / "tree"]):
+    tree = tmp_path / "tree"
+    tries: tuple[list[str | Path], ...] = (["cp", tmp_path / "large"], ["cp", "-r", tree], ["sync", tree])
+    for words in tries:
         done = command.run(*words, "s3://no-such-bucket/x", *s3.flags("dst"), "--chunk-size", "5MiB")
         assert done.code == 1 and "check the bucket's name" in done.stderr
         assert "upload may" not in done.stderr and "left behind" not in done.stderr
