@@ -54,7 +54,7 @@ def test_an_unknown_ca_names_the_option_that_trusts_it(command: Command, tls_ser
 def test_plain_http_to_a_server_with_tls_names_https(command: Command, tls_server: Server, tree: Path) -> None:
     endpoint = secure(command, tls_server)
     plain = endpoint.replace("https", "http")
-    words = ["cp", "-r", tree, "s3://b/x", "--dst-endpoint", plain, "--stall", "1s"]
+    words: list[str | Path] = ["cp", "-r", tree, "s3://b/x", "--dst-endpoint", plain, "--stall", "1s"]
     for done in (command.run("ls", "s3://bucket", "--endpoint", plain).expect(5), command.run(*words).expect(5)):
         assert f"if the server uses TLS, try {endpoint}" in done.stderr
 
