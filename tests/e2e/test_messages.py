@@ -62,7 +62,7 @@ def test_a_server_without_tls_is_reported_at_once(command: Command, s3: S3Place,
         began_s = time.monotonic()
         done = command.run(*words).expect(1)
         assert time.monotonic() - began_s < PROMPT_S
-        assert f"cannot connect: the server does not use TLS: try {plain}" in done.stderr
+        assert f"cannot connect to {s3.endpoint}: the server does not use TLS: try {plain}" in done.stderr
         assert "left behind" not in done.stderr
 
 

@@ -123,3 +123,16 @@ def test_a_pattern_of_wildcards_alone_counts_as_the_bucket(place: Callable[[str]
 def found(folder: Path) -> list[str]:
     """Return the files below a folder, sorted."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("kind", quick("moto", "file"))
+def test_cat_writes_what_a_pattern_matches_in_order(place: Callable[[str], Place], command: Command, kind: str) -> None:
+    there = place(kind)
+    flags = filled(there)
+
+    def cat(*words: str) -> str:
+        return command.run("cat", *words, *flags).expect(0).stdout
+
+    assert cat(f"{there.url}/in/2024-*/x", f"{there.url}/in/other") == "2024-1/x2024-2/xother"
+    assert cat(f"{there.url}/in/?.csv", "--range", "0-0") == "ab"
+    assert "nothing" in command.run("cat", f"{there.url}/in/z*", *flags).expect(3).stderr

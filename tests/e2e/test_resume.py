@@ -152,7 +152,9 @@ def test_an_upload_of_a_source_that_changed_twice_is_not_forgotten(command: Comm
     running = command.start("jobs", "resume", job_id)
     running.wait_for_bytes(5 * MIB)
     running.signal(signal.SIGINT)
-    running.finish().expect(130)
+    stopped = running.finish().expect(130)
+    notes = [event["message"] for event in stopped.events if event["event"] == "notice"]
+    assert any(note.endswith("/copy starts over: its source has changed since the earlier run") for note in notes)
     assert len(list(copy.parent.iterdir())) <= 2
     command.run("jobs", "resume", job_id).expect(0)
     assert [path.name for path in copy.parent.iterdir()] == ["copy"], "no temporary file is left"

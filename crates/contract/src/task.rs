@@ -128,6 +128,12 @@ pub enum Task {
         store: StoreSpec,
         /// Keys in order.
         keys: Vec<String>,
+        /// Write what `filter` selects below this prefix, in the order of keys, instead of `keys`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        below: Option<String>,
+        /// Rules that choose among the objects below the prefix.
+        #[serde(default)]
+        filter: ObjectFilter,
         /// Write only these bytes of each.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<ByteRange>,

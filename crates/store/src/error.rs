@@ -88,6 +88,23 @@ pub struct Error {
 /// S3's code for a request that was signed at a time too far from the store's.
 pub(crate) const WRONG_CLOCK: &str = "RequestTimeTooSkewed";
 
+/// Messages of mistakes about TLS, each with the advice that applies to it.
+const TLS_REASONS: [(&str, &str); 5] = [
+    (UNKNOWN_CA, "name the certificate of its CA with --ca-bundle FILE, --src-ca-bundle or --dst-ca-bundle"),
+    (EXPIRED, "renew the server's certificate, or set this machine's clock"),
+    (OTHER_NAME, "write the endpoint with a name that the certificate has"),
+    (NO_TLS, "write the endpoint with http://"),
+    (WANTS_TLS, "write the endpoint with https://"),
+];
+pub(crate) const UNKNOWN_CA: &str =
+    "the server's certificate is signed by a CA that is not trusted here (UnknownIssuer)";
+pub(crate) const EXPIRED: &str = "the server's certificate has expired";
+pub(crate) const OTHER_NAME: &str = "the server's certificate is for another name";
+/// The server's first bytes are not TLS.
+pub(crate) const NO_TLS: &str = "the server does not use TLS";
+/// The server expects TLS and got plain HTTP.
+pub(crate) const WANTS_TLS: &str = "the server uses TLS";
+
 /// The operation of errors in the URL of a store.
 pub(crate) const PARSE: &str = "parse";
 
@@ -135,12 +152,17 @@ impl Error {
             Protocol => {
                 "the server, or a proxy in front of it, breaks the protocol: report this to its operator, or use another endpoint"
             }
+            Configuration if self.tls_advice().is_some() => self.tls_advice()?,
             Configuration if self.operation == PARSE => {
                 "correct the URL: s3://bucket, gs://bucket or az://account/container"
             }
             Configuration => "see `tradewind config show`",
             _ => return None,
         })
+    }
+
+    fn tls_advice(&self) -> Option<&'static str> {
+        TLS_REASONS.iter().find(|(reason, _)| self.message.contains(reason)).map(|(_, advice)| *advice)
     }
 }
 

@@ -12,9 +12,13 @@ from tradewind.errors import UsageError
 from tradewind.model.job import ByteRange
 
 USAGE = "[OPTION]… URL [URL…]"
-HELP = "Write objects to standard output, one after the other, each verified if its store states a checksum."
+HELP = """\
+Write objects to standard output, one after the other, each verified if its store states a checksum. A URL with a * or ?
+is each object that it matches, in the order of names: * and ? match within a directory, ** across. If an object has
+exactly this name, only that is written."""
 EXAMPLES = """\
   tradewind cat s3://bucket/log.txt | tail
+  tradewind cat 's3://bucket/2024-*/part-*.csv' > whole.csv
   tradewind cat --range 0-1023 s3://bucket/image.tif | file -
   tradewind cat s3://bucket/part1 gs://other/part2 > whole"""
 

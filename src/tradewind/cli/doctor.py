@@ -9,8 +9,7 @@ from argparse import ArgumentParser, Namespace
 from tradewind.cli.config import unknown_variables
 from tradewind.cli.options import access, add_side_arguments
 from tradewind.cli.terminal import printable
-from tradewind.engine.diagnosis import Finding, check_installation
-from tradewind.engine.tasks import store_checks
+from tradewind.engine.diagnosis import Finding, check_installation, check_stores
 from tradewind.model.document import to_document
 
 USAGE = "[OPTION]… [URL…]"
@@ -36,6 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Check and print the findings. Return 1 if something does not work."""
     reached, bad = access(args, "src"), False
+    show = _Table(as_json=args.json).show
     for finding in check_installation(
         gateway=args.gateway,
         state_dir=args.state_dir,
@@ -45,17 +45,35 @@ def run(args: Namespace) -> int:
         sites=None if args.urls else args.configuration.sites(),
     ):
         bad = bad or not finding.good
-        if args.json:
-            print(json.dumps(to_document(finding)))
-            continue
+        show(finding)
+    code = check_stores(args.gateway, args.urls, reached, show) if args.urls else 0
+    return code or int(bad)
+
+
+class _Table:
+    """Prints findings, those of a store below its URL."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._store: str | None = None
+
+    def show(self, finding: Finding) -> None:
+        if self._as_json:
+            print(json.dumps(to_document(finding)), flush=True)
+            return
+        if finding.store not in (None, self._store):
+            print(printable(f"     {finding.store}"))
+            self._store = finding.store
         print(printable(f"{_mark(finding):<4} {finding.name:<14} {finding.what}"))
         if finding.mend:
-            print(f"     {'':<14} → {finding.mend}")
+            print(printable(f"     {'':<14} → {finding.mend}"))
         sys.stdout.flush()
-    code = store_checks(args.gateway, args.urls, reached, as_json=args.json) if args.urls else 0
-    return code or int(bad)
 
 
 def _mark(finding: Finding) -> str:
     """Return the first word of a finding's line."""
-    return "none" if finding.absent else "ok" if finding.good else "BAD"
+    if finding.absent:
+        return "none"
+    if not finding.good:
+        return "BAD"
+    return "warn" if finding.doubtful else "ok"

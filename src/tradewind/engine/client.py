@@ -14,6 +14,7 @@ from tradewind.engine.engine import Engine
 from tradewind.engine.jobs import JobRecord, JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.engine.proposal import Request
+from tradewind.engine.python_words import python_words
 from tradewind.engine.request import Options, UrlOrPath
 from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.model.job import Deletion, ObjectFilter
@@ -67,7 +68,8 @@ class Client:
 
         Raises UsageError before anything starts, or the TransferError of the job's outcome.
         """
-        return self.start(source, destination, options, topology=topology).wait(on_event)
+        with python_words():
+            return self.start(source, destination, options, topology=topology).wait(on_event)
 
     def sync(
         self,
@@ -81,7 +83,8 @@ class Client:
         """Copy objects that differ; with `Options(delete=True)` also delete objects that the source does not have."""
         options = options or Options()
         options = replace(options, recursive=True, compare=options.compare or "auto")
-        return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
+        with python_words():
+            return self.start(source, destination, options, topology=topology, verb="sync").wait(on_event)
 
     def start(
         self,
@@ -98,8 +101,9 @@ class Client:
 
         Raises UsageError, TopologyError, GatewayError.
         """
-        proposal = self._engine.propose(Request(source, destination, options or Options(), verb, topology))
-        return self._engine.start(proposal, argv=argv, keep_logs=keep_logs).require_running()
+        with python_words():
+            proposal = self._engine.propose(Request(source, destination, options or Options(), verb, topology))
+            return self._engine.start(proposal, argv=argv, keep_logs=keep_logs).require_running()
 
     def check_filter(self, filter: ObjectFilter) -> None:
         """Raise UsageError if a rule is not a valid glob, GatewayError if the gateway program cannot be run."""

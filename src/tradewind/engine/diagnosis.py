@@ -7,20 +7,21 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tradewind._version import __version__
 from tradewind.engine.jobs import JobStore
-from tradewind.engine.tasks import clouds_findings, find_gateway
+from tradewind.engine.tasks import clouds_findings, find_gateway, store_findings
 from tradewind.errors import ConfigError, TradewindError
 from tradewind.model.files import private_folder, state_folder
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import Sites
 from tradewind.model.store import Access
 from tradewind.model.units import format_bytes
 
-__all__ = ["Finding", "check_installation"]
+__all__ = ["Finding", "check_installation", "check_stores"]
 
 #: Minimum open files for wide hops: 64 connections in, 64 out, files, sockets to stores.
 OPEN_FILES_MIN = 1024
@@ -36,7 +37,8 @@ SOCKET_BUFFER_BYTES_MIN = 4 << 20
 class Finding:
     """One finding. `mend` describes the remedy if a part does not work, or could work better.
 
-    `absent`: nothing is set up, which is not a fault.
+    `absent`: nothing is set up, which is not a fault. `doubtful`: it works, but not as it should. `store`: URL of the
+    store that it is about, if any.
     """
 
     name: str
@@ -44,6 +46,8 @@ class Finding:
     what: str
     mend: str | None = None
     absent: bool = False
+    doubtful: bool = False
+    store: str | None = None
 
 
 def check_installation(
@@ -215,6 +219,29 @@ def _socket_buffers() -> Finding:
     return Finding("kernel buffers", True, what)
 
 
+def check_stores(gateway: str | None, urls: Sequence[str], access: Access, show: Callable[[Finding], None]) -> int:
+    """Check stores, and show each finding as soon as it is known. Return the exit code.
+
+    Raises UsageError, GatewayError.
+    """
+    return store_findings(
+        gateway, urls, access, lambda line: show(replace(_told(line["check"], line), store=line["url"]))
+    )
+
+
+def _told(name: str, line: dict[str, Any]) -> Finding:
+    """Return the finding of a line of the gateway program."""
+    level = line["level"]
+    return Finding(
+        name,
+        level != "fail",
+        line["message"],
+        line.get("hint"),
+        absent=level == "absent",
+        doubtful=level == "warn",
+    )
+
+
 def _clouds(gateway: str | None, access: Access) -> Iterator[Finding]:
     """Check credentials and clocks through the gateway program, which uses them."""
     try:
@@ -223,9 +250,7 @@ def _clouds(gateway: str | None, access: Access) -> Iterator[Finding]:
         yield Finding("credentials", False, str(error), error.hint or "install tradewind again")
         return
     for line in lines:
-        name = f"{line['url'].removesuffix('://')} {line['check']}"
-        level = line["level"]
-        yield Finding(name, level != "fail", line["message"], line.get("hint"), absent=level == "absent")
+        yield _told(f"{line['url'].removesuffix('://')} {line['check']}", line)
     if not any(line["check"] == "clock" for line in lines):
         mend = "name a store: tradewind doctor URL, or --endpoint http://HOST:PORT"
         yield Finding("clock", True, "not compared: no cloud is configured here", mend, absent=True)

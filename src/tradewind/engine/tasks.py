@@ -8,7 +8,7 @@ to find it.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from tradewind.engine.attributes import checked
@@ -36,7 +36,7 @@ __all__ = [
     "find_gateway",
     "find_pattern",
     "parse_place",
-    "store_checks",
+    "store_findings",
     "write_objects",
 ]
 
@@ -293,8 +293,9 @@ def write_objects(
 ) -> int:
     """Write objects to standard output, one task for each run of URLs in one store; return the exit code.
 
-    `part` limits the output to these bytes of each object. With `whole` it is a failure if the reader goes away before
-    the end. Raises UsageError, GatewayError.
+    A URL with wildcards is what it matches, in the order of keys, as a task of its own. `part` limits the output to
+    these bytes of each object. With `whole` the one URL is an object, and it is a failure if the reader goes away
+    before the end. Raises UsageError, GatewayError.
     """
     from tradewind.gateway.task import run_task
 
@@ -302,9 +303,15 @@ def write_objects(
     tasks: list[dict[str, object]] = []
     keys: list[str] = []
     for url in urls:
+        if not whole and (pattern := find_pattern(gateway, url, access)):
+            spec, below = directory_place(pattern.folder, access)
+            rules = pattern.rules(ObjectFilter(), below=False)
+            chosen = {"below": below, "filter": to_document(rules)}
+            tasks.append({"task": "cat", "store": to_document(spec), "keys": [], **chosen, **options})
+            continue
         spec, key = object_place(parse_place(url), access)
         store = to_document(spec)
-        if not tasks or tasks[-1]["store"] != store:
+        if not tasks or tasks[-1]["store"] != store or "below" in tasks[-1]:
             keys = []
             tasks.append({"task": "cat", "store": store, "keys": keys, **options})
         keys.append(key)
@@ -346,15 +353,17 @@ def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]
     return ask_task(gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)
 
 
-def store_checks(gateway: str | None, urls: Sequence[str], access: Access, *, as_json: bool) -> int:
-    """Print whether stores answer, with which credentials, and their clocks; return the exit code.
+def store_findings(
+    gateway: str | None, urls: Sequence[str], access: Access, heed: Callable[[dict[str, Any]], None]
+) -> int:
+    """Pass to `heed` whether stores answer, with which credentials, and their clocks; return the exit code.
 
     Raises UsageError, GatewayError.
     """
-    from tradewind.gateway.task import run_task
+    from tradewind.gateway.task import follow_task
 
     stores = [to_document(directory_place(parse_place(url), access)[0]) for url in urls]
-    return run_task(gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": as_json})
+    return follow_task(gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": True}, heed)
 
 
 def become(gateway: str | None, task: dict[str, Any], *, mute: bool = False) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from tradewind.errors import GatewayError, SourceNotFound, TradewindError, Unauthorised, Unavailable, UsageError
@@ -125,6 +126,29 @@ def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = Non
     if done.returncode != 0:
         raise GatewayError(f"task {task['task']} failed with exit code {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any]], None]) -> int:
+    """Run the task as a child, pass each JSON document that it prints to `heed`, and return its exit code.
+
+    Its messages go to standard error. Raises GatewayError.
+    """
+    descriptor = _task_file(task)
+    try:
+        with subprocess.Popen(
+            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None, "a pipe was asked for"
+            for line in process.stdout:
+                heed(json.loads(line))
+        return process.returncode
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
 
 
 def _task_file(task: dict[str, Any]) -> int:

@@ -1,35 +1,79 @@
 //! `cat`: writes objects to stdout, one after the other.
 
+use super::refused::Refused;
 use super::{Streams, TaskError, TaskResult};
 use crate::failure::{counted, object_url};
+use crate::lead::pages::Listing;
+use crate::lead::select::Selector;
 use crate::reading::{Summing, windows};
 use crate::retry::RetryPolicy;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
-use tradewind_contract::{ByteRange, Outcome};
+use tradewind_contract::{ByteRange, ObjectFilter, Outcome};
 use tradewind_store::{ObjectInfo, Store};
 
 /// Most windows of one object that are read concurrently.
 const WINDOWS_MAX: usize = 8;
 
-/// Writes the objects in the order of `keys`. The bytes of each are compared with the store's checksum after they have been
-/// written: a mismatch is an error with its own exit code, but the bytes are already out. A range of an object has no
-/// checksum to compare with.
-pub(super) async fn cat(
-    store: Arc<dyn Store>,
-    keys: &[String],
-    range: Option<ByteRange>,
-    policy: RetryPolicy,
-    streams: &mut Streams,
-) -> TaskResult {
-    for key in keys {
+/// Writes objects of one store. The bytes of each are compared with the store's checksum after they have been written: a
+/// mismatch is an error with its own exit code, but the bytes are already out. A range of an object has no checksum to
+/// compare with.
+pub(super) struct Cat {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) range: Option<ByteRange>,
+    pub(super) policy: RetryPolicy,
+}
+
+impl Cat {
+    /// Writes the objects in the order of `keys`.
+    pub(super) async fn named(&self, keys: &[String], streams: &mut Streams) -> TaskResult {
+        for key in keys {
+            self.write(key, streams).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what the filter selects below a folder, in the order of keys.
+    ///
+    /// # Errors
+    /// Nothing is selected, or, after all others were written, an entry cannot be listed.
+    pub(super) async fn matching(&self, folder: &str, filter: &ObjectFilter, streams: &mut Streams) -> TaskResult {
+        let selector = Selector::new(filter)?;
+        let (store, policy) = (self.store.clone(), self.policy);
+        let listing = Listing { store, prefix: folder.to_owned(), policy, span: selector.span() };
+        let root = object_url(self.store.as_ref(), folder);
+        let (mut refused, mut written, mut excluded) = (Refused::default(), 0_u64, 0);
+        let mut pages = std::pin::pin!(listing.in_order().await?);
+        while let Some(page) = pages.next().await {
+            let page = page?;
+            for object in page.objects.iter().filter(|object| !object.key.ends_with('/')) {
+                let name = object.key.strip_prefix(folder).unwrap_or(&object.key);
+                if selector.takes(name, object.size_bytes, object.modified_unix_ms) {
+                    self.write(&object.key, streams).await?;
+                    written += 1;
+                } else {
+                    excluded += 1;
+                }
+            }
+            refused.take_selected(&page.refused, &root, &selector, streams);
+        }
+        refused.say_links("skipped", streams);
+        if written == 0 && !refused.has_unseen() {
+            let (url, excluded) = selector.missing(&root, excluded);
+            return Err(TaskError::nothing_selected(&url, excluded));
+        }
+        refused.end()
+    }
+
+    async fn write(&self, key: &str, streams: &mut Streams) -> TaskResult {
+        let (store, policy) = (self.store.as_ref(), self.policy);
         let info = policy.run("head", store.url(), || store.head(key)).await?;
         let mut summing = Summing::against(&info.checksums);
-        let bytes = chosen(store.as_ref(), &info, range)?;
+        let bytes = chosen(store, &info, self.range)?;
         let is_whole = bytes == (0..info.size_bytes);
-        let mut windows = std::pin::pin!(windows(store.as_ref(), &info, bytes, WINDOWS_MAX, policy));
+        let mut windows = std::pin::pin!(windows(store, &info, bytes, WINDOWS_MAX, policy));
         while let Some(segments) = windows.try_next().await? {
             for segment in segments {
                 summing.update(&segment);
@@ -37,12 +81,12 @@ pub(super) async fn cat(
             }
         }
         if is_whole && summing.finish().agrees_with(&info.checksums) == Some(false) {
-            let url = object_url(store.as_ref(), key);
+            let url = object_url(store, key);
             let message = format!("the bytes read from {url} do not have the checksum that the store states");
             return Err(TaskError::ended(Outcome::Mismatch, message, Some("do not use the output")));
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The bytes of an object that a range means: what is beyond the end is left out.

@@ -209,7 +209,9 @@ fn login_hint(url: &str) -> Option<&'static str> {
 }
 
 fn print_failure(url: &str, check: &'static str, error: &Error, json: bool, streams: &mut Streams) -> io::Result<()> {
-    let line = Line { level: Level::Fail, url, check, message: error.to_string(), hint: error.hint() };
+    // The hint of a failed connection would recommend this very command.
+    let hint = if error.kind == ErrorKind::Connection { Some(REACH_HINT) } else { error.hint() };
+    let line = Line { level: Level::Fail, url, check, message: error.to_string(), hint };
     print(&line, json, streams)
 }
 

@@ -220,7 +220,13 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             let store = open(&store)?;
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
         }
-        Task::Cat { store, keys, range, .. } => cat::cat(open(&store)?, &keys, range, policy, streams).await,
+        Task::Cat { store, keys, below, filter, range, .. } => {
+            let cat = cat::Cat { store: open(&store)?, range, policy };
+            match below {
+                Some(folder) => cat.matching(&folder, &filter, streams).await,
+                None => cat.named(&keys, streams).await,
+            }
+        }
         Task::Put { store, key, chunk_bytes, storage_class, attributes, json } => {
             let store = open(&store)?;
             let put = put::Put { store, key, chunk_bytes, storage_class, attributes, json, policy, cancel };

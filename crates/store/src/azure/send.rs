@@ -3,7 +3,9 @@
 use super::errors::{in_the_way, meaning, says_gone};
 use super::{AzureStore, LIMITS};
 use crate::error::innermost;
-use crate::rest::{Call, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all};
+use crate::rest::{
+    Call, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all, wants_tls,
+};
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -76,6 +78,12 @@ impl AzureStore {
         let mut kind = meaning(head.status, &code);
         if asked.method == Method::DELETE && !says_gone(&code, &body) {
             kind = no_longer_gone(kind);
+        }
+        if let Some(message) = wants_tls(&asked.origin, head.status, &body) {
+            return Err(asked.error(ErrorKind::Configuration, message));
+        }
+        if matches!(kind, ErrorKind::Unauthenticated | ErrorKind::Forbidden) {
+            return Err(asked.error(kind, format!("{message}; credentials: {}", self.credential_source)));
         }
         Err(asked.error(kind, message))
     }

@@ -179,6 +179,11 @@ pub(super) fn is_link(directory: &OwnedFd, name: &str) -> bool {
     fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_kind(&stat, libc::S_IFLNK))
 }
 
+/// What the symbolic link `name` leads to.
+pub(super) fn leads_to(directory: &OwnedFd, name: &str) -> Result<FileStat, Errno> {
+    fstatat(directory, name, AtFlags::empty())
+}
+
 /// Device and inode of a directory and of each directory above it, as far as this process may open them.
 pub(super) fn identities_upwards(directory: &OwnedFd) -> Result<Vec<(u64, u64)>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -1,7 +1,7 @@
 //! Reading files: guarded by length and identity, into reusable buffers.
 
 use super::Tree;
-use super::links::Blocked;
+use super::links::{Blocked, is_link, leads_to};
 use super::own_links::between_removals;
 use crate::model::another_state;
 use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Result};
@@ -32,6 +32,8 @@ const STAMPING_CLOCK: ClockId = ClockId::CLOCK_REALTIME;
 /// Longest tick, and so the longest wait for a file to settle. A change further in the future than this comes from
 /// another clock (a file server's, or one that was set back); a read does not wait for it.
 const TICK_MAX: Duration = Duration::from_millis(10);
+
+const ONLY_FILES: &str = "only files and directories can be copied";
 
 /// Pause between two readings of the clock.
 const SETTLE_PAUSE: Duration = Duration::from_millis(1);
@@ -261,7 +263,7 @@ impl Tree {
             libc::S_IFREG => self.error(ErrorKind::NotFound, operation, key, "it is a file, not a directory"),
             libc::S_IFDIR => self.error(ErrorKind::NotFound, operation, key, "it is a directory, not a file"),
             _ => {
-                let message = format!("{}: only files and directories can be copied", special_name(mode));
+                let message = format!("{}: {ONLY_FILES}", special_name(mode));
                 self.error(ErrorKind::Unsupported, operation, key, message)
             }
         }
@@ -272,9 +274,19 @@ impl Tree {
         let fail = |blocked: Blocked| self.read_error("head", key, blocked);
         let directory = self.open_directory(split.parent).map_err(fail)?;
         self.note_grain(&directory);
-        let stat = self.stat_entry(&directory, split.name, key).map_err(fail)?;
+        let stat = self.stat_entry(&directory, split.name, key).map_err(|blocked| match blocked {
+            Blocked::System(errno) if is_link(&directory, split.name) => self.broken_link("head", key, errno),
+            blocked => fail(blocked),
+        })?;
         if is_kind(&stat, libc::S_IFLNK) {
-            return Err(fail(Errno::ELOOP.into()));
+            return Err(match leads_to(&directory, split.name) {
+                Ok(end) if is_kind(&end, libc::S_IFREG) || is_kind(&end, libc::S_IFDIR) => fail(Errno::ELOOP.into()),
+                Ok(end) => {
+                    let message = format!("a symbolic link to {}: {ONLY_FILES}", special_name(end.st_mode));
+                    self.error(ErrorKind::Unsupported, "head", key, message)
+                }
+                Err(errno) => self.broken_link("head", key, errno),
+            });
         }
         let wanted = if split.is_directory { libc::S_IFDIR } else { libc::S_IFREG };
         if !is_kind(&stat, wanted) {

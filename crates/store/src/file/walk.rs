@@ -362,7 +362,7 @@ impl Tree {
                 self.refuse(page, key, self.error(ErrorKind::Unsupported, "list", key, message));
             }
             Err(Blocked::System(errno)) if is_link(&frame.directory, name) => {
-                self.refuse(page, key, self.broken_link(key, errno));
+                self.refuse(page, key, self.broken_link("list", key, errno));
             }
             // It was removed after the directory was read.
             Err(Blocked::System(Errno::ENOENT)) => {}
@@ -376,13 +376,14 @@ impl Tree {
     }
 
     /// The error for a link that could not be followed.
-    fn broken_link(&self, key: &str, errno: Errno) -> Error {
+    /// The error for a symbolic link that cannot be followed.
+    pub(super) fn broken_link(&self, operation: &'static str, key: &str, errno: Errno) -> Error {
         let why = match errno {
             Errno::ENOENT => "a broken symbolic link".to_owned(),
             Errno::ELOOP => "a symbolic link that is part of a loop".to_owned(),
             other => format!("a symbolic link that cannot be followed: {}", other.desc()),
         };
-        self.error(ErrorKind::BrokenLink, "list", key, why)
+        self.error(ErrorKind::BrokenLink, operation, key, why)
     }
 
     fn refuse(&self, page: &mut Page<'_>, key: &str, error: Error) {

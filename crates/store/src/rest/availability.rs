@@ -61,6 +61,10 @@ impl Availability {
         *self.lock() = State { connected: true, failing: None, answered: Some(Instant::now()) };
     }
 
+    pub(super) fn was_answered(&self) -> bool {
+        self.lock().answered.is_some()
+    }
+
     pub(super) fn was_connected(&self) -> bool {
         self.lock().connected
     }

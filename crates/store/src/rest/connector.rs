@@ -159,10 +159,20 @@ const METADATA_V6: [Ipv6Addr; 3] = [
 ];
 
 impl Connector {
+    /// The proxy that requests to `target` go through, as scheme, host and port; `None` without one.
+    pub(super) fn proxy_of(&self, target: &Uri) -> Option<String> {
+        let proxy = self.proxies.intercept(target).filter(|_| !self.is_direct(target))?;
+        let uri = proxy.uri();
+        Some(format!("{}://{}", uri.scheme_str().unwrap_or("http"), host_and_port(uri)))
+    }
+
+    fn is_direct(&self, target: &Uri) -> bool {
+        is_of_this_machine(target) || self.plain_is_direct && target.scheme_str() == Some("http")
+    }
+
     async fn connect(mut self, target: Uri) -> Result<Link, BoxError> {
         use tower_service::Service;
-        let is_direct = is_of_this_machine(&target) || self.plain_is_direct && target.scheme_str() == Some("http");
-        let Some(proxy) = self.proxies.intercept(&target).filter(|_| !is_direct) else {
+        let Some(proxy) = self.proxies.intercept(&target).filter(|_| !self.is_direct(&target)) else {
             return Ok(Link { stream: self.direct.call(target).await?, forwarding: false });
         };
         if target.scheme_str() != Some("https") {
@@ -179,6 +189,12 @@ impl Connector {
             .wrap_connector(tunnel);
         Ok(Link { stream: through.call(target).await?, forwarding: false })
     }
+}
+
+/// Host and port of an address, without the user and password that it may have.
+fn host_and_port(uri: &Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    uri.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 impl tower_service::Service<Uri> for Connector {
@@ -276,6 +292,14 @@ mod tests {
         own.extend([webpki_roots::TLS_SERVER_ROOTS[0].clone()]);
         add_bundled(&mut own, false);
         assert_eq!(own.len(), 1);
+    }
+
+    #[test]
+    fn a_proxy_is_named_without_its_password() {
+        let name = |url: &str| host_and_port(&url.parse().unwrap());
+        assert_eq!(name("http://user:secret@proxy:3128/"), "proxy:3128");
+        assert_eq!(name("http://[::1]:3128"), "[::1]:3128");
+        assert_eq!(name("http://proxy"), "proxy");
     }
 
     #[test]

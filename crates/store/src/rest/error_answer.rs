@@ -1,6 +1,7 @@
 //! The error format that S3, compatible servers and Azure share: an XML document with a code and a message.
 
 use crate::ErrorKind;
+use crate::error::WANTS_TLS;
 use crate::xml::walk;
 use http::StatusCode;
 
@@ -35,6 +36,14 @@ pub(crate) fn parse_error(xml: &[u8]) -> Option<ErrorAnswer> {
     (walked.is_ok() && !answer.code.is_empty()).then_some(answer)
 }
 
+/// Returns the message for an answer that says that `origin` needs TLS: servers in Go and nginx send one to plain HTTP.
+pub(crate) fn wants_tls(origin: &str, status: StatusCode, body: &[u8]) -> Option<String> {
+    const SENTENCES: [&[u8]; 2] = [b"HTTP request to an HTTPS server", b"plain HTTP request was sent to HTTPS port"];
+    let says_so = |sentence: &[u8]| body.windows(sentence.len()).any(|part| part == sentence);
+    let address = origin.strip_prefix("http://").filter(|_| status == StatusCode::BAD_REQUEST)?;
+    SENTENCES.into_iter().any(says_so).then(|| format!("{WANTS_TLS}: try https://{address}"))
+}
+
 /// The meaning of a refused delete that does not say that the object is gone.
 pub(crate) fn no_longer_gone(kind: ErrorKind) -> ErrorKind {
     if kind == ErrorKind::NotFound { ErrorKind::Protocol } else { kind }
@@ -59,6 +68,15 @@ pub(crate) fn describe(status: StatusCode, answer: Option<&ErrorAnswer>, request
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_to_plain_http_names_tls() {
+        let body = b"Client sent an HTTP request to an HTTPS server.\n";
+        let told = wants_tls("http://h:1", StatusCode::BAD_REQUEST, body);
+        assert_eq!(told.as_deref(), Some("the server uses TLS: try https://h:1"));
+        assert_eq!(wants_tls("http://h:1", StatusCode::BAD_REQUEST, b"<Error/>"), None);
+        assert_eq!(wants_tls("https://h:1", StatusCode::BAD_REQUEST, body), None);
+    }
 
     #[test]
     fn a_404_to_a_delete_is_no_proof_that_the_object_is_gone() {

@@ -11,6 +11,7 @@ mod connector;
 mod encode;
 mod endpoint;
 mod error_answer;
+mod failed;
 mod length;
 mod progress;
 mod secrets;
@@ -21,7 +22,7 @@ pub(crate) use body::{SendBody, read_all, read_up_to, stream_exactly};
 pub(crate) use connector::TlsRoots;
 pub(crate) use encode::{encode_path, encode_query, percent_decode};
 pub(crate) use endpoint::split_endpoint;
-pub(crate) use error_answer::{ErrorAnswer, describe, no_longer_gone, parse_error};
+pub(crate) use error_answer::{ErrorAnswer, describe, no_longer_gone, parse_error, wants_tls};
 pub(crate) use length::{content_length, expected_bytes};
 pub use progress::{WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub(crate) use progress::{still_at_work, work_limits};
@@ -33,6 +34,7 @@ use crate::{Error, ErrorKind, ObjectInfo, Payload, Precondition, Result};
 pub(crate) use availability::Availability;
 use clock::ServerClock;
 use connector::{CONNECT_TIMEOUT, Connector, connector};
+use failed::Failed;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -110,6 +112,8 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client<Connector, SendBody>,
+    /// Names the proxy of a request that failed.
+    connector: Connector,
     clock: ServerClock,
     availability: Availability,
 }
@@ -122,13 +126,14 @@ impl Http {
 
     /// Like [`Http::new`], with another time limit for TCP, proxy and TLS together.
     pub(crate) fn with_connect_timeout(roots: &TlsRoots, connect_timeout: Duration) -> Result<Self> {
+        let connector = connector(roots, connect_timeout)?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
-            .build(connector(roots, connect_timeout)?);
-        Ok(Self { client, clock: ServerClock::default(), availability: Availability::default() })
+            .build(connector.clone());
+        Ok(Self { client, connector, clock: ServerClock::default(), availability: Availability::default() })
     }
 
     /// The `Date` of the server's latest answer, in whole seconds.
@@ -188,10 +193,10 @@ impl Http {
         };
         unanswered.waits = false;
         let mut answer = answer.map_err(|error| {
-            let (kind, what, mut cause) = transport_meaning(&error);
-            if cause == NO_TLS {
-                cause.push_str(&format!(": try {}", origin.replacen("https", "http", 1)));
-            }
+            let was_answered = self.availability.was_answered();
+            let proxy = origin.parse().ok().and_then(|target| self.connector.proxy_of(&target));
+            let failed = Failed::of(&error, &origin, proxy.as_deref(), was_answered);
+            let (kind, cause) = (failed.kind, failed.cause_and_proxy());
             match kind {
                 ErrorKind::Connection | ErrorKind::Timeout if error.is_connect() || is_short => {
                     self.availability.failed(&origin, began, !error.is_connect(), &cause);
@@ -199,7 +204,7 @@ impl Http {
                 _ if error.is_connect() => {}
                 _ => self.availability.connected(),
             }
-            fail(kind, format!("{what}: {cause}"))
+            fail(kind, failed.to_string())
         })?;
         match answer.status() {
             status if is_passing(status) => self.availability.failed(&origin, began, true, &format!("HTTP {status}")),
@@ -240,47 +245,6 @@ fn is_passing(status: StatusCode) -> bool {
 const SHORT_BODY_BYTES_MAX: u64 = 64 << 10;
 
 const USER_AGENT: &str = concat!("tradewind/", env!("CARGO_PKG_VERSION"));
-
-/// Classifies a failure below HTTP. The root cause is the most specific ("Connection refused", "invalid peer
-/// certificate").
-fn transport_meaning(error: &hyper_util::client::legacy::Error) -> (ErrorKind, &'static str, String) {
-    let mut innermost: &(dyn std::error::Error + 'static) = error;
-    let (mut kind, mut speaks_tls) = (ErrorKind::Connection, true);
-    while let Some(cause) = innermost.source() {
-        innermost = cause;
-        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
-            if io.kind() == std::io::ErrorKind::TimedOut {
-                kind = ErrorKind::Timeout;
-            } else if io.get_ref().is_some_and(is_certificate_error) {
-                // Retrying does not help: the CA is missing, or the name is wrong.
-                kind = ErrorKind::Configuration;
-            } else if io.get_ref().is_some_and(is_no_tls) {
-                (kind, speaks_tls) = (ErrorKind::Configuration, false);
-            }
-        }
-    }
-    let what = if error.is_connect() { "cannot connect" } else { "connection lost" };
-    (kind, what, if speaks_tls { innermost.to_string() } else { NO_TLS.to_owned() })
-}
-
-/// The cause reported when the server's first bytes are not TLS.
-const NO_TLS: &str = "the server does not use TLS";
-
-fn is_certificate_error(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
-}
-
-fn is_no_tls(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    matches!(tls_error(error), Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)))
-}
-
-/// Finds the TLS error in nested I/O errors, which `source` does not show.
-fn tls_error<'a>(error: &'a (dyn std::error::Error + Send + Sync + 'static)) -> Option<&'a rustls::Error> {
-    match error.downcast_ref::<std::io::Error>() {
-        Some(io) => io.get_ref().and_then(|inner| tls_error(inner)),
-        None => error.downcast_ref(),
-    }
-}
 
 /// The meaning of a status alone, for answers with an uninformative body.
 pub(crate) fn status_meaning(status: StatusCode) -> ErrorKind {
@@ -331,7 +295,6 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
 
     #[test]
     fn web_pages_are_recognised_by_their_first_tag() {
@@ -339,20 +302,5 @@ mod tests {
         assert!(is_web_page(b"<HTML lang=en>"));
         assert!(!is_web_page(b""));
         assert!(!is_web_page(b"<?xml version=\"1.0\"?><Error/>"));
-    }
-
-    #[test]
-    fn certificate_errors_are_found_however_deep() {
-        let rustls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, rustls));
-        assert!(is_certificate_error(&wrapped));
-        assert!(!is_certificate_error(&io::Error::other("refused")));
-    }
-
-    #[test]
-    fn a_server_without_tls_is_recognised_by_its_first_bytes() {
-        let rustls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
-        let wrapped = io::Error::new(io::ErrorKind::InvalidData, rustls);
-        assert!(is_no_tls(&wrapped) && !is_certificate_error(&wrapped));
     }
 }

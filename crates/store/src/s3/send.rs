@@ -7,7 +7,7 @@ use super::errors::{meaning, says_gone};
 use crate::error::WRONG_CLOCK;
 use crate::rest::{
     Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, is_web_page, no_longer_gone, parse_error,
-    read_all, unix_now_ms,
+    read_all, unix_now_ms, wants_tls,
 };
 use crate::xml::is_document;
 use crate::{Error, ErrorKind, Payload, Result};
@@ -127,6 +127,12 @@ impl Bucket {
         let region = region.or_else(|| answer.as_ref().and_then(|answer| answer.region.clone()));
         let mut refusal = self.refusal(&asked, head.status, &head.headers, answer);
         refusal.error.message = Secrets::hide_in(&head, &refusal.error.message);
+        if let Some(message) = wants_tls(&asked.origin, head.status, &body) {
+            refusal.error = asked.error(ErrorKind::Configuration, message);
+        }
+        if matches!(refusal.error.kind, ErrorKind::Unauthenticated | ErrorKind::Forbidden) {
+            refusal.error.message += &format!("; credentials: {}", self.credentials.source().await);
+        }
         let ahead_s = self.http.clock_ahead_s().unwrap_or_default();
         if refusal.code == WRONG_CLOCK && ahead_s != 0 {
             let side = if ahead_s > 0 { "ahead of" } else { "behind" };

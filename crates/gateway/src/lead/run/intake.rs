@@ -8,6 +8,7 @@ use super::outlook::Outlook;
 use super::recorder::Recorder;
 use super::transfer::{ObjectTransfer, needs_attributes};
 use super::twins::{Twins, judge};
+use crate::failure::object_url;
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
 use crate::node::work::{Failure, Side};
@@ -21,6 +22,8 @@ use tradewind_wire::Fault;
 
 /// Maximum number of objects being inspected (`HEAD`) before they go to the scheduler.
 const LOOKS_MAX: usize = 64;
+/// Maximum number of objects that start over and are named.
+const START_OVER_NOTES_MAX: u64 = 10;
 /// Maximum number of copies that a dry run announces.
 const DRY_RUN_EVENTS_MAX: u64 = 1000;
 
@@ -33,6 +36,8 @@ pub(super) struct Intake {
     looked: (mpsc::Sender<Looked>, mpsc::Receiver<Looked>),
     pub(super) outlook: Outlook,
     twins: Twins,
+    /// Number of objects whose unfinished upload of an earlier run is of no use.
+    started_over: u64,
 }
 
 /// The result of admitting an object of the survey.
@@ -54,6 +59,7 @@ impl Intake {
             looked: mpsc::channel(LOOKS_MAX),
             outlook: Outlook::new(&context.job),
             twins: Twins::new(dir),
+            started_over: 0,
             context,
         }
     }
@@ -209,6 +215,7 @@ impl Intake {
             transfer.resume_upload(upload, survives);
             recorder.tally.acked_earlier(transfer.item.target, transfer.acked_bytes());
         }
+        self.note_start_over(&transfer);
         if transfer.part_bytes.is_some() {
             transfer.recall_orphans();
         }
@@ -216,6 +223,22 @@ impl Intake {
             transfer.guess_that_it_is_new();
         }
         transfer
+    }
+
+    /// Notes that an object with an unfinished upload of an earlier run is copied from its first byte, and why.
+    fn note_start_over(&mut self, transfer: &ObjectTransfer) {
+        let place = (transfer.item.target, transfer.item.target_key.clone());
+        let Some(upload) = self.unfinished.get(&place).filter(|upload| !upload.parts.is_empty()) else { return };
+        self.started_over += 1;
+        if transfer.item.check.is_some() || self.started_over > START_OVER_NOTES_MAX {
+            return;
+        }
+        let url = object_url(self.context.targets[usize::from(place.0)].as_ref(), &place.1);
+        let why = match transfer.part_bytes == Some(upload.intent.chunk_bytes) {
+            true => "its source has changed since the earlier run",
+            false => "it is cut into parts of another size now",
+        };
+        self.context.notice(format!("{url} starts over: {why}"));
     }
 
     /// Begins a round of the twins that wait until nothing else is in progress. Returns whether there were any.

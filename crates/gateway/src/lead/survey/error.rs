@@ -24,6 +24,12 @@ pub enum SurveyError {
     /// The source, or every destination, was unreachable or returned only errors for as long as the job may stall.
     #[error("{}", unreachable(.0))]
     Unreachable(Box<Lost>),
+    /// The source is named as one object, but only a directory has this name.
+    #[error("{url} is a directory, not an object")]
+    IsDirectory {
+        /// The source.
+        url: String,
+    },
     /// The source has no object, or the filter leaves none.
     #[error("{}", nothing_selected(.url, *.source_objects))]
     NothingSelected {
@@ -132,7 +138,7 @@ impl SurveyError {
                 Outcome::SourceNotFound
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
-            Self::NothingSelected { .. } => Outcome::SourceNotFound,
+            Self::NothingSelected { .. } | Self::IsDirectory { .. } => Outcome::SourceNotFound,
             Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } => Outcome::Refused,
             Self::Unreachable(_) => Outcome::Unavailable,
             Self::Cancelled => Outcome::Interrupted,
@@ -147,6 +153,7 @@ impl SurveyError {
             Self::Source(error) | Self::Target(error) if error.kind == ErrorKind::Connection => Some(UNREACHABLE_HINT),
             Self::Source(error) | Self::Target(error) => error.hint(),
             Self::Unreachable(_) => Some(UNREACHABLE_HINT),
+            Self::IsDirectory { .. } => Some("add -r to copy everything below it"),
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }

@@ -405,12 +405,13 @@ impl Walk {
     /// The answer to a `HEAD` has no body, so that a missing bucket or unknown credentials look like a missing object:
     /// a listing tells them apart.
     async fn why_missing(&self, key: &str, missing: Error) -> SurveyError {
-        let request = ListRequest { prefix: key.to_owned(), max_keys: Some(1), ..ListRequest::default() };
+        let request = ListRequest { prefix: format!("{key}/"), max_keys: Some(1), ..ListRequest::default() };
         let source = &self.survey.source;
         match self.policy.run("list", source.url(), || source.list(&request)).await {
             Err(error) if matches!(error.kind, ErrorKind::BucketNotFound | ErrorKind::Unauthenticated) => {
                 SurveyError::Source(error)
             }
+            Ok(page) if !page.objects.is_empty() => SurveyError::IsDirectory { url: object_url(source.as_ref(), key) },
             _ => SurveyError::Source(missing),
         }
     }
