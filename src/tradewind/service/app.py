@@ -11,6 +11,8 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from tradewind._version import __version__
 from tradewind.service.api import health, jobs, tenants
 from tradewind.service.bounded import BoundedBodies
+from tradewind.service.console import ConsoleFiles
+from tradewind.service.console import router as console
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.events import StreamCount
 from tradewind.service.jobs import JobQueue
@@ -33,6 +35,7 @@ class Service:
         self.runner = JobRunner(self.queue, settings)
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
+        self.console = ConsoleFiles.load()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
         #: Set when the server stops: event streams then end.
@@ -60,8 +63,8 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, tenants):
-        app.include_router(part.router)
+    for part in (health.router, jobs.router, tenants.router, console):
+        app.include_router(part)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)
     return app
