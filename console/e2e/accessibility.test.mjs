@@ -15,7 +15,7 @@ for (const scheme of ["light", "dark"]) {
       await signIn(page);
       await submit(page, `${DATA}/source`, `${DATA}/seen-${scheme}`);
       await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
-      await page.getByRole("region", { name: "Objects" }).getByRole("table").waitFor();
+      await page.getByRole("region", { name: "List of objects" }).getByRole("table").waitFor();
       await look(page, scheme, "transfer");
       await submit(page, `${DATA}/large`, `${DATA}/running-${scheme}`, "1");
       await submit(page, `${DATA}/source`, `${DATA}/running-${scheme}/below`);

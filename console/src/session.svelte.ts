@@ -19,6 +19,7 @@ export function signOut(): void {
   sessionStorage.removeItem(KEY);
   session.token = null;
   session.me = null;
+  location.hash = "#/transfers";
 }
 
 export function may(scope: string): boolean {
