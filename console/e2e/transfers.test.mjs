@@ -86,7 +86,7 @@ test("an admin makes a tenant and a token, and revokes one; a viewer sees none o
     await page.getByRole("link", { name: "Tenants" }).click();
     await page.getByLabel("New tenant").fill("lab");
     await page.getByRole("button", { name: "Make tenant" }).click();
-    await page.getByRole("cell", { name: "lab", exact: true }).waitFor();
+    await page.getByRole("region", { name: "Tenants", exact: true }).getByRole("cell", { name: "lab" }).waitFor();
     await page.getByLabel("Name", { exact: true }).fill("reader");
     await page.getByLabel("Role").selectOption("viewer");
     await page.getByRole("button", { name: "Make token" }).click();
@@ -101,7 +101,7 @@ test("an admin makes a tenant and a token, and revokes one; a viewer sees none o
     await signIn(page);
     await page.getByRole("link", { name: "Tenants" }).click();
     await page.getByRole("button", { name: "Revoke reader" }).click();
-    await page.getByRole("row", { name: "reader" }).getByText("revoked").waitFor();
+    await page.getByRole("region", { name: "List of tokens" }).getByRole("row", { name: "reader" }).getByText("revoked").waitFor();
     await page.getByText("token.revoke").first().waitFor();
   });
 });
