@@ -7,6 +7,7 @@ export CARGO_TARGET_DIR
 # Empty: Python keeps what it compiled. Otherwise each process that a test starts compiles the sources again.
 export PYTHONDONTWRITEBYTECODE :=
 RELEASE := $(CARGO_TARGET_DIR)/release
+CONSOLE := src/tradewind/service/static
 # The profile of the programs: libraries are compiled once for both.
 RUST_TESTS := cargo test --release --workspace --locked --quiet
 # Tradewind's own crates are compiled without optimisation for `make test`: their tests build in a fifth of the time.
@@ -14,7 +15,7 @@ UNOPTIMISED := $(foreach crate,contract gateway split store wire,--config profil
 # Tests mostly wait for timers, links and processes, so several can share one processor.
 WORKERS ?= 4
 
-.PHONY: help setup programs demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
+.PHONY: help setup programs console console-if-npm demo demo-cloud test rust-tests python-tests servers clusters test-all fuzz check format schema docs bench lock static image wheel clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -22,8 +23,8 @@ help: ## List the targets
 setup: ## Build and install tradewind, tradewind-gateway and tradewind-wan into .venv/bin
 	@command -v cargo >/dev/null || { echo "error: cargo is not on PATH; install Rust 1.89 or newer: https://rustup.rs" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "error: no C compiler (cc) on PATH; install one, e.g. gcc" >&2; exit 1; }
-	@# Download Python's libraries while the programs compile.
-	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/tools.stamp programs
+	@# Download libraries and build the console while the programs compile.
+	@$(MAKE) --no-print-directory --jobs 3 $(VENV)/tools.stamp programs console-if-npm
 	@cmp -s $(RELEASE)/tradewind-gateway $(BIN)/tradewind-gateway \
 	  && cmp -s $(RELEASE)/tradewind-wan $(BIN)/tradewind-wan && [ $(BIN)/tradewind -nt pyproject.toml ] \
 	  || $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
@@ -34,6 +35,17 @@ setup: ## Build and install tradewind, tradewind-gateway and tradewind-wan into 
 
 programs:
 	cargo build --release --locked --package tradewind-gateway --package tradewind-wan
+
+# Without npm, or without its registry, everything but the console works.
+console-if-npm:
+	@! command -v npm >/dev/null || $(MAKE) --no-print-directory console \
+	  || echo "the web console was not built; run make console to see why" >&2
+
+console: $(CONSOLE)/index.html ## Build the web console, which tradewind serve shows (Node 20)
+
+$(CONSOLE)/index.html: $(shell find console -type f -not -path '*/node_modules/*' -not -path '*/e2e/*')
+	@command -v npm >/dev/null || { echo "error: npm is not on PATH; install Node 20 or newer: https://nodejs.org" >&2; exit 1; }
+	cd console && npm ci --silent --no-audit --no-fund && npm run --silent check && npm run --silent build -- --logLevel warn
 
 $(VENV)/tools.stamp: requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -113,8 +125,8 @@ static: $(VENV)/tools.stamp ## Build static programs in dist/ (Debian 12 or newe
 image: static ## Pack the static gateways of dist/ into an OCI image (STATIC=x86_64: for one processor)
 	$(BIN)/python -m portable.image
 
-wheel: static ## Pack the static programs of dist/ into wheels, which install without Rust (STATIC=x86_64: for one processor)
+wheel: static console ## Pack the static programs of dist/ into wheels, which install without Rust (STATIC=x86_64: for one processor)
 	$(BIN)/python -m portable.wheel
 
 clean: ## Remove everything that was built
-	rm -rf $(VENV) $(CARGO_TARGET_DIR) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(CARGO_TARGET_DIR) $(CONSOLE) console/node_modules build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,6 @@
-"""Build the programs with Cargo and ship them with the Python package, in wheels and in editable installs.
+"""Build the programs with Cargo and the web console with npm, and ship them with the Python package.
+
+That is so in wheels and in editable installs. Without npm the package has no console.
 
 `make wheel` (portable/wheel.py) has static programs already: two variables name their folder and the wheel's tag.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 #: Each is a package of the Cargo workspace with one binary of the same name.
 BINARIES = ("tradewind-gateway", "tradewind-wan")
+#: Folder of the built console.
+CONSOLE = "src/tradewind/service/static"
 #: Folder of programs that are built already. Without it, Cargo builds them.
 PROGRAMS_VARIABLE = "TRADEWIND_WHEEL_PROGRAMS"
 #: The wheel's tag for those programs.
@@ -32,6 +37,7 @@ class ProgramsBuildHook(BuildHookInterface[Any]):
         """Add the binaries to the wheel's scripts, and set the wheel's tag to this platform."""
         if self.target_name != "wheel":
             return
+        build_console(Path(self.root))
         built = os.environ.get(PROGRAMS_VARIABLE)
         programs = [Path(built) / binary for binary in BINARIES] if built else build_programs(Path(self.root))
         build_data["shared_scripts"] = {str(path): path.name for path in programs}
@@ -41,6 +47,17 @@ class ProgramsBuildHook(BuildHookInterface[Any]):
 
 def _tag_of_this_machine() -> str:
     return f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+def build_console(root: Path) -> None:
+    """Build the web console below `root`, unless it is built or npm is missing."""
+    npm = shutil.which("npm")
+    if npm is None or (root / CONSOLE / "index.html").exists():
+        return
+    for words in ("ci", "--silent", "--no-audit", "--no-fund"), ("run", "--silent", "build"):
+        if subprocess.run([npm, *words], cwd=root / "console").returncode != 0:
+            print("the web console was not built; run make console to see why", file=sys.stderr)
+            return
 
 
 def build_programs(root: Path) -> list[Path]:

@@ -15,6 +15,8 @@ from tradewind._version import __version__
 from tradewind.service.api import grid, health, jobs, market, money, quotes, receipts, tenants
 from tradewind.service.bounded import BoundedBodies
 from tradewind.service.claims import ClaimTable
+from tradewind.service.console import ConsoleFiles
+from tradewind.service.console import router as console
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.events import StreamCount
 from tradewind.service.grid import GridReader
@@ -44,6 +46,7 @@ class Service:
         self.grid = GridReader(settings.engine_state)
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
+        self.console = ConsoleFiles.load()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
         #: Set when the server stops: event streams then end.
@@ -78,6 +81,7 @@ def create_app(service: Service) -> FastAPI:
     add_handlers(app)
     for part in (health, jobs, receipts, quotes, money, grid, market, tenants):
         app.include_router(part.router)
+    app.include_router(console)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)
     return app

@@ -20,7 +20,7 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants, tokens
 
-__all__ = ["ROLES", "SCOPES_OF_ROLE", "Sender", "ensure_admin", "needs", "new_token", "token_digest"]
+__all__ = ["ANYBODY", "ROLES", "SCOPES_OF_ROLE", "Sender", "ensure_admin", "needs", "new_token", "token_digest"]
 
 #: Roles with their scopes; each role has those of the earlier ones.
 SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
@@ -124,6 +124,10 @@ def _sender(request: Request) -> Sender:
         )
     service.rates.require(found.token)
     return found
+
+
+#: Dependency for requests that need a valid token, whatever its scopes.
+ANYBODY: Sender = Depends(_sender)
 
 
 class _Needs:

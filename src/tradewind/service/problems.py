@@ -37,13 +37,20 @@ FIELDS_MAX = 20
 
 
 class ApiProblem(Exception):
-    """An answer with an error status. `detail` is one sentence, `hint` says what to do."""
+    """An answer with an error status. `detail` is one sentence, `hint` says what to do, `field` names what is wrong."""
 
     def __init__(
-        self, status: int, detail: str, *, hint: str | None = None, headers: dict[str, str] | None = None
+        self,
+        status: int,
+        detail: str,
+        *,
+        hint: str | None = None,
+        headers: dict[str, str] | None = None,
+        field: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.status, self.detail, self.hint, self.headers = status, detail, hint, headers
+        self.fields = None if field is None else [{"field": field, "message": detail}]
 
 
 def problem_response(
@@ -79,7 +86,7 @@ def add_handlers(app: FastAPI) -> None:
 
 def _problem(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiProblem)
-    return problem_response(error.status, error.detail, hint=error.hint, headers=error.headers)
+    return problem_response(error.status, error.detail, hint=error.hint, headers=error.headers, fields=error.fields)
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:

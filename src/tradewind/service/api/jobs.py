@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tradewind.engine.jobs import OBJECTS_FILE
-from tradewind.errors import JobNotFound
+from tradewind.errors import JobNotFound, UsageError
 from tradewind.service.auth import Sender, needs
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
@@ -23,6 +23,7 @@ from tradewind.service.places import allowed_place, owned_places
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
+from tradewind.service.settings import ServiceSettings
 
 __all__ = ["JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "router"]
 
@@ -261,13 +262,22 @@ def resolved_request(body: JobRequest, request: Request) -> tuple[dict[str, Any]
     assert body.source is not None and body.destination is not None
     settings = request.app.state.service.settings
     given = [body.destination] if isinstance(body.destination, str) else body.destination
-    source, ends = allowed_place(body.source, settings), [allowed_place(place, settings) for place in given]
+    source = _allowed("source", body.source, settings)
+    ends = [_allowed("destination", place, settings) for place in given]
     if body.delete and body.verb != "sync":
-        raise ApiProblem(422, "delete needs the verb sync")
+        raise ApiProblem(422, "delete needs the verb sync", field="body.delete")
     recursive = body.recursive or body.verb == "sync"
     owned = owned_places([source], ends, recursive=recursive, moves=body.verb == "mv")
     given_fields = body.model_dump(exclude={"quote"})
     return {**given_fields, "source": source, "destination": ends}, owned, transfer_links(source, ends)
+
+
+def _allowed(field: str, place: str, settings: ServiceSettings) -> str:
+    """Return a resolved place of a field. Raises ApiProblem with the field."""
+    try:
+        return allowed_place(place, settings)
+    except UsageError as error:
+        raise ApiProblem(422, str(error), hint=error.hint, field=f"body.{field}") from None
 
 
 def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`/v1/tenants`, `/v1/tokens` and `/v1/audit`."""
+"""`/v1/me`, `/v1/tenants`, `/v1/tokens` and `/v1/audit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from tradewind.service.auth import ADMIN_ID, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
+from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
 from tradewind.service.database import now_unix_ms, record_change
 from tradewind.service.limits import (
     PAGE_DEFAULT,
@@ -32,6 +32,15 @@ NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 Scope = Literal["jobs:read", "jobs:write", "tokens", "audit:read", "tenants", "metrics:read"]
 Role = Literal["viewer", "operator", "tenant_admin", "service_admin"]
+
+
+class SenderView(BaseModel):
+    """The token that sent the request: its id, its tenant, its role, and its scopes."""
+
+    token: str
+    tenant: str
+    role: str
+    scopes: list[str]
 
 
 class TenantRequest(BaseModel):
@@ -110,6 +119,17 @@ class AuditPage(BaseModel):
 
     entries: list[AuditEntry]
     next: int | None
+
+
+@router.get("/me", response_model=SenderView)
+def me(sender: Sender = ANYBODY) -> dict[str, Any]:
+    """Show the token that sends the request, without its secret."""
+    return {
+        "token": sender.token,
+        "tenant": sender.tenant,
+        "role": sender.role,
+        "scopes": sorted(sender.scopes),
+    }
 
 
 @router.post("/tenants", status_code=201, response_model=TenantView)

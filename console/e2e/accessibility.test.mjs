@@ -1,0 +1,49 @@
+// axe-core finds nothing on any page, in light and dark. With SHOTS=DIR each page is also saved as a picture.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { DATA, signIn, submit, withPage } from "./browser.mjs";
+
+const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf-8");
+
+for (const scheme of ["light", "dark"]) {
+  test(`each page is accessible in ${scheme}`, async () => {
+    await withPage(scheme, async (page) => {
+      await look(page, scheme, "sign-in");
+      await signIn(page);
+      await submit(page, `${DATA}/source`, `${DATA}/seen-${scheme}`);
+      await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
+      await page.getByRole("region", { name: "List of objects" }).getByRole("table").waitFor();
+      await look(page, scheme, "transfer");
+      await submit(page, `${DATA}/large`, `${DATA}/running-${scheme}`, "1");
+      await submit(page, `${DATA}/source`, `${DATA}/running-${scheme}/below`);
+      await page.getByText(/^Waiting: job/).waitFor();
+      await page.getByRole("link", { name: "Transfers", exact: true }).click();
+      await page.getByRole("progressbar").first().waitFor();
+      await look(page, scheme, "transfers");
+      await page.getByRole("link", { name: "New transfer" }).first().click();
+      await page.getByLabel("Source", { exact: true }).fill("/etc/x");
+      await page.getByLabel("Destination", { exact: true }).fill(`${DATA}/x`);
+      await page.getByRole("button", { name: "Start the transfer" }).click();
+      await page.locator("#source-wrong").getByText("not below").waitFor();
+      await look(page, scheme, "new");
+      await page.getByRole("link", { name: "Tenants" }).click();
+      await page.getByText("job.submit").first().waitFor();
+      await page.getByLabel("Name", { exact: true }).fill(`robot-${scheme}`);
+      await page.getByRole("button", { name: "Make token" }).click();
+      await page.getByText("is shown only now").waitFor();
+      await look(page, scheme, "tenants");
+    });
+  });
+}
+
+async function look(page, scheme, name) {
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}-${scheme}.png`, fullPage: true });
+  // The page's policy allows no script of others; the debugger is not bound by it.
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run());
+  const words = found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
+  assert.deepEqual(words, [], name);
+}

@@ -1,0 +1,107 @@
+// What an operator and an admin do, from the first page on.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { DATA, TOKEN, signIn, submit, withPage } from "./browser.mjs";
+
+test("a wrong token is refused, and the right one stays in this tab only", async () => {
+  await withPage("light", async (page) => {
+    await page.getByLabel("Token").fill("tw1_wrong");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await page.getByText("the token is missing, unknown, expired or revoked").waitFor();
+    await signIn(page);
+    assert.equal(await page.evaluate(() => localStorage.length), 0);
+    assert.equal(await page.evaluate(() => sessionStorage.length), 1);
+    await page.reload();
+    await page.getByRole("heading", { name: "Transfers" }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+  });
+});
+
+test("a token in the address signs in and leaves the address", async () => {
+  await withPage("light", async (page) => {
+    await page.goto(`${page.url()}#token=${TOKEN}`);
+    await page.reload();
+    await page.getByRole("heading", { name: "Transfers" }).waitFor();
+    assert.ok(!page.url().includes("token"));
+  });
+});
+
+test("a transfer from the form to its receipt", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    const id = await submit(page, `${DATA}/source`, `${DATA}/copied`);
+    const progress = page.getByRole("region", { name: "Progress" });
+    await progress.getByText("done", { exact: true }).waitFor();
+    await progress.getByText("3 of 3").waitFor();
+    await page.getByText("length → length").first().waitFor();
+    await page.getByRole("cell", { name: `file://${DATA}/copied/0` }).waitFor();
+    await page.getByRole("region", { name: "Events" }).getByText("running").waitFor();
+    const waiting = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Download receipt" }).click();
+    const receipt = JSON.parse(await readFile(await (await waiting).path(), "utf-8"));
+    assert.deepEqual([receipt.job_id, receipt.complete], [id, true]);
+    await page.getByRole("link", { name: "Transfers", exact: true }).click();
+    await page.getByRole("row", { name: id }).getByText("300 kB of 300 kB").waitFor();
+  });
+});
+
+test("a running transfer is paused, resumed and cancelled from the list", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    const id = await submit(page, `${DATA}/large`, `${DATA}/cancelled`, "1");
+    await page.getByRole("link", { name: "All transfers" }).click();
+    const row = page.getByRole("row", { name: id });
+    await row.getByText("running", { exact: true }).waitFor();
+    await row.getByRole("button", { name: "Pause" }).click();
+    await row.getByText("paused", { exact: true }).waitFor();
+    await row.getByRole("button", { name: "Resume" }).click();
+    await row.getByText("running", { exact: true }).waitFor();
+    await row.getByRole("button", { name: "Cancel" }).click();
+    await row.getByText("cancelled", { exact: true }).waitFor();
+    assert.equal(await row.getByRole("button").count(), 0);
+  });
+});
+
+test("an error of the API is shown beside its field, and the form shows the same command", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    await page.getByRole("link", { name: "New transfer" }).first().click();
+    await page.getByLabel("Source", { exact: true }).fill("/etc/x y");
+    await page.getByLabel("Destination", { exact: true }).fill(`${DATA}/x`);
+    await page.getByText(`tradewind cp -r '/etc/x y' ${DATA}/x`).waitFor();
+    await page.getByText('"source":"/etc/x y"').waitFor();
+    await page.getByRole("button", { name: "Start the transfer" }).click();
+    await page.locator("#source-wrong").getByText("not below an allowed folder").waitFor();
+    assert.equal(await page.getByLabel("Source", { exact: true }).getAttribute("aria-invalid"), "true");
+    assert.equal(await page.locator("#destination-wrong").innerText(), "");
+  });
+});
+
+test("an admin makes a tenant and a token, and revokes one; a viewer sees none of it", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    await page.getByRole("link", { name: "Tenants" }).click();
+    await page.getByLabel("New tenant").fill("lab");
+    await page.getByRole("button", { name: "Make tenant" }).click();
+    await page.getByRole("region", { name: "Tenants", exact: true }).getByRole("cell", { name: "lab" }).waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("reader");
+    await page.getByLabel("Role").selectOption("viewer");
+    await page.getByRole("button", { name: "Make token" }).click();
+    const token = await page.locator("pre").innerText();
+    await page.getByText("token.make").first().waitFor();
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await signIn(page, token.trim());
+    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers"]);
+    await page.getByRole("button", { name: "Sign out" }).click();
+
+    await signIn(page);
+    await page.getByRole("link", { name: "Tenants" }).click();
+    await page.getByRole("button", { name: "Revoke reader" }).click();
+    await page.getByRole("region", { name: "List of tokens" }).getByRole("row", { name: "reader" }).getByText("revoked").waitFor();
+    await page.getByText("token.revoke").first().waitFor();
+  });
+});

@@ -1,0 +1,52 @@
+// The same transfer as a command line and as a request of the API.
+
+export interface Draft {
+  source: string;
+  destination: string[];
+  verb: "cp" | "sync" | "mv";
+  recursive: boolean;
+  delete: boolean;
+  verify: "auto" | "read";
+  limit_bytes_per_s: number | null;
+}
+
+/** Return text as one word of a POSIX shell. */
+export function quote(text: string): string {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Return the command that does the same with the credentials of the one who runs it. */
+export function commandLine(draft: Draft): string {
+  const words = ["tradewind", draft.verb];
+  if (draft.recursive && draft.verb !== "sync") words.push("-r");
+  if (draft.delete && draft.verb === "sync") words.push("--delete");
+  if (draft.verify !== "auto") words.push("--verify", draft.verify);
+  if (draft.limit_bytes_per_s !== null) words.push("--limit-rate", `${draft.limit_bytes_per_s}B/s`);
+  words.push(quote(draft.source || "SRC"));
+  if (draft.destination.length > 1) for (const place of draft.destination) words.push("--to", quote(place));
+  else words.push(quote(draft.destination[0] || "DST"));
+  return words.join(" ");
+}
+
+/** Return the body of `POST /v1/jobs`, without defaults. */
+export function requestBody(draft: Draft): Record<string, unknown> {
+  const [only, ...others] = draft.destination;
+  const body: Record<string, unknown> = {
+    source: draft.source,
+    destination: others.length > 0 ? draft.destination : (only ?? ""),
+    verb: draft.verb,
+  };
+  if (draft.recursive && draft.verb !== "sync") body.recursive = true;
+  if (draft.delete && draft.verb === "sync") body.delete = true;
+  if (draft.verify !== "auto") body.verify = draft.verify;
+  if (draft.limit_bytes_per_s !== null) body.limit_bytes_per_s = draft.limit_bytes_per_s;
+  return body;
+}
+
+/** Return the request with curl. The token comes from the environment, so that it is in no history. */
+export function curl(draft: Draft, server: string, key: string): string {
+  return [
+    `curl -H "Authorization: Bearer $TOKEN" -H "Idempotency-Key: ${key}"`,
+    `  -d ${quote(JSON.stringify(requestBody(draft)))} ${server}/v1/jobs`,
+  ].join(" \\\n");
+}

@@ -1,0 +1,35 @@
+// The token of this browser tab. It is kept in sessionStorage only, and sent in a header only.
+
+import type { Me } from "./types";
+
+const KEY = "tradewind-token";
+
+export const session = $state<{ token: string | null; me: Me | null }>({
+  token: takeTokenOfAddress() ?? sessionStorage.getItem(KEY),
+  me: null,
+});
+
+export function signIn(token: string, me: Me): void {
+  sessionStorage.setItem(KEY, token);
+  session.token = token;
+  session.me = me;
+}
+
+export function signOut(): void {
+  sessionStorage.removeItem(KEY);
+  session.token = null;
+  session.me = null;
+  location.hash = "#/transfers";
+}
+
+export function may(scope: string): boolean {
+  return session.me?.scopes.includes(scope) ?? false;
+}
+
+/** Return the token of `#token=…`, and remove it from the address and the history. */
+function takeTokenOfAddress(): string | null {
+  const found = /^#token=([!-~]+)$/.exec(location.hash)?.[1];
+  if (found === undefined) return null;
+  history.replaceState(null, "", "#/transfers");
+  return found;
+}

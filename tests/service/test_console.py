@@ -1,0 +1,81 @@
+"""The web console: its files and headers, and what users do with it in a headless Chromium on a real server."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.server import Server
+from tradewind.service.console import STATIC, ConsoleFiles
+from tradewind.service.problems import ApiProblem
+
+CONSOLE = Path(__file__).parents[2] / "console"
+NEEDS_BUILD = pytest.mark.skipif(not (STATIC / "index.html").exists(), reason="the console was not built: make console")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("console"))
+    for folder, count, size in ("source", 3, 100_000), ("large", 16, 1_000_000):
+        (server.data / folder).mkdir()
+        for number in range(count):
+            (server.data / folder / f"{number}").write_bytes(os.urandom(size))
+    server.start()
+    yield server
+    server.kill()
+
+
+@NEEDS_BUILD
+def test_the_files_of_the_console_run_only_its_own_scripts(server: Server) -> None:
+    page = httpx.get(f"{server.url}/")
+    assert page.status_code == 200
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert page.headers["Cache-Control"] == "no-cache"
+    assert "http:" not in page.text and "https:" not in page.text
+    script = next((STATIC / "assets").glob("*.js")).name
+    answer = httpx.get(f"{server.url}/assets/{script}")
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert httpx.head(f"{server.url}/assets/{script}").status_code == 200
+    assert httpx.get(f"{server.url}/assets/..%2findex.html").status_code == 404
+    assert httpx.get(f"{server.url}/assets/none.js").status_code == 404
+
+
+def test_a_console_that_was_not_built_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ApiProblem) as caught:
+        ConsoleFiles.load(tmp_path).answer("index.html")
+    assert (caught.value.status, caught.value.hint) == (404, "install Node 20 and run make console")
+
+
+def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
+    with server.client() as admin:
+        made = admin.post("/v1/tokens", json={"role": "operator", "scopes": ["jobs:read"]}).json()
+    with server.client(made["token"]) as client:
+        shown = client.get("/v1/me").json()
+    assert shown == {"token": made["id"], "tenant": "default", "role": "operator", "scopes": ["jobs:read"]}
+    assert httpx.get(f"{server.url}/v1/me").status_code == 401
+
+
+@pytest.mark.slow
+@NEEDS_BUILD
+@pytest.mark.parametrize("name", ["transfers", "accessibility"])
+def test_the_console_in_a_browser(server: Server, name: str) -> None:
+    chromium, node = shutil.which("chromium"), shutil.which("node")
+    if chromium is None or node is None:
+        pytest.skip("needs node and chromium on PATH, e.g. apt-get install nodejs chromium")
+    if not (CONSOLE / "node_modules" / "playwright-core").exists():
+        pytest.skip("the console's test libraries are not installed: make console")
+    environment = {
+        **os.environ,
+        "CHROMIUM": chromium,
+        "TRADEWIND_URL": server.url,
+        "TRADEWIND_TOKEN": (server.state / "admin.token").read_text().strip(),
+        "TRADEWIND_DATA": str(server.data),
+    }
+    command = [node, "--test", "--test-concurrency=1", str(CONSOLE / "e2e" / f"{name}.test.mjs")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
