@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
-from tradewind.service.api import health, jobs, tenants
+from tradewind.errors import StateError
+from tradewind.service.api import health, jobs, members, rotation, tenants
+from tradewind.service.auth import Sender
 from tradewind.service.bounded import BoundedBodies
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.database import ServiceDatabase, record_change
 from tradewind.service.events import StreamCount
 from tradewind.service.jobs import JobQueue
-from tradewind.service.limits import REFUSED_BURST, REFUSED_PER_S, REQUESTS_BURST, REQUESTS_PER_S
+from tradewind.service.limits import (
+    AUDITED_REFUSALS_BURST,
+    AUDITED_REFUSALS_PER_S,
+    REFUSED_BURST,
+    REFUSED_PER_S,
+    REQUESTS_BURST,
+    REQUESTS_PER_S,
+    TENANT_REQUESTS_BURST,
+    TENANT_REQUESTS_PER_S,
+)
+from tradewind.service.members import Members
 from tradewind.service.metrics import ServiceMetrics
 from tradewind.service.problems import add_handlers
 from tradewind.service.rates import Rates
@@ -22,6 +36,10 @@ from tradewind.service.runner import JobRunner
 from tradewind.service.settings import ServiceSettings
 
 __all__ = ["Service", "create_app"]
+
+_LOG = logging.getLogger("tradewind.service")
+#: Maximum length of a refused request's path in the audit log.
+TARGET_LENGTH_MAX = 200
 
 
 class Service:
@@ -34,9 +52,24 @@ class Service:
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
+        self.tenant_rates = Rates(TENANT_REQUESTS_PER_S, TENANT_REQUESTS_BURST)
+        self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
+        self.members = None if settings.oidc is None else Members(database, settings.oidc)
         #: Set when the server stops: event streams then end.
         self.is_closing = False
+
+    def record_refusal(self, request: Request, detail: str) -> None:
+        """Record in the sender's audit log that a request was refused, up to a rate."""
+        sender: Sender | None = getattr(request.state, "sender", None)
+        if sender is None or self.audited.wait_s(sender.token, time.monotonic()) > 0:
+            return
+        target = f"{request.method} {request.url.path}"[:TARGET_LENGTH_MAX]
+        try:
+            with self.database.write() as connection:
+                record_change(connection, sender.tenant, sender.token, "refused", target, {"reason": detail})
+        except StateError as error:
+            _LOG.error("audit: %s", error)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -60,7 +93,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, tenants):
+    for part in (health, jobs, tenants, rotation, members):
         app.include_router(part.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)

@@ -6,7 +6,26 @@ from pathlib import Path
 
 from tradewind.model.records import dataclass
 
-__all__ = ["ServiceSettings"]
+__all__ = ["OidcSettings", "ServiceSettings"]
+
+
+@dataclass(frozen=True)
+class OidcSettings:
+    """An OIDC issuer, and how the claims of its tokens become a tenant and a role.
+
+    - `issuer`: URL of the issuer, exactly as in its tokens
+    - `audience`: what `aud` must contain
+    - `tenant_claim`, `role_claim`: names of claims; a dot enters an object
+    - `roles`: role by value of the role claim; other values give none
+    - `tenants`: tenant by value of the tenant claim; without any, the value is the tenant's name
+    """
+
+    issuer: str
+    audience: str
+    tenant_claim: str
+    role_claim: str
+    roles: tuple[tuple[str, str], ...]
+    tenants: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -18,6 +37,10 @@ class ServiceSettings:
     - `allow_stores`: URLs of buckets and prefixes that jobs may use, with the credentials of the server
     - `jobs_max`: jobs that run at the same time
     - `gateway`: path of the gateway program, or None to find it
+    - `oidc`: issuer of further tokens
+    - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
+    - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
+    - `endpoints`: endpoints of S3-compatible servers that connections may have
     """
 
     state: Path
@@ -25,6 +48,10 @@ class ServiceSettings:
     allow_stores: tuple[str, ...] = ()
     jobs_max: int = 8
     gateway: str | None = None
+    oidc: OidcSettings | None = None
+    key_file: str | None = None
+    webhook_networks: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
 
     @property
     def engine_state(self) -> str:

@@ -1,0 +1,120 @@
+"""Every endpoint of the schema, for every role of two tenants. An endpoint without an entry fails the test."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.server import Server, submit
+
+NOBODY = None
+#: Scope of each endpoint; NOBODY needs no token.
+SCOPE_OF: dict[tuple[str, str], str | None] = {
+    ("GET", "/healthz"): NOBODY,
+    ("GET", "/readyz"): NOBODY,
+    ("GET", "/metrics"): "metrics:read",
+    ("GET", "/v1/jobs"): "jobs:read",
+    ("POST", "/v1/jobs"): "jobs:write",
+    ("GET", "/v1/jobs/{job_id}"): "jobs:read",
+    ("DELETE", "/v1/jobs/{job_id}"): "jobs:write",
+    ("POST", "/v1/jobs/{job_id}/pause"): "jobs:write",
+    ("POST", "/v1/jobs/{job_id}/resume"): "jobs:write",
+    ("POST", "/v1/jobs/{job_id}/cancel"): "jobs:write",
+    ("GET", "/v1/jobs/{job_id}/receipt"): "jobs:read",
+    ("GET", "/v1/jobs/{job_id}/objects"): "jobs:read",
+    ("GET", "/v1/jobs/{job_id}/events"): "jobs:read",
+    ("POST", "/v1/tenants"): "tenants",
+    ("GET", "/v1/tenants"): "tenants",
+    ("POST", "/v1/tokens"): "tokens",
+    ("GET", "/v1/tokens"): "tokens",
+    ("DELETE", "/v1/tokens/{token_id}"): "tokens",
+    ("POST", "/v1/tokens/{token_id}/rotate"): "tokens",
+    ("POST", "/v1/tokens/revoke-all"): "tokens",
+    ("GET", "/v1/members"): "members",
+    ("POST", "/v1/members/{member_id}/block"): "members",
+    ("POST", "/v1/members/{member_id}/unblock"): "members",
+    ("GET", "/v1/audit"): "audit:read",
+}
+VIEWER = {"jobs:read"}
+OPERATOR = VIEWER | {"jobs:write", "connections:read"}
+TENANT_ADMIN = OPERATOR | {"connections:write", "webhooks", "tokens", "members", "audit:read"}
+MAY = {
+    "viewer": VIEWER,
+    "operator": OPERATOR,
+    "tenant_admin": TENANT_ADMIN,
+    "service_admin": TENANT_ADMIN | {"tenants", "metrics:read"},
+}
+TENANTS = ("mine", "other")
+#: Requests without a body are refused with 422 after the check of the scope.
+PASSED = {200, 201, 202, 204, 404, 409, 422}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("matrix"))
+    (server.data / "source").mkdir()
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def made(server: Server) -> dict[str, Any]:
+    """Return a token of each tenant and role, and ids of things that belong to the tenant `mine`."""
+    with server.client() as admin:
+        tokens = {}
+        for tenant in TENANTS:
+            assert admin.post("/v1/tenants", json={"name": tenant}).status_code == 201
+            for role in MAY:
+                answer = admin.post("/v1/tokens", json={"role": role, "tenant": tenant}).json()
+                tokens[tenant, role] = answer["token"]
+        victim = admin.post("/v1/tokens", json={"role": "viewer", "tenant": "mine"}).json()["id"]
+    with server.client(tokens["mine", "operator"]) as client:
+        job = submit(client, "k", server.data / "source", server.data / "copy", recursive=True).json()["id"]
+    return {"tokens": tokens, "job_id": job, "token_id": victim, "member_id": "0" * 32}
+
+
+def operations(server: Server) -> list[tuple[str, str]]:
+    paths = httpx.get(f"{server.url}/openapi.json").json()["paths"]
+    return sorted((method.upper(), path) for path, methods in paths.items() for method in methods)
+
+
+def test_each_endpoint_has_an_entry(server: Server) -> None:
+    assert operations(server) == sorted(SCOPE_OF), "add each new endpoint with its scope"
+
+
+def answer_to(server: Server, token: str | None, method: str, path: str, made: dict[str, Any]) -> httpx.Response:
+    """Send a request without a body and return its answer, without reading a stream."""
+    filled = re.sub(r"{(\w+)}", lambda name: made[name[1]], path)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with httpx.stream(method, server.url + filled, headers=headers, timeout=30) as answer:
+        if answer.status_code != 200 or not path.endswith("/events"):
+            answer.read()
+        return answer
+
+
+@pytest.mark.parametrize("role", sorted(MAY))
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_the_matrix(server: Server, made: dict[str, Any], tenant: str, role: str) -> None:
+    token = made["tokens"][tenant, role]
+    for (method, path), scope in SCOPE_OF.items():
+        if path == "/v1/tokens/revoke-all" and scope in MAY[role]:
+            continue  # It would end the other rows of the matrix; test_tenancy covers it.
+        answer = answer_to(server, token, method, path, made)
+        if scope is not NOBODY and scope not in MAY[role]:
+            assert answer.status_code == 403, (role, method, path)
+        elif tenant == "other" and "{" in path:
+            assert answer.status_code in (404, 422), (role, method, path, answer.status_code)
+            assert made["job_id"] not in answer.text
+        else:
+            assert answer.status_code in PASSED, (role, method, path, answer.text)
+
+
+def test_nothing_without_a_token(server: Server, made: dict[str, Any]) -> None:
+    statuses = {}
+    for method, path in operations(server)[:20]:
+        statuses[method, path] = answer_to(server, None, method, path, made).status_code
+    for operation, found in statuses.items():
+        assert (found == 401) == (SCOPE_OF[operation] is not NOBODY), operation
