@@ -36,10 +36,15 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("POST", "/v1/members/{member_id}/block"): "members",
     ("POST", "/v1/members/{member_id}/unblock"): "members",
     ("GET", "/v1/audit"): "audit:read",
+    ("POST", "/v1/webhooks"): "webhooks",
+    ("GET", "/v1/webhooks"): "webhooks",
+    ("DELETE", "/v1/webhooks/{webhook_id}"): "webhooks",
+    ("GET", "/v1/webhooks/{webhook_id}/deliveries"): "webhooks",
+    ("POST", "/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay"): "webhooks",
 }
 VIEWER = {"jobs:read"}
-OPERATOR = VIEWER | {"jobs:write", "connections:read"}
-TENANT_ADMIN = OPERATOR | {"connections:write", "webhooks", "tokens", "members", "audit:read"}
+OPERATOR = VIEWER | {"jobs:write"}
+TENANT_ADMIN = OPERATOR | {"webhooks", "tokens", "members", "audit:read"}
 MAY = {
     "viewer": VIEWER,
     "operator": OPERATOR,
@@ -73,7 +78,14 @@ def made(server: Server) -> dict[str, Any]:
         victim = admin.post("/v1/tokens", json={"role": "viewer", "tenant": "mine"}).json()["id"]
     with server.client(tokens["mine", "operator"]) as client:
         job = submit(client, "k", server.data / "source", server.data / "copy", recursive=True).json()["id"]
-    return {"tokens": tokens, "job_id": job, "token_id": victim, "member_id": "0" * 32}
+    return {
+        "tokens": tokens,
+        "job_id": job,
+        "token_id": victim,
+        "member_id": "0" * 32,
+        "webhook_id": "0" * 16,
+        "delivery_id": "0" * 16,
+    }
 
 
 def operations(server: Server) -> list[tuple[str, str]]:

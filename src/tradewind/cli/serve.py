@@ -56,13 +56,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=[],
         help="network of private or loopback addresses that webhooks may have; repeatable",
     )
-    parser.add_argument(
-        "--allow-endpoint",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="S3-compatible server that connections of tenants may name; repeatable",
-    )
     parser.add_argument("--migrate", action="store_true", help="update the database to this version, and exit")
 
 
@@ -103,7 +96,7 @@ def run(args: Namespace) -> int:
     for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file"):
         value = getattr(args, name)
         words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
-    for name in ("oidc_role", "oidc_tenant", "allow_webhook_network", "allow_endpoint"):
+    for name in ("oidc_role", "oidc_tenant", "allow_webhook_network"):
         words += [f"--{name.replace('_', '-')}={value}" for value in getattr(args, name)]
     words += ["--migrate"] if args.migrate else []
     words += [f"--gateway={args.gateway}"] if args.gateway else []

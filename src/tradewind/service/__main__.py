@@ -54,7 +54,6 @@ def _arguments() -> Namespace:
     parser.add_argument("--oidc-tenant", action="append", default=[])
     parser.add_argument("--key-file")
     parser.add_argument("--allow-webhook-network", action="append", default=[])
-    parser.add_argument("--allow-endpoint", action="append", default=[])
     return parser.parse_args()
 
 
@@ -77,7 +76,6 @@ def _settings(args: Namespace) -> ServiceSettings:
         oidc=_oidc(args),
         key_file=args.key_file,
         webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
-        endpoints=tuple(url.rstrip("/") for url in args.allow_endpoint),
     )
 
 

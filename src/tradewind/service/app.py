@@ -12,9 +12,10 @@ from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
 from tradewind.errors import StateError
-from tradewind.service.api import health, jobs, members, rotation, tenants
+from tradewind.service.api import health, jobs, members, rotation, tenants, webhooks
 from tradewind.service.auth import Sender
 from tradewind.service.bounded import BoundedBodies
+from tradewind.service.courier import Courier
 from tradewind.service.database import ServiceDatabase, record_change
 from tradewind.service.events import StreamCount
 from tradewind.service.jobs import JobQueue
@@ -33,6 +34,7 @@ from tradewind.service.metrics import ServiceMetrics
 from tradewind.service.problems import add_handlers
 from tradewind.service.rates import Rates
 from tradewind.service.runner import JobRunner
+from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 
 __all__ = ["Service", "create_app"]
@@ -56,6 +58,8 @@ class Service:
         self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
         self.members = None if settings.oidc is None else Members(database, settings.oidc)
+        self.sealer = Sealer.of(settings)
+        self.courier = Courier(database, self.sealer, settings.webhook_networks)
         #: Set when the server stops: event streams then end.
         self.is_closing = False
 
@@ -78,9 +82,11 @@ def create_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
         service.runner.start()
+        service.courier.start()
         yield
         service.is_closing = True
         service.runner.close()
+        service.courier.close()
 
     problem = {"description": "A problem document.", "content": {"application/problem+json": {}}}
     app = FastAPI(
@@ -93,7 +99,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, tenants, rotation, members):
+    for part in (health, jobs, tenants, rotation, members, webhooks):
         app.include_router(part.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)

@@ -24,8 +24,8 @@ __all__ = ["ROLES", "SCOPES_OF_ROLE", "Sender", "ensure_admin", "needs", "new_to
 
 #: Roles with their scopes; each role has those of the earlier ones.
 _VIEWER = frozenset({"jobs:read"})
-_OPERATOR = _VIEWER | {"jobs:write", "connections:read"}
-_TENANT_ADMIN = _OPERATOR | {"connections:write", "webhooks", "tokens", "members", "audit:read"}
+_OPERATOR = _VIEWER | {"jobs:write"}
+_TENANT_ADMIN = _OPERATOR | {"webhooks", "tokens", "members", "audit:read"}
 SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
     "viewer": _VIEWER,
     "operator": _OPERATOR,

@@ -19,6 +19,7 @@ from tradewind.service.database import ServiceDatabase, now_unix_ms, record_chan
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
+from tradewind.service.webhooks import enqueue_event
 
 __all__ = ["ACTIVE", "ENDED", "STATES", "JobQueue", "JobRow"]
 
@@ -233,3 +234,4 @@ def _add_event(connection: Connection, job_id: str, state: str, reason: str | No
     connection.execute(
         insert(job_events).values(job=job_id, number=number, at_unix_ms=now_unix_ms(), state=state, reason=reason)
     )
+    enqueue_event(connection, job_id, number, state, reason)

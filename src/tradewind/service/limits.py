@@ -69,5 +69,23 @@ ISSUER_STALE_S = 3_600.0
 MEMBERS_PER_TENANT_MAX = 10_000
 #: Interval at which the last request of a member is recorded.
 MEMBER_SEEN_S = 300.0
+#: Webhooks of one tenant; a further one is answered 409.
+WEBHOOKS_PER_TENANT_MAX = 20
+#: Pending deliveries of one tenant; a further event is dropped and counted.
+DELIVERIES_PENDING_MAX = 1_000
+#: Deliveries that are sent at once, by all tenants and by one.
+DELIVERIES_AT_ONCE = 8
+DELIVERIES_AT_ONCE_PER_TENANT = 2
+#: Attempts of a delivery, the first pause between them (doubled each time), and the longest pause.
+DELIVERY_ATTEMPTS_MAX = 8
+DELIVERY_PAUSE_S = 5.0
+DELIVERY_PAUSE_S_MAX = 3_600.0
+#: Time for the whole answer of a receiver, and time after which a delivery without a result is tried again.
+DELIVERY_TIMEOUT_S = 10.0
+DELIVERY_LEASE_S = 120.0
+#: Interval at which pending deliveries are looked for.
+DELIVERY_LOOK_S = 0.5
+#: Time after which deliveries that have ended are removed.
+DELIVERY_KEPT_S = 7 * 86_400.0
 #: Time for open requests to end when the server stops.
 STOP_S = 5

@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
@@ -40,6 +41,8 @@ KEY_TYPES = ("RSA", "EC", "OKP")
 #: joserfc warns that RFC 9864 renames EdDSA. Issuers still use the old name.
 warnings.filterwarnings("ignore", message="EdDSA is deprecated")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Errors of an issuer that does not answer, or whose documents are not as they should be.
+_UNUSABLE = (OSError, HTTPException, ValueError, TypeError, KeyError, AttributeError, JoseError, UsageError)
 #: Minimum size of an RSA key.
 RSA_BITS_MIN = 2048
 
@@ -98,10 +101,10 @@ class TokenIssuer:
                 try:
                     self._keys = self._read()
                     self._read_s = now_s
-                except (OSError, ValueError, TypeError, KeyError, JoseError) as error:
+                except _UNUSABLE as error:
                     if self._keys is None or now_s - self._read_s > ISSUER_STALE_S:
                         raise IssuerUnavailable(str(error)) from error
-            keys: KeySet | None = self._keys
+            keys = self._keys
             if keys is None or now_s - self._read_s > ISSUER_STALE_S:
                 raise IssuerUnavailable("its keys could not be read a moment ago")
             return keys
@@ -114,7 +117,8 @@ class TokenIssuer:
         keys = [key for key in _get(document["jwks_uri"])["keys"] if _is_for_signatures(key)]
         if not keys or len(keys) > ISSUER_KEYS_MAX:
             raise ValueError(f"{len(keys)} keys for signatures")
-        return KeySet.import_key_set({"keys": keys})
+        found: KeySet = KeySet.import_key_set({"keys": keys})
+        return found
 
 
 def require_safe_url(url: str) -> None:

@@ -40,7 +40,6 @@ class ServiceSettings:
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
-    - `endpoints`: endpoints of S3-compatible servers that connections may have
     """
 
     state: Path
@@ -51,7 +50,6 @@ class ServiceSettings:
     oidc: OidcSettings | None = None
     key_file: str | None = None
     webhook_networks: tuple[str, ...] = ()
-    endpoints: tuple[str, ...] = ()
 
     @property
     def engine_state(self) -> str:

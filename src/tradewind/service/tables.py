@@ -7,7 +7,6 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData,
 __all__ = [
     "METADATA",
     "audit",
-    "connections",
     "deliveries",
     "job_events",
     "jobs",
@@ -107,21 +106,6 @@ members = Table(
     Column("first_unix_ms", BigInteger, nullable=False),
     Column("last_unix_ms", BigInteger, nullable=False),
     Column("blocked_unix_ms", BigInteger),
-)
-
-#: Stores with credentials. `sealed` is the ciphertext of the credentials; see `sealing`.
-connections = Table(
-    "connections",
-    METADATA,
-    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("endpoint", Text),
-    Column("region", Text),
-    Column("kind", Text, nullable=False),
-    Column("sealed", Text, nullable=False),
-    Column("created_unix_ms", BigInteger, nullable=False),
 )
 
 #: Receivers of events. `sealed` is the ciphertext of the signing key; `dropped` counts events that found a full queue.

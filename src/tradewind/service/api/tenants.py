@@ -34,8 +34,6 @@ Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 Scope = Literal[
     "jobs:read",
     "jobs:write",
-    "connections:read",
-    "connections:write",
     "webhooks",
     "tokens",
     "members",

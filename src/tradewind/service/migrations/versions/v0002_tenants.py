@@ -1,4 +1,4 @@
-"""Make the tables of members, connections and webhooks, and give existing tokens the new scopes of their roles."""
+"""Make the tables of members and webhooks, and give existing tokens the new scopes of their roles."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _BEFORE = {
     "tenant_admin": _TENANT_ADMIN,
     "service_admin": _TENANT_ADMIN | {"tenants", "metrics:read"},
 }
-_ADMIN_ADDED = {"connections:read", "connections:write", "webhooks", "members"}
-_ADDED = {"operator": {"connections:read"}, "tenant_admin": _ADMIN_ADDED, "service_admin": _ADMIN_ADDED}
+_ADMIN_ADDED = {"webhooks", "members"}
+_ADDED = {"tenant_admin": _ADMIN_ADDED, "service_admin": _ADMIN_ADDED}
 
 
 def upgrade() -> None:
@@ -36,18 +36,6 @@ def upgrade() -> None:
         sa.Column("first_unix_ms", sa.BigInteger, nullable=False),
         sa.Column("last_unix_ms", sa.BigInteger, nullable=False),
         sa.Column("blocked_unix_ms", sa.BigInteger),
-    )
-    op.create_table(
-        "connections",
-        sa.Column("tenant", sa.Text, sa.ForeignKey("tenants.name"), primary_key=True),
-        sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("id", sa.Text, nullable=False),
-        sa.Column("url", sa.Text, nullable=False),
-        sa.Column("endpoint", sa.Text),
-        sa.Column("region", sa.Text),
-        sa.Column("kind", sa.Text, nullable=False),
-        sa.Column("sealed", sa.Text, nullable=False),
-        sa.Column("created_unix_ms", sa.BigInteger, nullable=False),
     )
     _make_webhooks()
     _extend_tokens()
