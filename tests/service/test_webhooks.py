@@ -74,26 +74,32 @@ def eventually(found: Callable[[], Any]) -> Any:
     return value
 
 
-def test_an_event_is_signed_retried_and_replayed(server: Server, receiver: Receiver) -> None:
-    receiver.statuses = [503]
+@pytest.mark.parametrize("statuses", [[], pytest.param([503], marks=pytest.mark.slow)], ids=["at once", "retried"])
+def test_an_event_is_signed_retried_and_replayed(server: Server, receiver: Receiver, statuses: list[int]) -> None:
+    receiver.received, receiver.statuses, attempts = [], statuses.copy(), len(statuses) + 1
+    name = f"copy-{attempts}"
     with server.client() as admin:
         made = admin.post("/v1/webhooks", json={"url": receiver.url, "states": ["done"]})
         assert made.status_code == 201, made.text
         webhook, secret = made.json()["id"], made.json()["secret"]
-        job_id = submit(admin, "k", server.data / "source", server.data / "copy", recursive=True).json()["id"]
+        job_id = submit(admin, name, server.data / "source", server.data / name, recursive=True).json()["id"]
         until(admin, job_id, "done")
-        eventually(lambda: len(receiver.received) == 2)
-        first, second = receiver.received
-        assert first[1] == second[1]
+        eventually(lambda: len(receiver.received) == attempts)
+        first = receiver.received[0]
+        assert {body for _, body in receiver.received} == {first[1]}
         for headers, body in receiver.received:
             at_s = int(headers["Tradewind-Signature"].split(",")[0].removeprefix("t="))
             assert headers["Tradewind-Signature"] == signature(secret, at_s, body)
         url = f"/v1/webhooks/{webhook}/deliveries"
         shown = eventually(lambda: [one for one in admin.get(url).json()["deliveries"] if one["state"] == "delivered"])
-        assert (shown[0]["attempts"], shown[0]["body"]["job_id"], shown[0]["body"]["state"]) == (2, job_id, "done")
+        assert (shown[0]["attempts"], shown[0]["body"]["job_id"], shown[0]["body"]["state"]) == (
+            attempts,
+            job_id,
+            "done",
+        )
         assert admin.post(f"{url}/{shown[0]['id']}/replay").status_code == 202
-        eventually(lambda: len(receiver.received) == 3)
-        assert receiver.received[2][1] == first[1]
+        eventually(lambda: len(receiver.received) == attempts + 1)
+        assert receiver.received[-1][1] == first[1]
         assert secret not in admin.get("/v1/webhooks").text + admin.get("/v1/audit").text
         assert secret.encode() not in (server.state / "service.sqlite").read_bytes()
         assert stat.S_IMODE((server.state / "service.key").stat().st_mode) == 0o600
