@@ -59,14 +59,46 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--behind-proxy", action="store_true", help="listen on any address: a proxy with TLS is in front"
     )
+    _add_oidc(parser)
+    parser.add_argument(
+        "--key-file", metavar="FILE", help="key that seals tenants' secrets (default DIR/service.key, made if missing)"
+    )
+    parser.add_argument(
+        "--allow-webhook-network",
+        metavar="CIDR",
+        action="append",
+        default=[],
+        help="network of private or loopback addresses that webhooks may have; repeatable",
+    )
     parser.add_argument("--migrate", action="store_true", help="update the database to this version, and exit")
+
+
+def _add_oidc(parser: ArgumentParser) -> None:
+    parser.add_argument("--oidc", metavar="ISSUER", help="URL of an OIDC issuer whose tokens are accepted")
+    parser.add_argument("--oidc-audience", metavar="NAME", help="audience that OIDC tokens must have")
+    parser.add_argument(
+        "--oidc-tenant-claim", metavar="CLAIM", default="tenant", help="claim with the tenant (default tenant)"
+    )
+    parser.add_argument(
+        "--oidc-role-claim", metavar="CLAIM", default="roles", help="claim with the roles (default roles)"
+    )
+    parser.add_argument(
+        "--oidc-role", metavar="VALUE=ROLE", action="append", default=[], help="role for a value; repeatable"
+    )
+    parser.add_argument(
+        "--oidc-tenant",
+        metavar="VALUE=TENANT",
+        action="append",
+        default=[],
+        help="tenant for a value (default: the value is the tenant's name); repeatable",
+    )
 
 
 def run(args: Namespace) -> int:
     """Become the server."""
     missing = [
         name
-        for name in ("alembic", "fastapi", "joserfc", "prometheus_client", "sqlalchemy", "uvicorn")
+        for name in ("alembic", "cryptography", "fastapi", "joserfc", "prometheus_client", "sqlalchemy", "uvicorn")
         if not find_spec(name)
     ]
     if missing:
@@ -76,6 +108,11 @@ def run(args: Namespace) -> int:
     words += [f"--allow-path={path}" for path in args.allow_path]
     words += [f"--allow-store={url}" for url in args.allow_store]
     words += ["--behind-proxy"] if args.behind_proxy else []
+    for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file"):
+        value = getattr(args, name)
+        words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
+    for name in ("oidc_role", "oidc_tenant", "allow_webhook_network"):
+        words += [f"--{name.replace('_', '-')}={value}" for value in getattr(args, name)]
     words += ["--migrate"] if args.migrate else []
     words += [f"--gateway={args.gateway}"] if args.gateway else []
     sys.stdout.flush()

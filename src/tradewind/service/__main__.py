@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import closing, nullcontext
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 
 from tradewind.errors import TradewindError, UsageError
@@ -23,7 +24,7 @@ from tradewind.service.limits import (
     RUNNING_JOBS_MAX,
     STOP_S,
 )
-from tradewind.service.settings import ServiceSettings
+from tradewind.service.settings import OidcSettings, ServiceSettings
 
 
 def main() -> int:
@@ -52,6 +53,14 @@ def _arguments() -> Namespace:
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--migrate", action="store_true")
     parser.add_argument("--gateway")
+    parser.add_argument("--oidc")
+    parser.add_argument("--oidc-audience")
+    parser.add_argument("--oidc-tenant-claim", default="tenant")
+    parser.add_argument("--oidc-role-claim", default="roles")
+    parser.add_argument("--oidc-role", action="append", default=[])
+    parser.add_argument("--oidc-tenant", action="append", default=[])
+    parser.add_argument("--key-file")
+    parser.add_argument("--allow-webhook-network", action="append", default=[])
     return parser.parse_args()
 
 
@@ -75,6 +84,9 @@ def _settings(args: Namespace) -> ServiceSettings:
         database=None if args.database is None else _checked_database(args.database),
         lease_s=args.lease,
         gateway=args.gateway,
+        oidc=_oidc(args),
+        key_file=args.key_file,
+        webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
     )
 
 
@@ -84,6 +96,44 @@ def _checked_database(url: str) -> str:
     from tradewind.service.postgres import checked_url
 
     return checked_url(url)
+
+
+def _oidc(args: Namespace) -> OidcSettings | None:
+    """Return the issuer of OIDC tokens, if there is one. Raises UsageError."""
+    from tradewind.service.auth import ROLES
+    from tradewind.service.oidc import require_safe_url
+
+    if args.oidc is None:
+        if args.oidc_audience or args.oidc_role or args.oidc_tenant:
+            raise UsageError("the options of OIDC need an issuer", hint="add --oidc ISSUER")
+        return None
+    require_safe_url(args.oidc)
+    if not args.oidc_audience:
+        raise UsageError(
+            "--oidc needs --oidc-audience", hint="name the audience that the issuer writes for this service"
+        )
+    roles = tuple(_mapped("--oidc-role", text) for text in args.oidc_role)
+    if not roles:
+        raise UsageError("--oidc needs --oidc-role", hint="for example --oidc-role staff=operator")
+    for value, role in roles:
+        if role not in ROLES:
+            raise UsageError(f"--oidc-role {value}={role}: no such role", hint=f"one of {', '.join(ROLES)}")
+    tenants = tuple(_mapped("--oidc-tenant", text) for text in args.oidc_tenant)
+    return OidcSettings(args.oidc, args.oidc_audience, args.oidc_tenant_claim, args.oidc_role_claim, roles, tenants)
+
+
+def _mapped(option: str, text: str) -> tuple[str, str]:
+    value, equals, name = text.rpartition("=")
+    if not (value and equals and name):
+        raise UsageError(f"{option} {text}: not VALUE=NAME")
+    return value, name
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise UsageError(f"--allow-webhook-network {text}: {error}", hint="for example 10.0.0.0/8") from None
 
 
 def _serve(args: Namespace) -> int:

@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
-from tradewind.service.api import grid, health, jobs, market, money, quotes, receipts, tenants
+from tradewind.errors import StateError
+from tradewind.service.api import (
+    grid,
+    health,
+    jobs,
+    market,
+    members,
+    money,
+    quotes,
+    receipts,
+    rotation,
+    tenants,
+    webhooks,
+)
+from tradewind.service.auth import Sender
 from tradewind.service.bounded import BoundedBodies
 from tradewind.service.claims import ClaimTable
 from tradewind.service.console import ConsoleFiles
 from tradewind.service.console import router as console
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.courier import Courier
+from tradewind.service.database import ServiceDatabase, record_change
 from tradewind.service.events import StreamCount
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
-from tradewind.service.limits import REFUSED_BURST, REFUSED_PER_S, REQUESTS_BURST, REQUESTS_PER_S
+from tradewind.service.limits import (
+    AUDITED_REFUSALS_BURST,
+    AUDITED_REFUSALS_PER_S,
+    REFUSED_BURST,
+    REFUSED_PER_S,
+    REQUESTS_BURST,
+    REQUESTS_PER_S,
+    TENANT_REQUESTS_BURST,
+    TENANT_REQUESTS_PER_S,
+)
+from tradewind.service.members import Members
 from tradewind.service.metrics import ServiceMetrics
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
 from tradewind.service.receipt_key import ReceiptKey
 from tradewind.service.runner import JobRunner
+from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 
 __all__ = ["Service", "create_app"]
+
+_LOG = logging.getLogger("tradewind.service")
+#: Maximum length of a refused request's path in the audit log.
+TARGET_LENGTH_MAX = 200
 
 
 class Service:
@@ -48,9 +80,26 @@ class Service:
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.console = ConsoleFiles.load()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
+        self.tenant_rates = Rates(TENANT_REQUESTS_PER_S, TENANT_REQUESTS_BURST)
+        self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
+        self.members = None if settings.oidc is None else Members(database, settings.oidc)
+        self.sealer = Sealer.of(settings)
+        self.courier = Courier(database, self.sealer, settings.webhook_networks)
         #: Set when the server stops: event streams then end.
         self.is_closing = False
+
+    def record_refusal(self, request: Request, detail: str) -> None:
+        """Record in the sender's audit log that a request was refused, up to a rate."""
+        sender: Sender | None = getattr(request.state, "sender", None)
+        if sender is None or self.audited.wait_s(sender.token, time.monotonic()) > 0:
+            return
+        target = f"{request.method} {request.url.path}"[:TARGET_LENGTH_MAX]
+        try:
+            with self.database.write() as connection:
+                record_change(connection, sender.tenant, sender.token, "refused", target, {"reason": detail})
+        except StateError as error:
+            _LOG.error("audit: %s", error)
 
 
 def _replica_id() -> str:
@@ -64,9 +113,11 @@ def create_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
         service.runner.start()
+        service.courier.start()
         yield
         service.is_closing = True
         service.runner.close()
+        service.courier.close()
 
     problem = {"description": "A problem document.", "content": {"application/problem+json": {}}}
     app = FastAPI(
@@ -79,7 +130,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, receipts, quotes, money, grid, market, tenants):
+    for part in (health, jobs, receipts, quotes, money, grid, market, tenants, rotation, members, webhooks):
         app.include_router(part.router)
     app.include_router(console)
     app.add_middleware(BoundedBodies)

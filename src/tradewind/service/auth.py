@@ -23,11 +23,14 @@ from tradewind.service.tables import tenants, tokens
 __all__ = ["ANYBODY", "ROLES", "SCOPES_OF_ROLE", "Sender", "ensure_admin", "needs", "new_token", "token_digest"]
 
 #: Roles with their scopes; each role has those of the earlier ones.
+_VIEWER = frozenset({"jobs:read"})
+_OPERATOR = _VIEWER | {"jobs:write"}
+_TENANT_ADMIN = _OPERATOR | {"webhooks", "tokens", "members", "audit:read"}
 SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
-    "viewer": frozenset({"jobs:read"}),
-    "operator": frozenset({"jobs:read", "jobs:write"}),
-    "tenant_admin": frozenset({"jobs:read", "jobs:write", "tokens", "audit:read"}),
-    "service_admin": frozenset({"jobs:read", "jobs:write", "tokens", "audit:read", "tenants", "metrics:read"}),
+    "viewer": _VIEWER,
+    "operator": _OPERATOR,
+    "tenant_admin": _TENANT_ADMIN,
+    "service_admin": _TENANT_ADMIN | {"tenants", "metrics:read"},
 }
 ROLES = tuple(SCOPES_OF_ROLE)
 #: Tenant of the admin token.
@@ -42,7 +45,10 @@ TOKEN_LENGTH_MAX = 256
 
 @dataclass(frozen=True)
 class Sender:
-    """The token that sent a request: its id, its tenant, its role, and its scopes."""
+    """The token that sent a request: its id, its tenant, its role, and its scopes.
+
+    The id of an OIDC token is `member-` and the id of its member.
+    """
 
     token: str
     tenant: str
@@ -110,10 +116,16 @@ def _sender(request: Request) -> Sender:
     service = request.app.state.service
     address = request.client.host if request.client else ""
     kind, _, token = request.headers.get("authorization", "").partition(" ")
-    token = token.strip()
+    token, is_bearer = token.strip(), kind.lower() == "bearer"
     found = None
-    if kind.lower() == "bearer" and token.isascii() and 0 < len(token) <= TOKEN_LENGTH_MAX:
+    if is_bearer and token.startswith(TOKEN_PREFIX) and token.isascii() and len(token) <= TOKEN_LENGTH_MAX:
         found = sender_of(service.database, token)
+    elif is_bearer and service.members is not None:
+        try:
+            found = service.members.sender_of(token)
+        except ApiProblem:
+            service.refused.require(address)
+            raise
     if found is None:
         service.refused.require(address)
         raise ApiProblem(
@@ -122,7 +134,9 @@ def _sender(request: Request) -> Sender:
             hint="send Authorization: Bearer TOKEN",
             headers={"WWW-Authenticate": "Bearer"},
         )
+    request.state.sender = found
     service.rates.require(found.token)
+    service.tenant_rates.require(found.tenant)
     return found
 
 

@@ -21,6 +21,7 @@ from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import job_events, jobs
+from tradewind.service.webhooks import enqueue_event
 
 __all__ = ["ACTIVE", "ENDED", "STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
 
@@ -153,11 +154,13 @@ class JobQueue:
 
     def get(self, tenant: str, job_id: str) -> JobRow:
         """Return a job of a tenant. Raises ApiProblem 404, also for a job of another tenant."""
+        # A row of another tenant is not even read, so that the time of the answer does not show that it exists.
+        query = select(*_COLUMNS).where(jobs.c.id == job_id, jobs.c.tenant == tenant)
         with self._database.read() as connection:
-            found = _one(connection, job_id)
-        if found is None or found.tenant != tenant:
+            row = connection.execute(query).mappings().first()
+        if row is None:
             raise ApiProblem(404, "no such job")
-        return found
+        return _row(row)
 
     def receipt(self, job_id: str) -> dict[str, Any] | None:
         """Return the receipt of a job that has ended; None for any other."""
@@ -282,3 +285,4 @@ def add_event(connection: Connection, job_id: str, state: str, reason: str | Non
     connection.execute(
         insert(job_events).values(job=job_id, number=number, at_unix_ms=now_unix_ms(), state=state, reason=reason)
     )
+    enqueue_event(connection, job_id, number, state, reason)

@@ -7,6 +7,9 @@ BODY_BYTES_MAX = 1 << 20
 #: Sustained requests per second of one token, and the burst above it; beyond them a request is answered 429.
 REQUESTS_PER_S = 100.0
 REQUESTS_BURST = 300
+#: The same for all tokens of one tenant together.
+TENANT_REQUESTS_PER_S = 400.0
+TENANT_REQUESTS_BURST = 1_200
 #: Refused tokens per second of one address, and the burst above it; beyond them a request is answered 429.
 REFUSED_PER_S = 1.0
 REFUSED_BURST = 30
@@ -49,6 +52,45 @@ TOKEN_S_MAX = 365 * 86_400
 #: Tokens of one tenant that are valid, and tenants of a service; a further one is answered 409.
 TOKENS_PER_TENANT_MAX = 1_000
 TENANTS_MAX = 10_000
+#: Maximum overlap in which a rotated token is still valid.
+ROTATION_S_MAX = 86_400
+#: Refusals per second of one sender that are recorded in the audit log, and the burst above it.
+AUDITED_REFUSALS_PER_S = 0.1
+AUDITED_REFUSALS_BURST = 20
+#: Maximum length of an OIDC token, and difference between the clocks of the issuer and the server.
+JWT_BYTES_MAX = 8_192
+CLOCK_SKEW_S = 60
+#: Maximum bytes of an issuer's document, number of its keys, and time for one answer.
+ISSUER_BYTES_MAX = 1 << 20
+ISSUER_KEYS_MAX = 100
+ISSUER_TIMEOUT_S = 5.0
+#: An issuer's keys are read again after this time, or for an unknown key id, but not within the pause.
+ISSUER_KEYS_S = 600.0
+ISSUER_PAUSE_S = 10.0
+#: Keys are used this long if the issuer does not answer; then its tokens are answered 503.
+ISSUER_STALE_S = 3_600.0
+#: Members of one tenant; a further one is answered 403.
+MEMBERS_PER_TENANT_MAX = 10_000
+#: Interval at which the last request of a member is recorded.
+MEMBER_SEEN_S = 300.0
+#: Webhooks of one tenant; a further one is answered 409.
+WEBHOOKS_PER_TENANT_MAX = 20
+#: Pending deliveries of one tenant; a further event is dropped and counted.
+DELIVERIES_PENDING_MAX = 1_000
+#: Deliveries that are sent at once, by all tenants and by one.
+DELIVERIES_AT_ONCE = 8
+DELIVERIES_AT_ONCE_PER_TENANT = 2
+#: Attempts of a delivery, the first pause between them (doubled each time), and the longest pause.
+DELIVERY_ATTEMPTS_MAX = 8
+DELIVERY_PAUSE_S = 5.0
+DELIVERY_PAUSE_S_MAX = 3_600.0
+#: Time for the whole answer of a receiver, and time after which a delivery without a result is tried again.
+DELIVERY_TIMEOUT_S = 10.0
+DELIVERY_LEASE_S = 120.0
+#: Interval at which pending deliveries are looked for.
+DELIVERY_LOOK_S = 0.5
+#: Time after which deliveries that have ended are removed.
+DELIVERY_KEPT_S = 7 * 86_400.0
 #: Time for open requests to end when the server stops.
 STOP_S = 5
 #: Time to count the source for a quote [s]; then the quote is answered 409.

@@ -86,6 +86,8 @@ def add_handlers(app: FastAPI) -> None:
 
 def _problem(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiProblem)
+    if error.status == 403:
+        request.app.state.service.record_refusal(request, error.detail)
     return problem_response(error.status, error.detail, hint=error.hint, headers=error.headers, fields=error.fields)
 
 

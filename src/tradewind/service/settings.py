@@ -7,7 +7,26 @@ from pathlib import Path
 from tradewind.model.records import dataclass
 from tradewind.service.limits import LEASE_S_DEFAULT
 
-__all__ = ["ServiceSettings"]
+__all__ = ["OidcSettings", "ServiceSettings"]
+
+
+@dataclass(frozen=True)
+class OidcSettings:
+    """An OIDC issuer, and how the claims of its tokens become a tenant and a role.
+
+    - `issuer`: URL of the issuer, exactly as in its tokens
+    - `audience`: what `aud` must contain
+    - `tenant_claim`, `role_claim`: names of claims; a dot enters an object
+    - `roles`: role by value of the role claim; other values give none
+    - `tenants`: tenant by value of the tenant claim; without any, the value is the tenant's name
+    """
+
+    issuer: str
+    audience: str
+    tenant_claim: str
+    role_claim: str
+    roles: tuple[tuple[str, str], ...]
+    tenants: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -21,6 +40,9 @@ class ServiceSettings:
     - `database`: URL of a PostgreSQL database, or None for the SQLite file of the state folder
     - `lease_s`: time without a sign of life after which another server adopts the jobs [s]
     - `gateway`: path of the gateway program, or None to find it
+    - `oidc`: issuer of further tokens
+    - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
+    - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
     """
 
     state: Path
@@ -30,6 +52,9 @@ class ServiceSettings:
     database: str | None = None
     lease_s: int = LEASE_S_DEFAULT
     gateway: str | None = None
+    oidc: OidcSettings | None = None
+    key_file: str | None = None
+    webhook_networks: tuple[str, ...] = ()
 
     @property
     def is_replica(self) -> bool:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
-__all__ = ["METADATA", "audit", "job_events", "jobs", "replicas", "state_folders", "tenants", "tokens"]
+__all__ = [
+    "METADATA",
+    "audit",
+    "deliveries",
+    "job_events",
+    "jobs",
+    "members",
+    "replicas",
+    "state_folders",
+    "tenants",
+    "tokens",
+    "webhooks",
+]
 
 METADATA = MetaData()
 
@@ -99,3 +111,50 @@ replicas = Table(
 
 #: One row: the id of the state folder that all servers of this database share.
 state_folders = Table("state_folders", METADATA, Column("id", Text, primary_key=True))
+
+
+#: People that an OIDC issuer has identified. `id` is a digest of issuer and subject. A blocked one is refused.
+members = Table(
+    "members",
+    METADATA,
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("issuer", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("first_unix_ms", BigInteger, nullable=False),
+    Column("last_unix_ms", BigInteger, nullable=False),
+    Column("blocked_unix_ms", BigInteger),
+)
+
+#: Receivers of events. `sealed` is the ciphertext of the signing key; `dropped` counts events that found a full queue.
+webhooks = Table(
+    "webhooks",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("states", Text, nullable=False),
+    Column("sealed", Text, nullable=False),
+    Column("dropped", Integer, nullable=False),
+    Column("created_unix_ms", BigInteger, nullable=False),
+    Index("webhooks_of_tenant", "tenant", "id"),
+)
+
+#: Events for webhooks. `state` is `pending`, `delivered` or `failed`; `next_unix_ms` is when a pending one is tried.
+deliveries = Table(
+    "deliveries",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("webhook", Text, ForeignKey("webhooks.id"), nullable=False),
+    Column("body", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_unix_ms", BigInteger, nullable=False),
+    Column("error", Text),
+    Column("created_unix_ms", BigInteger, nullable=False),
+    Index("deliveries_of_webhook", "webhook", "id"),
+    Index("deliveries_due", "state", "next_unix_ms"),
+    Index("deliveries_of_tenant", "tenant", "state"),
+)

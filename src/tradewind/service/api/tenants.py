@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
@@ -24,13 +25,22 @@ from tradewind.service.limits import (
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import audit, tenants, tokens
 
-__all__ = ["router"]
+__all__ = ["NewToken", "has_rights_of", "router", "valid_token"]
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS, TOKENS, AUDIT = needs("tenants"), needs("tokens"), needs("audit:read")
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
-Scope = Literal["jobs:read", "jobs:write", "tokens", "audit:read", "tenants", "metrics:read"]
+Scope = Literal[
+    "jobs:read",
+    "jobs:write",
+    "webhooks",
+    "tokens",
+    "members",
+    "audit:read",
+    "tenants",
+    "metrics:read",
+]
 Role = Literal["viewer", "operator", "tenant_admin", "service_admin"]
 
 
@@ -192,6 +202,8 @@ def make_token(body: TokenRequest, request: Request, response: Response, sender:
         connection.execute(insert(tokens).values(**made, digest=token_digest(secret)))
         detail = {"role": body.role, "tenant": tenant}
         record_change(connection, sender.tenant, sender.token, "token.make", str(made["id"]), detail)
+        if tenant != sender.tenant:
+            record_change(connection, tenant, "service", "token.make", str(made["id"]), {"role": body.role})
     response.headers["Cache-Control"] = "no-store"
     return {**made, "scopes": sorted(scopes), "token": secret}
 
@@ -223,27 +235,44 @@ def revoke_token(
     if token_id == ADMIN_ID:
         raise ApiProblem(409, "the admin token of the server cannot be revoked")
     with request.app.state.service.database.write() as connection:
-        changed = connection.execute(
-            update(tokens)
-            .where(tokens.c.id == token_id, tokens.c.tenant == sender.tenant, tokens.c.revoked_unix_ms.is_(None))
-            .values(revoked_unix_ms=now_unix_ms())
-        )
-        if changed.rowcount == 0:
-            raise ApiProblem(404, "no such token")
+        valid_token(connection, sender, token_id)
+        connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=now_unix_ms()))
         record_change(connection, sender.tenant, sender.token, "token.revoke", token_id)
+
+
+def valid_token(connection: Connection, sender: Sender, token_id: str) -> dict[str, Any]:
+    """Return a valid token of the sender's tenant. Raises ApiProblem 404, and 403 if it has more rights."""
+    found = select(tokens).where(
+        tokens.c.id == token_id, tokens.c.tenant == sender.tenant, tokens.c.revoked_unix_ms.is_(None)
+    )
+    row = connection.execute(found).mappings().first()
+    if row is None:
+        raise ApiProblem(404, "no such token")
+    if not has_rights_of(sender, row):
+        raise ApiProblem(403, "the token has more rights than yours")
+    return {name: row[name] for name in TokenView.model_fields}
+
+
+def has_rights_of(sender: Sender, token: Mapping[Any, Any]) -> bool:
+    """Return whether a sender has at least the rights of a token."""
+    scopes = SCOPES_OF_ROLE.get(token["role"], frozenset()) & frozenset(json.loads(token["scopes"]))
+    return ROLES.index(token["role"]) <= ROLES.index(sender.role) and scopes <= sender.scopes
 
 
 @router.get("/audit", response_model=AuditPage)
 def list_audit(
     request: Request,
     cursor: Annotated[int | None, Query(ge=1, le=2**53)] = None,
+    action: Annotated[str | None, Query(pattern=r"^[a-z.-]{1,64}$")] = None,
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = AUDIT,
 ) -> dict[str, Any]:
-    """List the changes that tokens of the tenant have made, newest first."""
+    """List changes by tokens of the tenant, and requests that were refused to them, newest first."""
     query = select(audit).where(audit.c.tenant == sender.tenant).order_by(audit.c.number.desc()).limit(limit + 1)
     if cursor is not None:
         query = query.where(audit.c.number < cursor)
+    if action is not None:
+        query = query.where(audit.c.action == action)
     with request.app.state.service.database.read() as connection:
         rows = [{**row, "detail": json.loads(row["detail"])} for row in connection.execute(query).mappings()]
     return {"entries": rows[:limit], "next": rows[limit - 1]["number"] if len(rows) > limit else None}

@@ -1,0 +1,79 @@
+"""`/v1/members`: people of the tenant whom the OIDC issuer identifies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
+from sqlalchemy import select, update
+
+from tradewind.service.auth import ROLES, Sender, needs
+from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.problems import ApiProblem
+from tradewind.service.tables import members
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/members", tags=["tenants"])
+MEMBERS = needs("members")
+MemberId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+
+
+class MemberView(BaseModel):
+    """A member. `role` is that of the last token."""
+
+    id: str
+    issuer: str
+    subject: str
+    role: str
+    first_unix_ms: int
+    last_unix_ms: int
+    blocked_unix_ms: int | None
+
+
+class MemberPage(BaseModel):
+    """Members by id. `next` is the cursor of the next page; null on the last one."""
+
+    members: list[MemberView]
+    next: str | None
+
+
+@router.get("", response_model=MemberPage)
+def list_members(
+    request: Request,
+    cursor: Annotated[str | None, Query(pattern=r"^[0-9a-f]{32}$")] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    sender: Sender = MEMBERS,
+) -> dict[str, Any]:
+    """List the members of the tenant. A member appears with its first request."""
+    query = select(members).where(members.c.tenant == sender.tenant, members.c.id > (cursor or ""))
+    with request.app.state.service.database.read() as connection:
+        rows = [dict(row) for row in connection.execute(query.order_by(members.c.id).limit(limit + 1)).mappings()]
+    return {"members": rows[:limit], "next": rows[limit - 1]["id"] if len(rows) > limit else None}
+
+
+@router.post("/{member_id}/block", response_model=MemberView)
+def block(member_id: MemberId, request: Request, sender: Sender = MEMBERS) -> dict[str, Any]:
+    """Refuse all tokens of a member at once."""
+    return _changed(member_id, request, sender, "block", now_unix_ms())
+
+
+@router.post("/{member_id}/unblock", response_model=MemberView)
+def unblock(member_id: MemberId, request: Request, sender: Sender = MEMBERS) -> dict[str, Any]:
+    """Accept tokens of a blocked member again."""
+    return _changed(member_id, request, sender, "unblock", None)
+
+
+def _changed(member_id: str, request: Request, sender: Sender, action: str, blocked: int | None) -> dict[str, Any]:
+    this = (members.c.tenant == sender.tenant) & (members.c.id == member_id)
+    with request.app.state.service.database.write() as connection:
+        row = connection.execute(select(members).where(this)).mappings().first()
+        if row is None:
+            raise ApiProblem(404, "no such member")
+        if ROLES.index(row["role"]) > ROLES.index(sender.role):
+            raise ApiProblem(403, "the member has more rights than your token")
+        connection.execute(update(members).where(this).values(blocked_unix_ms=blocked))
+        record_change(connection, sender.tenant, sender.token, f"member.{action}", member_id)
+    return {**row, "blocked_unix_ms": blocked}

@@ -1,0 +1,161 @@
+"""Tokens of an OIDC issuer: its keys, and the checks of a token (OpenID Connect Core 3.1.3.7, RFC 7519, RFC 8725).
+
+Only RS256, ES256 and EdDSA are accepted. The keys come from the issuer's discovery document over HTTPS, or over plain
+HTTP from this machine. They are read again when they are old, or when a token names an unknown key.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, build_opener
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from tradewind.errors import UsageError
+from tradewind.service.limits import (
+    CLOCK_SKEW_S,
+    ISSUER_BYTES_MAX,
+    ISSUER_KEYS_MAX,
+    ISSUER_KEYS_S,
+    ISSUER_PAUSE_S,
+    ISSUER_STALE_S,
+    ISSUER_TIMEOUT_S,
+    JWT_BYTES_MAX,
+)
+
+__all__ = ["IssuerUnavailable", "TokenIssuer", "require_safe_url"]
+
+#: `Ed25519` is the name of EdDSA with that curve in RFC 9864.
+ALGORITHMS = ("RS256", "ES256", "EdDSA", "Ed25519")
+KEY_TYPES = ("RSA", "EC", "OKP")
+#: joserfc warns that RFC 9864 renames EdDSA. Issuers still use the old name.
+warnings.filterwarnings("ignore", message="EdDSA is deprecated")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Errors of an issuer that does not answer, or whose documents are not as they should be.
+_UNUSABLE = (OSError, HTTPException, ValueError, TypeError, KeyError, AttributeError, JoseError, UsageError)
+#: Minimum size of an RSA key.
+RSA_BITS_MIN = 2048
+
+
+class IssuerUnavailable(Exception):
+    """The issuer does not answer, or its answer cannot be used, and there are no keys that are new enough."""
+
+
+class TokenIssuer:
+    """One issuer with its keys. Any thread may use it."""
+
+    def __init__(self, issuer: str, audience: str) -> None:
+        self.issuer, self._audience = issuer, audience
+        self._lock = threading.Lock()
+        self._keys: KeySet | None = None
+        self._read_s = self._tried_s = float("-inf")
+
+    def claims_of(self, token: str) -> dict[str, Any] | None:
+        """Return the claims of a valid token; None for any other. Raises IssuerUnavailable."""
+        if len(token) > JWT_BYTES_MAX or not token.isascii() or token.count(".") != 2:
+            return None
+        try:
+            return self._checked(token)
+        except (JoseError, ValueError, TypeError, KeyError):
+            return None
+
+    def _checked(self, token: str) -> dict[str, Any]:
+        header = _header(token)
+        if header.get("alg") not in ALGORITHMS:
+            raise ValueError("another algorithm")
+        found = jwt.decode(token, self._keys_for(header.get("kid")), algorithms=list(ALGORITHMS))
+        checks = jwt.JWTClaimsRegistry(
+            leeway=CLOCK_SKEW_S,
+            iss={"essential": True, "value": self.issuer},
+            aud={"essential": True, "value": self._audience},
+            exp={"essential": True},
+            sub={"essential": True},
+        )
+        checks.validate(found.claims)
+        claims: dict[str, Any] = found.claims
+        begin_s = claims.get("nbf", claims.get("iat"))
+        if isinstance(begin_s, bool) or not isinstance(begin_s, (int, float)):
+            raise ValueError("neither nbf nor iat")
+        if begin_s > time.time() + CLOCK_SKEW_S or not isinstance(claims["sub"], str):
+            raise ValueError("not yet valid, or no subject")
+        return claims
+
+    def _keys_for(self, key_id: object) -> KeySet:
+        """Return the keys. They are read again when they are old, or do not have this id."""
+        with self._lock:
+            now_s = time.monotonic()
+            is_old = now_s - self._read_s > ISSUER_KEYS_S
+            is_known = self._keys is not None and (key_id is None or _has(self._keys, key_id))
+            if (is_old or not is_known) and now_s - self._tried_s > ISSUER_PAUSE_S:
+                self._tried_s = now_s
+                try:
+                    self._keys = self._read()
+                    self._read_s = now_s
+                except _UNUSABLE as error:
+                    if self._keys is None or now_s - self._read_s > ISSUER_STALE_S:
+                        raise IssuerUnavailable(str(error)) from error
+            keys = self._keys
+            if keys is None or now_s - self._read_s > ISSUER_STALE_S:
+                raise IssuerUnavailable("its keys could not be read a moment ago")
+            return keys
+
+    def _read(self) -> KeySet:
+        document = _get(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if document["issuer"] != self.issuer:
+            raise ValueError(f"the document is of issuer {document['issuer']}")
+        require_safe_url(document["jwks_uri"])
+        keys = [key for key in _get(document["jwks_uri"])["keys"] if _is_for_signatures(key)]
+        if not keys or len(keys) > ISSUER_KEYS_MAX:
+            raise ValueError(f"{len(keys)} keys for signatures")
+        found: KeySet = KeySet.import_key_set({"keys": keys})
+        return found
+
+
+def require_safe_url(url: str) -> None:
+    """Raise UsageError unless a URL has HTTPS, or plain HTTP to this machine."""
+    parts = urlsplit(url)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    if not is_safe or not parts.hostname or parts.username is not None or parts.query or parts.fragment:
+        raise UsageError(f"{url}: not an https:// URL without user name and query")
+
+
+def _header(token: str) -> dict[str, Any]:
+    from joserfc.jws import extract_compact
+
+    header = extract_compact(token.encode()).headers()
+    return dict(header)
+
+
+def _has(keys: KeySet, key_id: object) -> bool:
+    return any(key.kid == key_id for key in keys.keys)
+
+
+def _is_for_signatures(key: Mapping[str, Any]) -> bool:
+    """Return whether a key may sign. Symmetric and short keys are left out, and so are keys for encryption."""
+    if key.get("kty") not in KEY_TYPES or key.get("use", "sig") != "sig":
+        return False
+    return key["kty"] != "RSA" or len(key["n"]) * 6 >= RSA_BITS_MIN
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *arguments: Any) -> None:
+        """Refuse: the answer is then an error."""
+
+
+def _get(url: str) -> Any:
+    """Return a JSON document. Raises OSError, ValueError."""
+    with build_opener(_NoRedirects).open(url, timeout=ISSUER_TIMEOUT_S) as answer:
+        text = answer.read(ISSUER_BYTES_MAX + 1)
+    if len(text) > ISSUER_BYTES_MAX:
+        raise URLError(f"{url}: more than {ISSUER_BYTES_MAX:,} bytes")
+    return json.loads(text)

@@ -1,0 +1,110 @@
+"""Requests to receivers of webhooks, whose URLs tenants choose.
+
+The host is resolved once, every address must be allowed, and the connection goes to the first one. Redirects are not
+followed, and proxies are not used. Without permission of the operator only public addresses are allowed, by HTTPS.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from tradewind.errors import UsageError
+from tradewind.service.limits import DELIVERY_TIMEOUT_S
+
+__all__ = ["ReceiverError", "is_allowed", "post", "require_webhook_url"]
+
+#: IPv6 networks that lead to IPv4 addresses: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380), and
+#: IPv4-compatible addresses.
+TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))
+
+
+class ReceiverError(Exception):
+    """A delivery has failed. The message is for the tenant, and names no address."""
+
+
+def is_allowed(text: str, networks: Sequence[str]) -> bool:
+    """Return whether an address is public, or in one of the operator's networks."""
+    address: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if _is_in(address, networks):
+        return True
+    return address.is_global and not address.is_multicast and not any(address in network for network in TRANSLATED)
+
+
+def _is_in(address: IPv4Address | IPv6Address, networks: Sequence[str]) -> bool:
+    return any(address in ip_network(network) for network in networks)
+
+
+def require_webhook_url(url: str, networks: Sequence[str]) -> None:
+    """Raise UsageError unless a URL is HTTPS, or HTTP where the operator allows networks, without a user name."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError(f"{url}: not a URL") from None
+    if parts.scheme not in (("https", "http") if networks else ("https",)):
+        raise UsageError(f"{url}: not an https:// URL")
+    if not parts.hostname or parts.username is not None or parts.fragment or port == 0 or not url.isascii():
+        raise UsageError(f"{url}: not a URL of a host, or with a user name or fragment")
+    with suppress(ValueError):
+        if not is_allowed(parts.hostname, networks):
+            raise UsageError(f"{url}: not a public address")
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], networks: Sequence[str]) -> None:
+    """Send a body. Raises ReceiverError unless the answer is 200 to 299."""
+    parts = urlsplit(url)
+    host, is_tls = parts.hostname or "", parts.scheme == "https"
+    port = parts.port or (443 if is_tls else 80)
+    address = _resolved(host, port, networks, is_tls=is_tls)
+    connection = HTTPConnection(host, port, timeout=DELIVERY_TIMEOUT_S)
+    try:
+        plain = socket.create_connection((address, port), timeout=DELIVERY_TIMEOUT_S)
+        # A receiver that sends one byte now and then would never time out.
+        deadline = threading.Timer(DELIVERY_TIMEOUT_S, _shut, (plain,))
+        deadline.daemon = True
+        deadline.start()
+        try:
+            connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if is_tls else plain
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            connection.request("POST", path, body, dict(headers))
+            status = connection.getresponse().status
+        finally:
+            deadline.cancel()
+            plain.close()
+    except ssl.SSLError:
+        raise ReceiverError("TLS failed") from None
+    except TimeoutError:
+        raise ReceiverError("no answer in time") from None
+    except (OSError, HTTPException, ValueError):
+        raise ReceiverError("no answer") from None
+    finally:
+        connection.close()
+    if not 200 <= status <= 299:
+        raise ReceiverError(f"answered {status}")
+
+
+def _resolved(host: str, port: int, networks: Sequence[str], *, is_tls: bool) -> str:
+    """Return the first address of a host. Raises ReceiverError if any is not allowed, so that none is tried by luck."""
+    try:
+        found = [str(one[4][0]) for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        raise ReceiverError("the host has no address") from None
+    if not all(is_allowed(address, networks) for address in found):
+        raise ReceiverError("the address is not allowed")
+    if not is_tls and not all(_is_in(ip_address(address.partition("%")[0]), networks) for address in found):
+        raise ReceiverError("plain HTTP is not allowed to this address")
+    return found[0]
+
+
+def _shut(plain: socket.socket) -> None:
+    with suppress(OSError):
+        plain.shutdown(socket.SHUT_RDWR)

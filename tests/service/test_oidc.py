@@ -1,0 +1,141 @@
+"""Tokens of a real OIDC issuer: which are accepted, for which tenant and role, and who may block their owners."""
+
+import base64
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from joserfc.jwk import ECKey, OctKey
+
+from tests.service.issuer import AUDIENCE, Issuer
+from tests.service.server import Server
+from tradewind.service.oidc import TokenIssuer
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    issuer = Issuer()
+    yield issuer
+    issuer.close()
+
+
+@pytest.fixture(scope="module")
+def server(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = ["--oidc", issuer.url, "--oidc-audience", AUDIENCE, "--oidc-role-claim", "realm.roles"]
+    roles = ["--oidc-role", "staff=operator", "--oidc-role", "boss=tenant_admin"]
+    server = Server(tmp_path_factory.mktemp("oidc"), *options, *roles)
+    server.start()
+    with server.client() as admin:
+        for name in ("lab", "other"):
+            assert admin.post("/v1/tenants", json={"name": name}).status_code == 201
+    yield server
+    server.kill()
+
+
+def claims(tenant: Any = "lab", roles: Any = ("staff",), **others: Any) -> dict[str, Any]:
+    return {"tenant": tenant, "realm": {"roles": list(roles)}, **others}
+
+
+def status(server: Server, token: str, path: str = "/v1/jobs") -> int:
+    headers = {"Authorization": f"Bearer {token}"}
+    # Plain HTTP needs no certificates, which take long to read.
+    return httpx.get(server.url + path, headers=headers, verify=False).status_code
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
+def test_each_algorithm_is_accepted(server: Server, issuer: Issuer, algorithm: str) -> None:
+    assert status(server, issuer.token(algorithm, **claims())) == 200
+
+
+def test_claims_give_tenant_and_role(server: Server, issuer: Issuer) -> None:
+    assert status(server, issuer.token(**claims()), "/v1/members") == 403
+    boss = issuer.token(**claims(roles=("staff", "boss", "unknown"), sub="bob"))
+    assert status(server, boss, "/v1/members") == 200
+    assert status(server, boss, "/v1/tenants") == 403
+    for wrong in ({"tenant": "none"}, {"tenant": None}, {"tenant": ["lab", "other"]}, {"roles": ()}, {"roles": ("x",)}):
+        assert status(server, issuer.token(**claims(**wrong))) == 403, wrong
+
+
+def test_tokens_that_are_refused(issuer: Issuer) -> None:
+    """Each differs in one thing from a token that is accepted."""
+    checker, now = TokenIssuer(issuer.url, AUDIENCE), int(time.time())
+    assert checker.claims_of(issuer.token()) is not None
+    assert checker.claims_of(issuer.token(nbf=None)) is not None
+    assert checker.claims_of(issuer.token(exp=now - 30)) is not None, "within the skew of clocks"
+    wrong_claims: list[dict[str, Any]] = [
+        {"iss": "https://elsewhere"},
+        {"iss": None},
+        {"aud": "another"},
+        {"aud": None},
+        {"exp": now - 90},
+        {"exp": None},
+        {"exp": "soon"},
+        {"nbf": now + 90},
+        {"nbf": None, "iat": None},
+        {"sub": None},
+        {"sub": 7},
+    ]
+    for wrong in wrong_claims:
+        assert checker.claims_of(issuer.token(**wrong)) is None, wrong
+    stranger = ECKey.generate_key("P-256", {"kid": "ec"})
+    assert checker.claims_of(issuer.token(key=stranger)) is None, "the signature of another key"
+    shared = OctKey.import_key(json.dumps(issuer.keys["RS256"].as_dict(private=False)), {"kid": "rsa"})
+    assert checker.claims_of(issuer.token("HS256", key=shared)) is None, "the public key as a shared secret"
+    head, body, _ = issuer.token().split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    for token in (f"{none}.{body}.", f"{head}.{body}.", "a.b.c", "..", "x" * 9_000, f"{head}.{body}.é"):
+        assert checker.claims_of(token) is None
+
+
+def test_keys_are_cached_and_rotated(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = TokenIssuer(issuer.url, AUDIENCE)
+    before = issuer.requests.get("/keys", 0)
+    for _ in range(5):
+        assert checker.claims_of(issuer.token()) is not None
+    fresh = ECKey.generate_key("P-256", {"kid": "fresh"})
+    old, issuer.keys["ES256"] = issuer.keys["ES256"], fresh
+    try:
+        for _ in range(5):
+            assert checker.claims_of(issuer.token()) is None, "the keys were read a moment ago"
+        assert issuer.requests["/keys"] == before + 1
+        monkeypatch.setattr("tradewind.service.oidc.ISSUER_PAUSE_S", 0.0)
+        assert checker.claims_of(issuer.token()) is not None
+        assert checker.claims_of(issuer.token(key=old)) is None, "its key was withdrawn"
+    finally:
+        issuer.keys["ES256"] = old
+
+
+def test_a_blocked_member_is_refused_at_once(server: Server, issuer: Issuer) -> None:
+    eve = issuer.token(**claims(sub="eve"))
+    assert status(server, eve) == 200
+    with server.client(issuer.token(**claims(roles=["boss"], sub="bob"))) as boss:
+        found = [one for one in boss.get("/v1/members").json()["members"] if one["subject"] == "eve"]
+        assert [one["role"] for one in found] == ["operator"]
+        assert boss.post(f"/v1/members/{found[0]['id']}/block").status_code == 200
+        assert status(server, eve) == 403
+        assert boss.post(f"/v1/members/{found[0]['id']}/unblock").status_code == 200
+        assert status(server, eve) == 200
+        actions = [entry["action"] for entry in boss.get("/v1/audit").json()["entries"]]
+        assert {"member.join", "member.block", "member.unblock"} <= set(actions)
+    with server.client(issuer.token(**claims(tenant="other", roles=["boss"], sub="zoe"))) as other:
+        assert [one["subject"] for one in other.get("/v1/members").json()["members"]] == ["zoe"]
+        assert other.post(f"/v1/members/{found[0]['id']}/block").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--oidc", "http://issuer.example", "--oidc-audience", "a", "--oidc-role", "a=viewer"], "not an https:// URL"),
+        (["--oidc", "https://issuer.example", "--oidc-role", "a=viewer"], "needs --oidc-audience"),
+        (["--oidc", "https://issuer.example", "--oidc-audience", "a", "--oidc-role", "a=king"], "no such role"),
+    ],
+)
+def test_options_that_are_refused(tmp_path: Path, options: list[str], reason: str) -> None:
+    done = subprocess.run(Server(tmp_path).command(*options), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert reason in done.stderr

@@ -1,0 +1,114 @@
+"""What a tenant learns of another, tokens that are replaced, and an audit log that does not change."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.server import Server, submit, until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("tenancy"))
+    for number in range(8):
+        path = server.data / "source" / f"{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(500_000))
+    server.start()
+    with server.client() as admin:
+        for name in ("mine", "other"):
+            admin.post("/v1/tenants", json={"name": name})
+    yield server
+    server.kill()
+
+
+def made_token(server: Server, tenant: str, role: str) -> dict[str, Any]:
+    with server.client() as admin:
+        found: dict[str, Any] = admin.post("/v1/tokens", json={"role": role, "tenant": tenant}).json()
+    return found
+
+
+def test_a_job_that_waits_for_another_tenant_learns_only_that(server: Server) -> None:
+    mine, other = (server.client(made_token(server, name, "operator")["token"]) for name in ("mine", "other"))
+    slow = {"recursive": True, "limit_bytes_per_s": 2_000_000}
+    with mine, other:
+        first = submit(mine, "k", server.data / "source", server.data / "shared" / "deep", **slow).json()["id"]
+        until(mine, first, "running")
+        second = submit(other, "k", server.data / "source", server.data / "shared", recursive=True)
+        assert second.status_code == 201, "the key of another tenant is not compared"
+        shown = until(other, second.json()["id"], "waiting")
+        while shown["waiting"] is None:
+            shown = other.get(f"/v1/jobs/{shown['id']}").json()
+        assert shown["waiting"] == f"another job writes to {server.data}/shared"
+        text = other.get("/v1/jobs").text
+        assert first not in text
+        assert "mine" not in text.replace(str(server.data), "")
+        mine.delete(f"/v1/jobs/{first}")
+        other.delete(f"/v1/jobs/{shown['id']}")
+
+
+def test_a_token_is_rotated_with_an_overlap_or_at_once(server: Server) -> None:
+    old = made_token(server, "mine", "viewer")
+    with server.client(made_token(server, "mine", "tenant_admin")["token"]) as boss:
+        overlapping = boss.post(f"/v1/tokens/{old['id']}/rotate", json={"overlap_s": 60}).json()
+        assert works(server, old["token"])
+        assert works(server, overlapping["token"])
+        assert (overlapping["role"], overlapping["scopes"]) == ("viewer", old["scopes"])
+        last = boss.post(f"/v1/tokens/{overlapping['id']}/rotate", json={}).json()
+        assert not works(server, overlapping["token"])
+        assert works(server, last["token"])
+        assert boss.post(f"/v1/tokens/{overlapping['id']}/rotate", json={}).status_code == 404
+
+
+def works(server: Server, token: str) -> bool:
+    return httpx.get(f"{server.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_all_tokens_are_revoked_except_higher_ones(server: Server) -> None:
+    with server.client() as admin:
+        admin.post("/v1/tenants", json={"name": "third"})
+    higher, viewer, boss = (made_token(server, "third", role) for role in ("service_admin", "viewer", "tenant_admin"))
+    elsewhere = made_token(server, "mine", "viewer")
+    with server.client(boss["token"]) as client:
+        for change in (client.delete, lambda url: client.post(f"{url}/rotate", json={})):
+            assert change(f"/v1/tokens/{higher['id']}").status_code == 403
+        assert client.post("/v1/tokens/revoke-all").json() == {"revoked": 1}
+        entries = client.get("/v1/audit").json()["entries"]
+        refused = client.get("/v1/audit", params={"action": "refused"}).json()["entries"]
+    assert not works(server, viewer["token"])
+    assert works(server, boss["token"])
+    assert works(server, higher["token"])
+    assert works(server, elsewhere["token"])
+    assert entries[0]["action"] == "token.revoke-all"
+    assert [entry["target"].split(" ")[0] for entry in refused] == ["POST", "DELETE"]
+    assert [entry["token"] for entry in entries if entry["action"] == "token.make"] == ["service"] * 3
+
+
+def test_refusals_are_recorded_but_do_not_fill_the_log(server: Server) -> None:
+    viewer = made_token(server, "mine", "viewer")
+    with server.client(viewer["token"]) as client:
+        for _ in range(40):
+            assert client.post("/v1/tenants", json={"name": "x"}).status_code == 403
+    with server.client(made_token(server, "mine", "tenant_admin")["token"]) as boss:
+        found = boss.get("/v1/audit", params={"action": "refused", "limit": 200}).json()["entries"]
+    assert 1 <= len([entry for entry in found if entry["token"] == viewer["id"]]) <= 25
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE audit SET action = 'x'",
+        "DELETE FROM audit",
+        "INSERT OR REPLACE INTO audit SELECT * FROM audit LIMIT 1",
+    ],
+)
+def test_the_audit_log_does_not_change(server: Server, statement: str) -> None:
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
+        before = database.execute("SELECT * FROM audit WHERE number = 1").fetchall()
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            database.execute(statement)
+        assert database.execute("SELECT * FROM audit WHERE number = 1").fetchall() == before

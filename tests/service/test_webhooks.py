@@ -1,0 +1,194 @@
+"""Webhooks of a real server: signed, retried, replayed, and never sent where the operator does not allow it."""
+
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.server import WAIT_S, Server, submit, until
+from tradewind.errors import StateError, UsageError
+from tradewind.service.courier import signature
+from tradewind.service.receivers import ReceiverError, is_allowed, post, require_webhook_url
+from tradewind.service.sealing import Sealer
+from tradewind.service.settings import ServiceSettings
+
+
+class Receiver:
+    """Records requests. It answers with `statuses` in turn, then 200."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.statuses: list[int] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.received.append((dict(self.headers), body))
+                self.send_response(receiver.statuses.pop(0) if receiver.statuses else 200)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("webhooks"), "--allow-webhook-network", "127.0.0.0/8")
+    (server.data / "source").mkdir()
+    (server.data / "source" / "one").write_bytes(b"1")
+    server.start()
+    yield server
+    server.kill()
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    deadline_s = time.monotonic() + WAIT_S
+    while not (value := found()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    return value
+
+
+@pytest.mark.parametrize("statuses", [[], pytest.param([503], marks=pytest.mark.slow)], ids=["at once", "retried"])
+def test_an_event_is_signed_retried_and_replayed(server: Server, receiver: Receiver, statuses: list[int]) -> None:
+    receiver.received, receiver.statuses, attempts = [], statuses.copy(), len(statuses) + 1
+    name = f"copy-{attempts}"
+    with server.client() as admin:
+        made = admin.post("/v1/webhooks", json={"url": receiver.url, "states": ["done"]})
+        assert made.status_code == 201, made.text
+        webhook, secret = made.json()["id"], made.json()["secret"]
+        job_id = submit(admin, name, server.data / "source", server.data / name, recursive=True).json()["id"]
+        until(admin, job_id, "done")
+        eventually(lambda: len(receiver.received) == attempts)
+        first = receiver.received[0]
+        assert {body for _, body in receiver.received} == {first[1]}
+        for headers, body in receiver.received:
+            at_s = int(headers["Tradewind-Signature"].split(",")[0].removeprefix("t="))
+            assert headers["Tradewind-Signature"] == signature(secret, at_s, body)
+        url = f"/v1/webhooks/{webhook}/deliveries"
+        shown = eventually(lambda: [one for one in admin.get(url).json()["deliveries"] if one["state"] == "delivered"])
+        assert (shown[0]["attempts"], shown[0]["body"]["job_id"], shown[0]["body"]["state"]) == (
+            attempts,
+            job_id,
+            "done",
+        )
+        assert admin.post(f"{url}/{shown[0]['id']}/replay").status_code == 202
+        eventually(lambda: len(receiver.received) == attempts + 1)
+        assert receiver.received[-1][1] == first[1]
+        assert secret not in admin.get("/v1/webhooks").text + admin.get("/v1/audit").text
+        assert secret.encode() not in (server.state / "service.sqlite").read_bytes()
+        assert stat.S_IMODE((server.state / "service.key").stat().st_mode) == 0o600
+        admin.post("/v1/tenants", json={"name": "other"})
+        token = admin.post("/v1/tokens", json={"role": "tenant_admin", "tenant": "other"}).json()["token"]
+        with server.client(token) as other:
+            assert other.get("/v1/webhooks").json()["webhooks"] == []
+            answers = [
+                other.get(url),
+                other.post(f"{url}/{shown[0]['id']}/replay"),
+                other.delete(f"/v1/webhooks/{webhook}"),
+            ]
+            assert [answer.status_code for answer in answers] == [404, 404, 404]
+        assert admin.delete(f"/v1/webhooks/{webhook}").status_code == 204
+        assert admin.get(url).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "10.1.2.3",
+        "169.254.169.254",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::1",
+        "fe80::1%eth0",
+        "fd00:ec2::254",
+        "::ffff:169.254.169.254",
+        "::169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+    ],
+)
+def test_addresses_that_are_not_public(address: str) -> None:
+    assert not is_allowed(address, ())
+
+
+def test_public_addresses_and_those_of_the_operator() -> None:
+    assert is_allowed("8.8.8.8", ())
+    assert is_allowed("2606:4700::1111", ())
+    assert is_allowed("10.1.2.3", ("10.0.0.0/8",))
+    assert is_allowed("::ffff:10.1.2.3", ("10.0.0.0/8",))
+    assert not is_allowed("127.0.0.1", ("10.0.0.0/8",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://example.com/", "https://user@example.com/", "https://127.0.0.1/", "https://[::1]/", "ftp://x", "https://"],
+)
+def test_urls_that_are_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        require_webhook_url(url, ())
+
+
+def test_the_address_is_checked_when_the_event_is_sent(receiver: Receiver) -> None:
+    before = len(receiver.received)
+    for url in (receiver.url, receiver.url.replace("127.0.0.1", "localhost")):
+        with pytest.raises(ReceiverError, match="not allowed"):
+            post(url, b"{}", {}, ())
+    assert len(receiver.received) == before
+
+
+def test_a_redirect_is_a_failure(receiver: Receiver) -> None:
+    before, receiver.statuses = len(receiver.received), [307]
+    with pytest.raises(ReceiverError, match="answered 307"):
+        post(receiver.url, b"{}", {}, ("127.0.0.0/8",))
+    assert len(receiver.received) == before + 1
+
+
+def test_secrets_open_only_in_their_own_row(tmp_path: Path) -> None:
+    sealer = Sealer.of(ServiceSettings(tmp_path))
+    sealed = sealer.seal("secret", "mine", "a")
+    assert Sealer.of(ServiceSettings(tmp_path)).open(sealed, "mine", "a") == "secret"
+    for tenant, name in (("other", "a"), ("mine", "b")):
+        with pytest.raises(StateError):
+            sealer.open(sealed, tenant, name)
+    (tmp_path / "service.key").chmod(0o644)
+    with pytest.raises(UsageError, match="other users may read"):
+        Sealer.of(ServiceSettings(tmp_path))
+
+
+def test_a_server_without_permission_refuses_loopback(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    server.start()
+    try:
+        with server.client() as admin:
+            refused: httpx.Response = admin.post("/v1/webhooks", json={"url": "https://127.0.0.1/hook"})
+            assert (refused.status_code, "not a public address" in refused.text) == (422, True)
+    finally:
+        server.kill()
