@@ -27,8 +27,8 @@ WAYS: Mapping[str, SplitWay] = {"port": "forward", "socks5": "socks5", "connect"
 LISTEN = "127.0.0.1:0"
 #: Most listeners of a gateway (crates/split).
 LISTENERS_MAX = 64
-#: Proxies accept connections of the fleet's gateways at any of their addresses.
-HOP_LISTEN = "0.0.0.0:0"
+#: Proxies accept the fleet's gateways at their data port, which the firewalls of all providers admit to them.
+HOP_LISTEN = "data"
 #: Time after which a silent connection is reset. Backups and shells are silent for long.
 IDLE_MS = 3_600_000
 
@@ -152,7 +152,7 @@ def home_program(
 ) -> SplitProgram:
     """Return the program of the proxy at home.
 
-    `paths` are the proxies of each flow now, by name; `addresses` those of proxies that take connections.
+    `paths` are the proxies of each flow now, by name; `addresses` those that it dials.
     """
     listeners = tuple(dict.fromkeys(listener_of(wire) for wire in wires))
     used = {name for path in paths.values() for name in path}
@@ -175,7 +175,7 @@ def proxy_program(
 ) -> SplitProgram:
     """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others.
 
-    `paths` are pairs of a flow's name and a path that it takes or took.
+    `paths` are pairs of a flow's name and a path that it takes or took; `addresses` those that this proxy dials.
     """
     targets = {wire.name: wire.target for wire in wires}
     allow = tuple(dict.fromkeys(targets[flow] for flow, path in paths if name in path))

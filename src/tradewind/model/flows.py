@@ -49,6 +49,8 @@ LOSS_MAX = 0.1
 NAME_CHARS_MAX = 100
 PORT_MAX = 65_535
 MBITS_PER_GBIT = 1e3
+#: Interval and time of comparisons with the direct path, and the shortest time in which it can be judged.
+COMPARE_EVERY_S, COMPARE_S, COMPARE_S_MIN = 300.0, 10.0, 3.0
 PERIOD = "30d"
 """Period of a file that has none."""
 
@@ -61,6 +63,8 @@ _TOP = {
     "max_instances",
     "window",
     "proxy_window",
+    "compare_every",
+    "compare_time",
     "flow",
 }
 _END = ("region", "at", "rtt_ms", "rate")
@@ -161,6 +165,10 @@ class FlowsFile:
     """Window of the hosts at the ends; None for Linux's default."""
     proxy_window_bytes: int | None = None
     """Window between two proxies; None for that of tuned machines."""
+    compare_every_s: float = COMPARE_EVERY_S
+    """Interval at which a running flow is compared with its direct path."""
+    compare_s: float = COMPARE_S
+    """Time of one comparison."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -204,7 +212,19 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         table.whole("max_instances", 1, 1, INSTANCES_MAX),
         table.optional("window", _window),
         table.optional("proxy_window", _window),
+        *_comparison(table),
     )
+
+
+def _comparison(table: _Table) -> tuple[float, float]:
+    every_s = table.amount("compare_every", parse_duration_s, f"{COMPARE_EVERY_S}s")
+    time_s = table.amount("compare_time", parse_duration_s, f"{COMPARE_S}s")
+    if not COMPARE_S_MIN <= time_s <= every_s / 2 or every_s > PERIOD_S_MAX:
+        raise ConfigError(
+            f"{table.place}: compare_time must be at least {COMPARE_S_MIN:g} s and at most half of compare_every",
+            hint='for example compare_every = "5min" and compare_time = "10s"',
+        )
+    return every_s, time_s
 
 
 def _flow(entry: Any, place: str, period_s: float) -> WantedFlow:

@@ -1,0 +1,128 @@
+"""`tradewind accelerate up` at configured sites: SSH hosts that are this host under two names, with bytes through both."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from testbed.drive import Command
+from testbed.sshd import local_ssh_server, sshd_unavailable
+from tests.fleet.worlds import wait_until
+
+pytest.importorskip("tomllib")
+
+SITES = ("a", "b")
+BODY = os.urandom(3_000_000)
+PATIENCE_S = 20.0
+FLOWS = """\
+budget = "20 USD"
+period = "1h"
+window = "200 kB"
+regions = ["site:a", "site:b"]
+
+[[flow]]
+name = "backup"
+source = "here"
+source_rtt_ms = {"site:a" = 10, "site:b" = 90}
+destination = "%s"
+destination_rtt_ms = {"site:a" = 90, "site:b" = 10}
+rtt_ms = 200
+size = "40 GB"
+"""
+
+
+class Sink:
+    """A destination of this machine that keeps what one connection sends."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self.received = bytearray()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            with connection:
+                while block := connection.recv(1 << 20):
+                    self.received += block
+
+    def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join(PATIENCE_S)
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    made = Sink()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Command]:
+    """The command, configured for a host in each of two regions."""
+    if reason := sshd_unavailable() or (None if os.geteuid() == 0 else "the test's SSH server needs root"):
+        pytest.skip(reason)
+    with TemporaryDirectory(prefix="tw-acc-") as short, local_ssh_server(Path(short, "ssh")) as server:
+        command = Command(Path(short, "home"))
+        with server.config.open("a", encoding="utf-8") as config:
+            config.writelines(f"Host {site}\n  HostName 127.0.0.1\n" for site in SITES)
+        configure(command, server.config, tmp_path)
+        yield command
+        for state in command.run("accelerate", "status", "--json").events:
+            command.run("accelerate", "down", state["id"], "--drain", "0s")
+        wait_until(lambda: not list(tmp_path.glob("on */machines/*/pid")))
+        command.wait_until_alone()
+
+
+def configure(command: Command, ssh_config: Path, folder: Path, *more: str) -> None:
+    lines = ["[ssh]", f'config = "{ssh_config}"']
+    for site in SITES:
+        lines += ["[[ssh.hosts]]", f'name = "{site}"', f'region = "site:{site}"', 'address = "127.0.0.1"']
+        lines += ["usd_per_hour = 1", f'folder = "{folder}/on {site}"', *more]
+    command.configure(*lines)
+
+
+def up(command: Command, flows: str, *more: str) -> tuple[dict[str, Any], str]:
+    """Start the acceleration in the background. Return its state, and what it said."""
+    (command.home / "flows.toml").write_text(flows)
+    words = "accelerate", "up", "--flows", command.home / "flows.toml", "--detach", "--json"
+    done = command.run(*words, *more)
+    assert done.code == 0, done.stderr
+    (state,) = done.events
+    return state, done.stderr
+
+
+def test_flows_go_through_proxies_on_the_configured_hosts(hosts: Command, sink: Sink) -> None:
+    (hosts.home / "flows.toml").write_text(FLOWS % sink.address)
+    refused = hosts.run("accelerate", "up", "--flows", hosts.home / "flows.toml")
+    assert refused.code == 2 and "expected to cost $2.00 in a period" in refused.stderr
+
+    state, said = up(hosts, FLOWS % sink.address, "-y")
+    path = state["flows"][0]["through"]
+    assert len(path) == 2 and {proxy["region"] for proxy in state["proxies"]} == {"site:a", "site:b"}
+    host, _, port = state["flows"][0]["listen"].rpartition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as client:
+        client.sendall(BODY)
+    wait_until(lambda: len(sink.received) == len(BODY))
+    assert sink.received == BODY
+
+    ended = hosts.run("accelerate", "down", "--json").expect(0).events[0]
+    assert [proxy["bytes_up"] for proxy in ended["proxies"]] == [len(BODY)] * 2
+    assert ended["machines_usd"] > 0 and ended["phase"] == "ended"
+    assert json.loads(json.dumps(ended))["flows"][0]["bytes_up"] == len(BODY)
+    assert "try larger windows" in said or "first, which is free" in said
