@@ -1,4 +1,4 @@
-"""`tradewind accelerate up` at configured sites: SSH hosts that are this host under two names, with bytes through both."""
+"""`tradewind accelerate up` at configured sites: SSH hosts that are this host under two names."""
 
 from __future__ import annotations
 

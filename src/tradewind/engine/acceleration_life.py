@@ -15,7 +15,8 @@ from tradewind.acceleration.wiring import (
     Wire,
     fleet_plan,
     home_program,
-    listener_of,
+    listener_key,
+    listener_keys,
     proxy_program,
     proxy_regions_of,
     wires_of,
@@ -255,8 +256,8 @@ class Acceleration:
         paths = {name: path for name, (path, _) in self._paths.items()}
         program = home_program(wires, paths, self._addresses, DRAIN_S)
         status = self._client(HOME).put_split(program)
-        bound = dict(zip(program.listeners, status.listening, strict=True))
-        self._listening = {wire.name: bound[listener_of(wire)] for wire in wires}
+        bound = dict(zip(listener_keys(wires), status.listening, strict=True))
+        self._listening = {wire.name: bound[listener_key(wire)] for wire in wires}
 
     # --- watch -------------------------------------------------------------------------------------------------------
 
