@@ -81,20 +81,16 @@ def hosts(tmp_path: Path) -> Iterator[Command]:
         command = Command(Path(short, "home"))
         with server.config.open("a", encoding="utf-8") as config:
             config.writelines(f"Host {site}\n  HostName 127.0.0.1\n" for site in SITES)
-        configure(command, server.config, tmp_path)
+        lines = ["[ssh]", f'config = "{server.config}"']
+        for site in SITES:
+            lines += ["[[ssh.hosts]]", f'name = "{site}"', f'region = "site:{site}"', 'address = "127.0.0.1"']
+            lines += ["usd_per_hour = 1", f'folder = "{tmp_path}/on {site}"']
+        command.configure(*lines)
         yield command
         for state in command.run("accelerate", "status", "--json").events:
             command.run("accelerate", "down", state["id"], "--drain", "0s")
         wait_until(lambda: not list(tmp_path.glob("on */machines/*/pid")))
         command.wait_until_alone()
-
-
-def configure(command: Command, ssh_config: Path, folder: Path, *more: str) -> None:
-    lines = ["[ssh]", f'config = "{ssh_config}"']
-    for site in SITES:
-        lines += ["[[ssh.hosts]]", f'name = "{site}"', f'region = "site:{site}"', 'address = "127.0.0.1"']
-        lines += ["usd_per_hour = 1", f'folder = "{folder}/on {site}"', *more]
-    command.configure(*lines)
 
 
 def up(command: Command, flows: str, *more: str) -> tuple[dict[str, Any], str]:
@@ -126,3 +122,18 @@ def test_flows_go_through_proxies_on_the_configured_hosts(hosts: Command, sink: 
     assert ended["machines_usd"] > 0 and ended["phase"] == "ended"
     assert json.loads(json.dumps(ended))["flows"][0]["bytes_up"] == len(BODY)
     assert "try larger windows" in said or "first, which is free" in said
+
+
+def test_machines_that_call_home_and_unknown_regions_are_refused(hosts: Command, sink: Sink) -> None:
+    flows = hosts.home / "flows.toml"
+    flows.write_text(FLOWS.replace('"site:b"]', '"site:c"]') % sink.address)
+    refused = hosts.run("accelerate", "up", "--flows", flows, "-y")
+    assert refused.code == 2 and refused.stderr.startswith("error: the configuration has no machine in site:c\n")
+    configuration = hosts.configuration
+    configuration.write_text(configuration.read_text().replace("usd_per_hour = 1", "inbound = false"))
+    flows.write_text(FLOWS % sink.address)
+    refused = hosts.run("accelerate", "up", "--flows", flows, "-y")
+    assert (
+        refused.code == 2 and "machines in site:a call home, so nothing can connect to a proxy there" in refused.stderr
+    )
+    assert hosts.run("accelerate", "status").expect(0).stdout == ""
