@@ -85,3 +85,36 @@ fn open(address: SocketAddr) -> Result<(Door, SocketAddr), SplitError> {
     let (listener, bound) = bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })?;
     Ok((Door::new(listener), bound))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config(listen: &[SocketAddr]) -> Config {
+        let listeners: Vec<_> = listen.iter().map(|address| json!({"listen": address, "way": "hop"})).collect();
+        serde_json::from_value(json!({"listeners": listeners, "allow": []})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_lent_listener_is_used_for_its_address_and_kept() {
+        let lent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (at, any) = (lent.local_addr().unwrap(), "127.0.0.1:0".parse().unwrap());
+        let (first, doors) = entrances(&config(&[any, at]), &[], Some(lent)).unwrap();
+        assert_eq!((first[1].address, doors.len()), (at, 2));
+        assert_eq!(doors[1].listener.local_addr().unwrap(), at);
+
+        let (again, new) = entrances(&config(&[at]), &first, None).unwrap();
+        assert_eq!((again[0].id, new.len()), (first[1].id, 0));
+        assert!(entrances(&config(&[at]), &[], None).is_err(), "the port is in use");
+    }
+
+    #[tokio::test]
+    async fn a_lent_listener_that_no_listener_wants_is_closed() {
+        let lent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = lent.local_addr().unwrap();
+        let (found, _doors) = entrances(&config(&["127.0.0.1:0".parse().unwrap()]), &[], Some(lent)).unwrap();
+        assert_ne!(found[0].address, at);
+        TcpListener::bind(at).await.unwrap();
+    }
+}

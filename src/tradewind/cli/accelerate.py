@@ -27,9 +27,9 @@ from larger windows or bbr at the ends, which costs nothing, and only then what 
 a problem file of a typical use case, with random hosts near random regions. None of these starts anything.
 
 `up` starts the proxies at the configured hosts, clusters and clouds, or in an emulated WAN (`--sky`). It prints the
-addresses of this machine to which applications connect, and watches until `down`, Ctrl-C, `--for` or `--max-cost` ends it. `status` shows rates, health and cost, `replan` places
-the flows again, and `down` lets open connections end first. Without an ID, `replan` and `down` take the only
-acceleration that runs.
+addresses of this machine to which applications connect, and watches until `down`, Ctrl-C, `--for` or `--max-cost` ends
+it. `status` shows rates, health and cost, `replan` places the flows again, and `down` lets open connections end first.
+Without an ID, `replan` and `down` take the only acceleration that runs.
 
 `run` runs a command whose TCP connections go through a proxy that you already run; its exit code is the command's."""
 USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
