@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
 from testbed.drive import Command
 from testbed.sshd import local_ssh_server, sshd_unavailable
+from tests.fleet.accelerations import FLOWS, Sink, send, up
 from tests.fleet.worlds import wait_until
 
 pytest.importorskip("tomllib")
 
 SITES = ("a", "b")
 BODY = os.urandom(3_000_000)
-PATIENCE_S = 20.0
-FLOWS = """\
-budget = "20 USD"
-period = "1h"
-window = "200 kB"
-regions = ["site:a", "site:b"]
-
-[[flow]]
-name = "backup"
-source = "here"
-source_rtt_ms = {"site:a" = 10, "site:b" = 90}
-destination = "%s"
-destination_rtt_ms = {"site:a" = 90, "site:b" = 10}
-rtt_ms = 200
-size = "40 GB"
-"""
-
-
-class Sink:
-    """A destination of this machine that keeps what one connection sends."""
-
-    def __init__(self) -> None:
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._server.getsockname()[1]}"
-        self.received = bytearray()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            with connection:
-                while block := connection.recv(1 << 20):
-                    self.received += block
-
-    def close(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -93,16 +48,6 @@ def hosts(tmp_path: Path) -> Iterator[Command]:
         command.wait_until_alone()
 
 
-def up(command: Command, flows: str, *more: str) -> tuple[dict[str, Any], str]:
-    """Start the acceleration in the background. Return its state, and what it said."""
-    (command.home / "flows.toml").write_text(flows)
-    words = "accelerate", "up", "--flows", command.home / "flows.toml", "--detach", "--json"
-    done = command.run(*words, *more)
-    assert done.code == 0, done.stderr
-    (state,) = done.events
-    return state, done.stderr
-
-
 def test_flows_go_through_proxies_on_the_configured_hosts(hosts: Command, sink: Sink) -> None:
     (hosts.home / "flows.toml").write_text(FLOWS % sink.address)
     refused = hosts.run("accelerate", "up", "--flows", hosts.home / "flows.toml")
@@ -111,17 +56,15 @@ def test_flows_go_through_proxies_on_the_configured_hosts(hosts: Command, sink: 
     state, said = up(hosts, FLOWS % sink.address, "-y")
     path = state["flows"][0]["through"]
     assert len(path) == 2 and {proxy["region"] for proxy in state["proxies"]} == {"site:a", "site:b"}
-    host, _, port = state["flows"][0]["listen"].rpartition(":")
-    with socket.create_connection((host, int(port)), PATIENCE_S) as client:
-        client.sendall(BODY)
+    send(state, BODY)
     wait_until(lambda: len(sink.received) == len(BODY))
     assert sink.received == BODY
 
     ended = hosts.run("accelerate", "down", "--json").expect(0).events[0]
     assert [proxy["bytes_up"] for proxy in ended["proxies"]] == [len(BODY)] * 2
     assert ended["machines_usd"] > 0 and ended["phase"] == "ended"
-    assert json.loads(json.dumps(ended))["flows"][0]["bytes_up"] == len(BODY)
-    assert "try larger windows" in said or "first, which is free" in said
+    assert ended["flows"][0]["bytes_up"] == len(BODY)
+    assert "first, which is free" in said
 
 
 def test_machines_that_call_home_and_unknown_regions_are_refused(hosts: Command, sink: Sink) -> None:
