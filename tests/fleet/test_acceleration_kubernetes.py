@@ -10,6 +10,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.kubelab import Lab
+from testbed.kubelab.install import lab_not_built
 from tests.fleet.accelerations import FLOWS, Sink, send, up
 from tests.fleet.kube_world import stage_of
 from tests.fleet.worlds import wait_until
@@ -21,8 +22,17 @@ BODY = os.urandom(2_000_000)
 
 
 @pytest.fixture
-def clusters(kube_lab: Lab, tmp_path: Path) -> Iterator[Command]:
-    with stage_of(kube_lab, tmp_path) as stage:
+def lab(request: pytest.FixtureRequest) -> Lab:
+    """The clusters. They are not built for this test alone."""
+    if reason := lab_not_built():
+        pytest.skip(reason)
+    found: Lab = request.getfixturevalue("kube_lab")
+    return found
+
+
+@pytest.fixture
+def clusters(lab: Lab, tmp_path: Path) -> Iterator[Command]:
+    with stage_of(lab, tmp_path) as stage:
         document = stage.document()
         command = Command(tmp_path / "home")
         lines = ["[kubernetes]", f'kubeconfig = "{document["kubeconfig"]}"', f'home = "{document["home"]}"']
@@ -38,8 +48,8 @@ def clusters(kube_lab: Lab, tmp_path: Path) -> Iterator[Command]:
         command.wait_until_alone()
 
 
-def test_flows_go_through_a_pod_of_each_cluster(clusters: Command, kube_lab: Lab) -> None:
-    sink = Sink(kube_lab.address)
+def test_flows_go_through_a_pod_of_each_cluster(clusters: Command, lab: Lab) -> None:
+    sink = Sink(lab.address)
     try:
         state, _ = up(clusters, FLOWS % sink.address, "-y")
         assert {proxy["region"] for proxy in state["proxies"]} == {"site:a", "site:b"}
