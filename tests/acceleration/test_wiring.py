@@ -40,7 +40,10 @@ def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
     [
         ({"source": "a.example:1"}, "neither end is this machine"),
         ({"way_in": "transparent"}, "way_in 'transparent' is not supported"),
-        ({"listen": "0.0.0.0:80"}, "not an address of loopback"),
+        ({"listen": "0.0.0.0:80"}, "anybody could use it"),
+        ({"listen": "0.0.0.0:80", "way_in": "socks5", "clients": ["10.0.0.0/8"]}, "anybody could use it"),
+        ({"listen": "host:80"}, "has no IP address"),
+        ({"tokens": {"ann": "0" * 64}}, "cannot ask for tokens"),
         ({"destination": "10.0.0.9"}, "has no port"),
     ],
 )
@@ -48,6 +51,15 @@ def test_flows_that_this_machine_cannot_carry_are_refused(changes: dict[str, Any
     with pytest.raises(ConfigError, match=said) as refused:
         placed({**FLOW, **changes})
     assert refused.value.hint
+
+
+def test_other_machines_connect_with_networks_or_tokens() -> None:
+    networks = placed({**FLOW, "listen": "0.0.0.0:80", "clients": ["10.0.0.0/8"]})
+    (listener,) = home_program(networks, {"up": ()}, {}, 1.0).listeners
+    assert (listener.listen, listener.clients, listener.tokens) == ("0.0.0.0:80", ("10.0.0.0/8",), None)
+    tokens = placed({**FLOW, "listen": "0.0.0.0:80", "way_in": "socks5", "tokens": {"ann": "0" * 64}})
+    (listener,) = home_program(tokens, {"up": ()}, {}, 1.0).listeners
+    assert (listener.way, listener.tokens) == ("socks5", {"ann": "0" * 64})
 
 
 def test_two_flows_to_one_destination_are_refused() -> None:

@@ -7,7 +7,10 @@ import pytest
 from tradewind.catalog.load import load_catalog
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import ConfigError
+from tradewind.fleet.provider import ANY_TYPE, Offer
+from tradewind.fleet.site_catalog import Supply, site_catalog
 from tradewind.model.flows import FlowsFile, flows_from_document
+from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.model.sites import Cloud, Sites
 from tradewind.placement.place import place
@@ -108,3 +111,33 @@ def test_a_compiled_problem_is_placed_within_its_budget() -> None:
     plan = place(problem, "2p")
     assert plan.acceleration > 2
     assert 0 < plan.cost_cents <= 2000
+
+
+def test_hosts_without_a_place_need_round_trips_and_send_for_free() -> None:
+    hosts = [Region("site", name) for name in ("a", "b")]
+    offer = Offer("site:a", ANY_TYPE, price_source="the configuration")
+    catalog = site_catalog({host: Supply((offer,)) for host in hosts}, CATALOG)
+    catalog = replace(catalog, places={**CATALOG.places, **catalog.places})
+    entry = {
+        "source": "here",
+        "source_rtt_ms": {"site:a": 10, "site:b": 90},
+        "destination": "b.example:2",
+        "rtt_ms": 200,
+    }
+    there = {"destination_rtt_ms": {"site:a": 95, "site:b": 10}}
+    problem = problem_document(flows({**entry, **there}), catalog, hosts, "flows.toml")
+    assert problem["rtt_ms"] == [[1.0, 100.0], [100.0, 1.0]]
+    assert [region["egress_cents_per_gb"] for region in problem["regions"]] == [0.0, 0.0]
+    with pytest.raises(ConfigError, match="destination_rtt_ms has no round trip to site:a"):
+        problem_document(flows({**entry, "destination_region": IRELAND}), catalog, hosts, "flows.toml")
+    apart = {"source_rtt_ms": {"site:a": 10}, "destination_rtt_ms": {"site:b": 10}}
+    with pytest.raises(ConfigError, match="no round trip between site:a and site:b is known"):
+        problem_document(flows({**entry, **apart}), catalog, hosts, "flows.toml")
+
+
+@pytest.mark.parametrize("compared", [{"compare_time": "2s"}, {"compare_every": "15s"}])
+def test_a_comparison_is_long_enough_and_leaves_time_for_the_proxies(compared: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="compare_time must be at least 3 s and at most half of compare_every"):
+        flows(HOSTS, **compared)
+    made = flows(HOSTS, compare_every="20s", compare_time="5s")
+    assert (made.compare_every_s, made.compare_s) == (20, 5)

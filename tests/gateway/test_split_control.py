@@ -18,6 +18,7 @@ from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import FleetOwner, JoinToken
 from tradewind.gateway.process import STOP_S, GatewayProcess
+from tradewind.model.program import CONTRACT_VERSION
 from tradewind.model.split import SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitStatus
 
 BINARY = find_gateway()
@@ -46,7 +47,7 @@ def fleet(stack: ExitStack, tmp_path: Path) -> dict[str, GatewayClient]:
     for name in ("entry", "exit"):
         token = JoinToken.new()
         owner.add(name, token, calls_home=True)
-        line = owner.join(name, token).calling(None)
+        line = owner.join(name, token).calling("127.0.0.1:0")
         process = GatewayProcess(BINARY, name, ["--join", "-"], f"{tmp_path}/{name}.log", input_line=line)
         stack.callback(process.stop)
         process.wait_ready()
@@ -186,11 +187,42 @@ def test_an_exit_serves_its_own_destinations_only_and_a_short_drain_resets(
         client.recv(1)
 
 
+def test_a_hop_takes_over_the_data_port_until_it_ends_and_a_program_keeps_it(
+    fleet: dict[str, GatewayClient], stack: ExitStack
+) -> None:
+    listener, to = server(stack)
+    entry, exit_ = fleet["entry"], fleet["exit"]
+    data = exit_.version()["data_address"]
+    program = SplitProgram((SplitListener("data", "hop"),), (to,))
+    for _ in range(2):
+        assert exit_.put_split(program).listening == (data,)
+        (proxy,) = entry.put_split(entry_program(data, to, through=("exit",))).listening
+        carry(*opened(stack, proxy, to, listener), 1)
+        with pytest.raises(GatewayError, match="the split proxy of this gateway uses its data port"):
+            exit_.put_program(relay_program("exit"))
+        entry.end_split(0)
+        assert exit_.end_split(0).bytes_up == len(BLOCK)
+    exit_.put_program(relay_program("exit"))
+    with pytest.raises(GatewayError, match="the data port is used by the program of job j") as refused:
+        exit_.put_split(program)
+    assert refused.value.hint == "use a gateway without a program"
+    assert exit_.put_split(exit_program(to)).state == "running"
+
+
+def relay_program(name: str) -> dict[str, object]:
+    """Return the program of a relay whose next gateway is not there."""
+    route = {"id": 1, "nodes": ["lead", "source", name, "sink"], "share": 1.0, "usd_per_gb": 0.0}
+    hop = {"to": "sink", "address": "127.0.0.1:9", "connections": 1}
+    return {"contract": CONTRACT_VERSION, "job_id": "j", "node": name, "routes": [route], "hops": [hop]}
+
+
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
         (SplitProgram((SplitListener("0.0.0.0:0", "socks5"),), ()), "other machines need `tokens`"),
         (SplitProgram((SplitListener("127.0.0.1:0", "hop"),), ("*:1",)), "allow"),
+        (SplitProgram((SplitListener("data", "hop"),), ()), "no data port"),
+        (SplitProgram((SplitListener("data", "socks5"),), ()), "only the way in `hop`"),
         (SplitProgram((SplitListener("127.0.0.1:0", "socks5", tokens={"ann": TOKEN}),), ()), "ann"),
     ],
 )

@@ -36,7 +36,8 @@ pub use job::{
 };
 pub use program::{CopyScope, DialSpec, HopSpec, KeyScope, Limits, Program, RouteSpec, Routes, Version};
 pub use split::{
-    SplitHop, SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitState, SplitStatus, SplitTraffic, SplitWay,
+    DATA_PORT, SplitHop, SplitLimits, SplitListener, SplitProgram, SplitRoute, SplitState, SplitStatus, SplitTraffic,
+    SplitWay,
 };
 pub use store::{Lending, StoreSpec};
 pub use task::{ByteRange, Task};

@@ -31,6 +31,9 @@ pub struct SplitProgram {
     pub congestion_control: Option<String>,
 }
 
+/// The `listen` of a listener that takes over the data port of its gateway.
+pub const DATA_PORT: &str = "data";
+
 /// The way in which a listener of a split proxy learns the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -53,7 +56,8 @@ pub enum SplitWay {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitListener {
-    /// `ip:port`; port 0 lets the kernel choose.
+    /// `ip:port`; port 0 lets the kernel choose. A listener for `hop` may also have `data`: the data port of the
+    /// gateway, which then accepts no program.
     pub listen: String,
     /// The way in which it learns the destination.
     pub way: SplitWay,

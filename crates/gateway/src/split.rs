@@ -140,7 +140,7 @@ impl Prepared {
     pub(crate) async fn run(self) -> Result<(), StartError> {
         let Self { config, tls } = self;
         let folder = config.identity.clone();
-        let proxy = Proxy::bind(config, tls.clone().map(|tls| tls as Arc<dyn HopTls>))?;
+        let proxy = Proxy::bind(config, tls.clone().map(|tls| tls as Arc<dyn HopTls>), None)?;
         let mut endings = Endings::new(false)?;
         let (stop, handle) = (CancellationToken::new(), proxy.handle());
         println!("{}", serde_json::json!({"listening": handle.addresses()}));

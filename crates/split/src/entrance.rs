@@ -31,12 +31,18 @@ pub(crate) struct Door {
 }
 
 /// The entrances of a configuration, and the sockets of the new ones. Those of `before` that have the same address in
-/// their configuration are kept; the others are bound.
+/// their configuration are kept; the others are bound. `lent` is a listener that is bound already, and is used for its
+/// address.
 ///
 /// # Errors
 /// Tokens cannot be read, or an address cannot be bound; nothing has changed.
-pub(crate) fn entrances(config: &Config, before: &[Entrance]) -> Result<(Vec<Entrance>, Vec<Door>), SplitError> {
+pub(crate) fn entrances(
+    config: &Config,
+    before: &[Entrance],
+    lent: Option<TcpListener>,
+) -> Result<(Vec<Entrance>, Vec<Door>), SplitError> {
     let mut left = before.to_vec();
+    let mut lent = lent.and_then(|listener| Some((listener.local_addr().ok()?, listener)));
     let (mut entrances, mut doors) = (Vec::new(), Vec::new());
     for listener in &config.listeners {
         let tokens = listener.read_tokens()?;
@@ -44,7 +50,11 @@ pub(crate) fn entrances(config: &Config, before: &[Entrance]) -> Result<(Vec<Ent
         let entrance = match kept {
             Some(index) => Entrance { tokens, ..left.remove(index) },
             None => {
-                let (door, address) = open(listener.listen)?;
+                let of_address = lent.take_if(|(address, _)| *address == listener.listen);
+                let (door, address) = match of_address {
+                    Some((address, listener)) => (Door::new(listener), address),
+                    None => open(listener.listen)?,
+                };
                 let (id, closed) = (door.id, door.closed.clone());
                 doors.push(door);
                 Entrance { id, requested: listener.listen, address, tokens, closed }
@@ -55,9 +65,15 @@ pub(crate) fn entrances(config: &Config, before: &[Entrance]) -> Result<(Vec<Ent
     Ok((entrances, doors))
 }
 
+impl Door {
+    fn new(listener: TcpListener) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        Self { id: IDS.fetch_add(1, Ordering::Relaxed), listener, closed: CancellationToken::new() }
+    }
+}
+
 /// Binds a listener. Returns it with its address.
 fn open(address: SocketAddr) -> Result<(Door, SocketAddr), SplitError> {
-    static IDS: AtomicU64 = AtomicU64::new(0);
     let bound = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -67,6 +83,38 @@ fn open(address: SocketAddr) -> Result<(Door, SocketAddr), SplitError> {
         Ok((listener, bound))
     };
     let (listener, bound) = bound().map_err(|source| SplitError::Listen { address: address.to_string(), source })?;
-    let door = Door { id: IDS.fetch_add(1, Ordering::Relaxed), listener, closed: CancellationToken::new() };
-    Ok((door, bound))
+    Ok((Door::new(listener), bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn config(listen: &[SocketAddr]) -> Config {
+        let listeners: Vec<_> = listen.iter().map(|address| json!({"listen": address, "way": "hop"})).collect();
+        serde_json::from_value(json!({"listeners": listeners, "allow": []})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_lent_listener_is_used_for_its_address_and_kept() {
+        let lent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (at, any) = (lent.local_addr().unwrap(), "127.0.0.1:0".parse().unwrap());
+        let (first, doors) = entrances(&config(&[any, at]), &[], Some(lent)).unwrap();
+        assert_eq!((first[1].address, doors.len()), (at, 2));
+        assert_eq!(doors[1].listener.local_addr().unwrap(), at);
+
+        let (again, new) = entrances(&config(&[at]), &first, None).unwrap();
+        assert_eq!((again[0].id, new.len()), (first[1].id, 0));
+        assert!(entrances(&config(&[at]), &[], None).is_err(), "the port is in use");
+    }
+
+    #[tokio::test]
+    async fn a_lent_listener_that_no_listener_wants_is_closed() {
+        let lent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = lent.local_addr().unwrap();
+        let (found, _doors) = entrances(&config(&["127.0.0.1:0".parse().unwrap()]), &[], Some(lent)).unwrap();
+        assert_ne!(found[0].address, at);
+        TcpListener::bind(at).await.unwrap();
+    }
 }

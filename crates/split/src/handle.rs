@@ -8,6 +8,7 @@ use crate::status::{Status, Traffic};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 /// A handle of a proxy. It stays usable after the proxy has ended.
 #[derive(Clone, Debug)]
@@ -57,14 +58,14 @@ impl Handle {
 
     /// Replaces the configuration. New connections use it; open ones keep theirs, but count for the new limits.
     /// Listeners with the address of an earlier one stay open; the others are opened. The flows of a listener that is
-    /// gone drain.
+    /// gone drain. `lent` is as for [`crate::Proxy::bind`].
     ///
     /// # Errors
     /// As [`crate::Proxy::bind`]; nothing has changed.
-    pub fn replace(&self, config: Config) -> Result<(), SplitError> {
+    pub fn replace(&self, config: Config, lent: Option<TcpListener>) -> Result<(), SplitError> {
         let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
         config.check(current.tls.is_some())?;
-        let (entrances, doors) = entrances(&config, &current.entrances)?;
+        let (entrances, doors) = entrances(&config, &current.entrances, lent)?;
         let places = self.0.added.try_reserve_many(doors.len());
         let places = places.map_err(|_| SplitError::Config("the proxy has ended, or changes already".to_owned()))?;
         places.zip(doors).for_each(|(place, door)| place.send(door));

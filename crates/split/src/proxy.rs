@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -99,13 +99,13 @@ pub struct Proxy {
 
 impl Proxy {
     /// Checks the configuration, reads its tokens, and binds its listeners, within a Tokio runtime. `tls` is the
-    /// identity of the proxy.
+    /// identity of the proxy. `lent` is a listener that is bound already, for the listener with its address.
     ///
     /// # Errors
     /// The configuration or a file of tokens is refused, or an address cannot be bound.
-    pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>) -> Result<Self, SplitError> {
+    pub fn bind(config: Config, tls: Option<Arc<dyn HopTls>>, lent: Option<TcpListener>) -> Result<Self, SplitError> {
         config.check(tls.is_some())?;
-        let (entrances, doors) = entrances(&config, &[])?;
+        let (entrances, doors) = entrances(&config, &[], lent)?;
         let addresses = entrances.iter().map(|entrance| entrance.address).collect();
         let admission = Admission::new(config.limits.clone());
         let drain = watch::Sender::new(config.limits.drain_timeout());

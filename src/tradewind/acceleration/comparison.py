@@ -1,6 +1,6 @@
 """Comparison of a flow's proxies with its direct path. Pure: bytes and times in, a path and a reason out.
 
-For TRIAL_S of each TRIAL_EVERY_S, new connections take the other path. Rates are means over the time in which a path
+For `trial_s` of each `every_s`, new connections take the other path. Rates are means over the time in which a path
 moved bytes. Proxies that are not better by MARGIN are bypassed, until a trial shows that they are.
 """
 
@@ -54,18 +54,19 @@ class PathRate:
 class Comparison:
     """The comparison of one flow that was placed on proxies."""
 
-    def __init__(self, began_s: float) -> None:
+    def __init__(self, began_s: float, every_s: float = TRIAL_EVERY_S, trial_s: float = TRIAL_S) -> None:
         self.proxied, self.direct = PathRate(), PathRate()
         self.bypass: str | None = None
         """Why new connections do not take the proxies; None if they do."""
-        self._next_s, self._until_s = began_s + TRIAL_EVERY_S, began_s
+        self._every_s, self._trial_s = every_s, trial_s
+        self._next_s, self._until_s = began_s + every_s, began_s
 
     def at(self, now_s: float) -> bool:
         """Return whether new connections go direct at this time, and judge both paths at the end of a trial."""
         if now_s >= self._next_s:
             if self.proxied.is_known or self.direct.is_known:
-                self._until_s = now_s + TRIAL_S
-            self._next_s = now_s + TRIAL_EVERY_S
+                self._until_s = now_s + self._trial_s
+            self._next_s = now_s + self._every_s
         on_trial = now_s < self._until_s
         if not on_trial and self.proxied.is_known and self.direct.is_known:
             self._judge()

@@ -18,17 +18,29 @@ from tradewind.model.split import SplitLimits, SplitListener, SplitProgram, Spli
 from tradewind.placement.plan import FlowPlan, PlacementPlan
 from tradewind.planner.routes import region_name
 
-__all__ = ["HOME", "Wire", "fleet_plan", "home_program", "listener_of", "proxy_program", "proxy_regions_of", "wires_of"]
+__all__ = [
+    "HOME",
+    "Wire",
+    "fleet_plan",
+    "home_program",
+    "listener_key",
+    "listener_keys",
+    "proxy_program",
+    "proxy_regions_of",
+    "wires_of",
+]
 
 HOME = "home"
 """Name of the gateway beside the supervisor."""
 #: Ways in that a listener of this machine offers.
 WAYS: Mapping[str, SplitWay] = {"port": "forward", "socks5": "socks5", "connect": "connect", "sni": "sni"}
 LISTEN = "127.0.0.1:0"
+#: Ways in whose clients can show a token. Clients of the others are known by their networks.
+TOKEN_WAYS = ("socks5", "connect")
 #: Most listeners of a gateway (crates/split).
 LISTENERS_MAX = 64
-#: Proxies accept connections of the fleet's gateways at any of their addresses.
-HOP_LISTEN = "0.0.0.0:0"
+#: Proxies accept the fleet's gateways at their data port, which the firewalls of all providers admit to them.
+HOP_LISTEN = "data"
 #: Time after which a silent connection is reset. Backups and shells are silent for long.
 IDLE_MS = 3_600_000
 
@@ -45,6 +57,8 @@ class Wire:
     """Placed path, from this machine to the target; empty for direct."""
     predicted_mbps: float
     direct_mbps: float
+    clients: tuple[str, ...] = ()
+    tokens: tuple[tuple[str, str], ...] = ()
 
 
 def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tuple[Wire, ...]:
@@ -60,7 +74,7 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
                 f"{place}: flows {other} and {wire.name} both connect to {wire.target}",
                 hint="join them: a proxy chooses the path by the destination",
             )
-    if len({listener_of(wire) for wire in wires}) > LISTENERS_MAX:
+    if len(listener_keys(wires)) > LISTENERS_MAX:
         raise ConfigError(
             f"{place}: more than {LISTENERS_MAX} listeners", hint='flows with way_in = "socks5" share one'
         )
@@ -84,10 +98,12 @@ def _wire(flow: WantedFlow, placed: FlowPlan, place: str) -> Wire:
         flow.name,
         _target(far, place),
         WAYS[flow.way_in],
-        _loopback(flow.listen or LISTEN, place),
+        _listen(flow, place),
         names if flow.source.is_here else names[::-1],
         placed.rate_mbps,
         direct_mbps,
+        flow.clients,
+        tuple(sorted(flow.tokens.items())),
     )
 
 
@@ -100,15 +116,23 @@ def _target(end: FlowEnd, place: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _loopback(listen: str, place: str) -> str:
-    host = listen.rpartition(":")[0].strip("[]")
+def _listen(flow: WantedFlow, place: str) -> str:
+    """Return where a flow listens. Raises ConfigError if anybody could use it."""
+    listen, needs_tokens = flow.listen or LISTEN, flow.way_in in TOKEN_WAYS
+    if flow.tokens and not needs_tokens:
+        raise ConfigError(
+            f"{place}: way_in {flow.way_in!r} cannot ask for tokens", hint=f"use {' or '.join(TOKEN_WAYS)}, or clients"
+        )
     try:
-        if ipaddress.ip_address(host).is_loopback:
-            return listen
+        address = ipaddress.ip_address(listen.rpartition(":")[0].strip("[]"))
     except ValueError:
-        pass
+        raise ConfigError(f"{place}: listen {listen!r} has no IP address", hint="for example 127.0.0.1:8443") from None
+    if address.is_loopback or (flow.tokens if needs_tokens else flow.clients):
+        return listen
+    key = "tokens" if needs_tokens else "clients"
     raise ConfigError(
-        f"{place}: listen {listen!r} is not an address of loopback", hint="for example 127.0.0.1:8443: no open relay"
+        f"{place}: listen {listen!r} is not an address of loopback, so anybody could use it",
+        hint=f"add `{key}` to the flow, or listen at 127.0.0.1",
     )
 
 
@@ -138,13 +162,28 @@ def fleet_plan(paths: Iterable[Sequence[str]], regions: Mapping[str, str], home:
     return Plan(gateways, tuple(PlannedHop(*pair, 1) for pair in pairs), routes, lead=HOME)
 
 
-def listener_of(wire: Wire) -> SplitListener:
-    """Return the listener of a flow. Flows with `socks5` and `connect` at one address share it."""
-    if wire.way == "forward":
-        return SplitListener(wire.listen, wire.way, wire.target)
-    if wire.way == "sni":
-        return SplitListener(wire.listen, wire.way, port=int(wire.target.rpartition(":")[2]))
-    return SplitListener(wire.listen, wire.way)
+@dataclass(frozen=True)
+class ListenerKey:
+    """What tells listeners apart: flows with the same share one."""
+
+    listen: str
+    way: SplitWay
+    target: str | None
+    port: int | None
+    clients: tuple[str, ...]
+    tokens: tuple[tuple[str, str], ...]
+
+
+def listener_key(wire: Wire) -> ListenerKey:
+    """Return the listener of a flow. Flows with `socks5` or `connect` at one address may share it."""
+    target = wire.target if wire.way == "forward" else None
+    port = int(wire.target.rpartition(":")[2]) if wire.way == "sni" else None
+    return ListenerKey(wire.listen, wire.way, target, port, wire.clients, wire.tokens)
+
+
+def listener_keys(wires: Sequence[Wire]) -> tuple[ListenerKey, ...]:
+    """Return the listeners of this machine, in the order of its program."""
+    return tuple(dict.fromkeys(listener_key(wire) for wire in wires))
 
 
 def home_program(
@@ -152,9 +191,12 @@ def home_program(
 ) -> SplitProgram:
     """Return the program of the proxy at home.
 
-    `paths` are the proxies of each flow now, by name; `addresses` those of proxies that take connections.
+    `paths` are the proxies of each flow now, by name; `addresses` those that it dials.
     """
-    listeners = tuple(dict.fromkeys(listener_of(wire) for wire in wires))
+    listeners = tuple(
+        SplitListener(key.listen, key.way, key.target, key.port, dict(key.tokens) or None, key.clients)
+        for key in listener_keys(wires)
+    )
     used = {name for path in paths.values() for name in path}
     routes = tuple(SplitRoute(wire.target, paths[wire.name]) for wire in wires)
     return SplitProgram(
@@ -175,7 +217,7 @@ def proxy_program(
 ) -> SplitProgram:
     """Return the program of a proxy. It serves the destinations of flows whose paths may use it, and no others.
 
-    `paths` are pairs of a flow's name and a path that it takes or took.
+    `paths` are pairs of a flow's name and a path that it takes or took; `addresses` those that this proxy dials.
     """
     targets = {wire.name: wire.target for wire in wires}
     allow = tuple(dict.fromkeys(targets[flow] for flow, path in paths if name in path))

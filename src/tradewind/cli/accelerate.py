@@ -26,16 +26,16 @@ itself. `advise` measures from this machine where it can. For each flow it repor
 from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints
 a problem file of a typical use case, with random hosts near random regions. None of these starts anything.
 
-`up` starts the proxies in an emulated WAN, prints the addresses of this machine to which applications connect, and
-watches until `down`, Ctrl-C, `--for` or `--max-cost` ends it. `status` shows rates, health and cost, `replan` places
-the flows again, and `down` lets open connections end first. Without an ID, `replan` and `down` take the only
-acceleration that runs.
+`up` starts the proxies at the configured hosts, clusters and clouds, or in an emulated WAN (`--sky`). It prints the
+addresses of this machine to which applications connect, and watches until `down`, Ctrl-C, `--for` or `--max-cost` ends
+it. `status` shows rates, health and cost, `replan` places the flows again, and `down` lets open connections end first.
+Without an ID, `replan` and `down` take the only acceleration that runs.
 
 `run` runs a command whose TCP connections go through a proxy that you already run; its exit code is the command's."""
 USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
        tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
        tradewind accelerate [OPTION]… generate CASE
-       tradewind accelerate [OPTION]… up --flows FILE --sky FILE | status [ID]… | replan [ID] | down [ID]
+       tradewind accelerate [OPTION]… up --flows FILE [--sky FILE] | status [ID]… | replan [ID] | down [ID]
        tradewind accelerate [OPTION]… run --through URL [--to HOST[:PORT]]… -- COMMAND [ARGUMENT]…"""
 EXAMPLES = """\
   tradewind accelerate plan --flows flows.toml --write-problem problem.json
@@ -46,7 +46,8 @@ EXAMPLES = """\
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
   tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -
-  tradewind accelerate up --flows flows.toml --sky sky.json --max-cost 5USD
+  tradewind accelerate up --flows flows.toml --max-cost 5USD
+  tradewind accelerate up --flows flows.toml --sky sky.json
   tradewind accelerate status --json
   tradewind accelerate down --drain 1min
   tradewind accelerate run --through socks5h://ann@proxy:1080 --token-file token --to data.example:443 -- curl -O URL"""

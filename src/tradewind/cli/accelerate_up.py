@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.errors import UsageError
+from tradewind.model.sites import CONFIRM_ABOVE_USD
 from tradewind.model.units import format_usd, parse_duration_s, parse_usd
 
 if TYPE_CHECKING:
@@ -23,7 +25,11 @@ ARGUMENTS = None
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add where it runs, how long, and what it may cost."""
-    parser.add_argument("--sky", metavar="FILE", help="up: run the proxies in the emulated WAN of a sky file")
+    parser.add_argument(
+        "--sky",
+        metavar="FILE",
+        help="up: run the proxies in the emulated WAN of a sky file, instead of at the configured sites",
+    )
     parser.add_argument("--detach", action="store_true", help="up: return when the flows may connect")
     parser.add_argument(
         "--max-cost", metavar="USD", type=typed(parse_usd), help="up: end before machines and egress cost more"
@@ -35,10 +41,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Place the flows, start the proxies, and watch them until `down`, Ctrl-C, `--for` or the ceiling ends them."""
-    if args.flows is None or args.sky is None:
-        raise UsageError(
-            "accelerate up needs --flows FILE and --sky FILE", hint="`tradewind accelerate --help` shows how"
-        )
+    if args.flows is None:
+        raise UsageError("accelerate up needs --flows FILE", hint="`tradewind accelerate --help` shows how")
     left: DetachedProcess | None = None
     if args.detach:
         from tradewind.cli.detach import detach
@@ -54,14 +58,18 @@ def run(args: Namespace) -> int:
 
 
 def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) -> int:
-    from tradewind.engine.acceleration_up import acceleration_in_sky
+    from tradewind.engine.acceleration_up import acceleration_at_sites, acceleration_in_sky
     from tradewind.render.acceleration import acceleration_lines, address_lines
 
     def say(line: str) -> None:
         if not args.quiet:
             print(line, file=sys.stderr, flush=True)
 
-    with acceleration_in_sky(engine.control, args.flows, args.sky) as wanted:
+    with ExitStack() as stack:
+        if args.sky is None:
+            wanted = acceleration_at_sites(engine.control, args.flows, args.configuration.sites())
+        else:
+            wanted = stack.enter_context(acceleration_in_sky(engine.control, args.flows, args.sky))
         for line in wanted.lines():
             say(line)
         _agree(args, wanted.usd_per_period)
@@ -91,7 +99,9 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
 
 def _agree(args: Namespace, usd: float) -> None:
     """Ask whether it may cost so much. Raises UsageError without an agreement."""
-    if args.yes or args.max_cost is not None or usd <= args.configuration.sites().fleet.confirm_above_usd:
+    sites = args.configuration.sites()
+    confirm_above_usd = CONFIRM_ABOVE_USD if sites is None else sites.fleet.confirm_above_usd
+    if args.yes or args.max_cost is not None or usd <= confirm_above_usd:
         return
     if not can_ask():
         raise UsageError(

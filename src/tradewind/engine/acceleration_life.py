@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,15 @@ from tradewind.acceleration.wiring import (
     Wire,
     fleet_plan,
     home_program,
-    listener_of,
+    listener_key,
+    listener_keys,
     proxy_program,
     proxy_regions_of,
     wires_of,
 )
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations
+from tradewind.engine.advising import advise_flows
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import CeilingReached, ConfigError, GatewayError, TradewindError, UsageError
 from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
@@ -31,7 +33,7 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.model.acceleration import AccelerationPhase, AccelerationState, FlowState, ProxyHealth, ProxyState
 from tradewind.model.flows import FlowsFile, flows_from_document
 from tradewind.model.ledger import MachinePrice
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.toml import parse_toml
 from tradewind.placement.place import place
@@ -41,7 +43,9 @@ from tradewind.placement.problem import problem_from_document
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
     from tradewind.engine.job_control import JobControl
+    from tradewind.model.catalog import Catalog
     from tradewind.model.split import SplitStatus
+    from tradewind.placement.advice import Advice
 
 __all__ = ["Acceleration", "PlacedFlows", "place_for"]
 
@@ -57,10 +61,12 @@ DRAIN_S = 10.0
 RESERVE_S = DRAIN_S + 20.0
 #: Leases under a ceiling: a supervisor that hangs cannot stop egress, so its proxies end soon.
 CEILING_LEASE_S = 120
-#: Providers whose machines admit the ports of split proxies.
-PROVIDERS = ("sky",)
 #: Most looks at a time.
 WORKERS = 16
+#: Kind of the provider in whose world `here` is a machine of a region.
+SKY = "sky"
+#: Region of this machine elsewhere. No machine is in it.
+HERE_REGION = Region("local", "here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class PlacedFlows:
     machines: Mapping[str, MachinePrice]
     """Price of a machine, by region."""
     egress_usd_per_gb: Mapping[str, float]
+    advice: Advice | None = None
+    """What was measured, and what tuning the ends gains for free; None in a sky."""
 
     @property
     def usd_per_hour(self) -> float:
@@ -85,13 +93,15 @@ class PlacedFlows:
 
 def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
     """Return the placement of a flows file's content on the machines of `ground`. Raises ConfigError, UsageError."""
-    if ground.provider["kind"] not in PROVIDERS:
-        raise UsageError(
-            f"machines of {ground.provider['kind']} do not admit connections between split proxies yet",
-            hint="run it in an emulated WAN: --sky FILE",
-        )
     flows, catalog = flows_from_document(parse_toml(text.encode(), where), where), ground.catalog
-    regions = proxy_regions(flows, catalog, None, where)
+    in_sky = ground.provider["kind"] == SKY
+    regions = proxy_regions(flows, catalog, None, where) if in_sky else _offered_regions(flows, catalog, where)
+    advice = None
+    if not in_sky:
+        # Before the placement: it uses the round trips that were measured.
+        advice = advise_flows(replace(flows, regions=regions), where, catalog, None, "auto", None)
+        known = {flow.name: flow.rtt_ms for flow in advice.flows}
+        flows = replace(flows, flows=tuple(replace(flow, rtt_ms=known[flow.name]) for flow in flows.flows))
     problem = problem_from_document(problem_document(flows, catalog, regions, where), where)
     plan = place(problem, "auto", None)
     used = proxy_regions_of(plan)
@@ -101,7 +111,19 @@ def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
         cheapest = min(offers, key=lambda offer: offer.usd_per_hour)
         prices[region] = MachinePrice(cheapest.usd_per_s, str(cheapest.origin), cheapest.machine.billed_s_min)
     egress = {region.name: region.egress_cents_per_gb / 100 for region in problem.regions}
-    return PlacedFlows(flows, plan, wires_of(flows.flows, plan, where), _home(flows, where), used, prices, egress)
+    wires = wires_of(flows.flows, plan, where)
+    home = _home(flows, where) if in_sky else str(HERE_REGION)
+    return PlacedFlows(flows, plan, wires, home, used, prices, egress, advice)
+
+
+def _offered_regions(flows: FlowsFile, catalog: Catalog, where: str) -> tuple[Region, ...]:
+    """Return the regions of proxies: those of the file, else all with machines. Raises ConfigError."""
+    offered = sorted(catalog.region_offers)
+    for region in flows.regions:
+        if region not in offered:
+            known = ", ".join(map(str, offered)) or "none"
+            raise ConfigError(f"{where}: regions: no machines are offered in {region}", hint=f"machines: {known}")
+    return tuple(dict.fromkeys(flows.regions)) or tuple(offered)
 
 
 def _home(flows: FlowsFile, where: str) -> str:
@@ -197,17 +219,32 @@ class Acceleration:
         there = self._fleet.deployment().addresses
         names = [name for name in self._placed.regions if name in there]
         possible = {(wire.name, other.through) for wire in wires for other in wires if other.through}
-        # The first round tells the ports on which proxies listen, the second tells each proxy those of the others.
-        for is_last in (False, True):
-            for name in names:
-                program = proxy_program(name, wires, possible, self._addresses if is_last else {}, DRAIN_S)
-                try:
-                    status = self._client(name).put_split(program, LOOK_S)
-                except GatewayError as error:
-                    self._health.dead(name, str(error))
-                    continue
-                self._addresses[name] = f"{_host(there[name].data)}:{status.listening[0].rpartition(':')[2]}"
+        for name in names:
+            program = proxy_program(name, wires, possible, self._dialled(name, names), DRAIN_S)
+            try:
+                self._client(name).put_split(program, LOOK_S)
+            except GatewayError as error:
+                self._health.dead(name, str(error))
+        self._addresses = self._dialled(HOME, names)
         self._route()
+
+    def _dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
+        """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""
+        assert self._fleet is not None
+        deployment = self._fleet.deployment()
+        needed = {hop.end for hop in deployment.plan.hops if hop.start == caller}
+        found = {}
+        for name in names:
+            try:
+                if name != caller:
+                    found[name] = deployment.address(caller, name)
+            except KeyError:
+                if name in needed:
+                    raise GatewayError(
+                        f"{caller} cannot connect to the proxy {name}: its machine accepts no connections",
+                        hint="proxies need machines to which others can connect",
+                    ) from None
+        return found
 
     def _route(self) -> None:
         """Send home the paths of new connections."""
@@ -219,8 +256,8 @@ class Acceleration:
         paths = {name: path for name, (path, _) in self._paths.items()}
         program = home_program(wires, paths, self._addresses, DRAIN_S)
         status = self._client(HOME).put_split(program)
-        bound = dict(zip(program.listeners, status.listening, strict=True))
-        self._listening = {wire.name: bound[listener_of(wire)] for wire in wires}
+        bound = dict(zip(listener_keys(wires), status.listening, strict=True))
+        self._listening = {wire.name: bound[listener_key(wire)] for wire in wires}
 
     # --- watch -------------------------------------------------------------------------------------------------------
 
@@ -289,7 +326,7 @@ class Acceleration:
                 sum(each.bytes_down for each in mine),
                 sum(each.connections for each in mine),
             )
-            comparison = self._comparisons.setdefault(wire.target, Comparison(now_s))
+            comparison = self._comparisons.setdefault(wire.target, self._comparison(now_s))
             total = [0, 0]
             for each in mine:
                 total[bool(each.through)] += each.bytes_up + each.bytes_down
@@ -301,6 +338,10 @@ class Acceleration:
             self._aside = aside
             if self._phase == "running":
                 self._route()
+
+    def _comparison(self, now_s: float) -> Comparison:
+        flows = self._placed.flows
+        return Comparison(now_s, every_s=flows.compare_every_s, trial_s=flows.compare_s)
 
     def _replace_dead(self) -> None:
         """Start machines in place of dead ones, one at a time, beside the looks."""
@@ -432,7 +473,7 @@ class Acceleration:
 
     def _flow(self, wire: Wire) -> FlowState:
         through, reason = self._paths.get(wire.name, (wire.through, None))
-        compared = self._comparisons.get(wire.target) or Comparison(0.0)
+        compared = self._comparisons.get(wire.target) or self._comparison(0.0)
         up, down, connections = self._carried.get(wire.target, (0, 0, 0))
         return FlowState(
             wire.name,
@@ -460,9 +501,3 @@ class Acceleration:
         usd = self._meter.sent(name, region, status.bytes_up + status.bytes_down)
         refused = sum(status.refused.values())
         return ProxyState(name, region, health, status.open, status.bytes_up, status.bytes_down, refused, usd, error)
-
-
-def _host(address: str | None) -> str:
-    if address is None:
-        raise GatewayError("a proxy has no address for other proxies")
-    return address.rpartition(":")[0]

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 
 from tradewind.engine.acceleration_life import Acceleration, PlacedFlows, place_for
 from tradewind.engine.accelerations import flows_text
-from tradewind.engine.ground import Ground, ground_of_sky
+from tradewind.engine.ground import Ground, ground_of_sites, ground_of_sky, with_places
 from tradewind.engine.skies import sky_of
+from tradewind.errors import UsageError
+from tradewind.fleet.journal import FleetJournal
+from tradewind.fleet.provider import Keepable
+from tradewind.fleet.providers import make_provider
+from tradewind.model.flows import flows_from_document
 from tradewind.model.records import dataclass
+from tradewind.model.toml import parse_toml
+from tradewind.render.advice import free_lines
 from tradewind.render.placement import PlacementReport
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
+    from tradewind.model.sites import Sites
 
-__all__ = ["WantedAcceleration", "acceleration_in_sky"]
+__all__ = ["WantedAcceleration", "acceleration_at_sites", "acceleration_in_sky"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,10 @@ class WantedAcceleration:
         return self.placed.plan.cost_cents / 100
 
     def lines(self) -> Iterator[str]:
-        """Yield the placement, with rates and cost."""
+        """Yield what is free, then the placement, with rates and cost."""
+        yield from self.ground.notes
+        if self.placed.advice is not None:
+            yield from free_lines(self.placed.advice)
         yield from PlacementReport(self.placed.plan).lines()
 
     def start(self, report: Callable[[str], None], *, usd_max: float | None, lasting_s: float | None) -> Acceleration:
@@ -55,3 +66,35 @@ def acceleration_in_sky(control: JobControl, flows: str, sky_file: str) -> Itera
     with sky_of(sky_file, control.store.state_dir) as sky:
         ground = ground_of_sky(control, sky_file, sky)
         yield WantedAcceleration(control, ground, text, place_for(text, flows, ground))
+
+
+def acceleration_at_sites(control: JobControl, flows: str, sites: Sites | None) -> WantedAcceleration:
+    """Return the acceleration of a flows file on machines of the configured hosts, clusters and clouds.
+
+    Measures the paths from this machine first. Raises ConfigError, UsageError, GatewayError.
+    """
+    text = flows_text(flows)
+    if sites is None or not (sites.hosts.hosts or sites.clouds):
+        raise UsageError(
+            "the configuration has no machines for proxies",
+            hint="`tradewind init` configures hosts and clouds; --sky FILE runs proxies in an emulated WAN",
+        )
+    needed = flows_from_document(parse_toml(text.encode(), flows), flows).regions
+    for region in needed:
+        if not sites.has(str(region)):
+            raise UsageError(f"the configuration has no machine in {region}", hint=f"it has {sites.describe()}")
+    ground = with_places(control, ground_of_sites(control, sites, needed))
+    placed = place_for(text, flows, ground)
+    _require_dialled(control, ground, placed)
+    return WantedAcceleration(control, ground, text, placed)
+
+
+def _require_dialled(control: JobControl, ground: Ground, placed: PlacedFlows) -> None:
+    """Raise UsageError if machines of a placed proxy call home, because no other gateway can connect to them."""
+    provider = make_provider(ground.provider, control.gateway, FleetJournal(control.store.state_dir))
+    for region in sorted(set(placed.regions.values())):
+        if isinstance(provider, Keepable) and provider.kept_s_max(region) <= 0:
+            raise UsageError(
+                f"machines in {region} call home, so nothing can connect to a proxy there",
+                hint="leave the region out of `regions`, or let its machines accept connections",
+            )

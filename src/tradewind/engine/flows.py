@@ -7,6 +7,7 @@ from typing import Any
 
 from tradewind.catalog.modelled import RTT_BASE_MS, RTT_MS_PER_KM, distance_km
 from tradewind.errors import ConfigError
+from tradewind.fleet.site_catalog import NOWHERE
 from tradewind.model.catalog import Catalog
 from tradewind.model.flows import FlowEnd, FlowsFile, WantedFlow
 from tradewind.model.machine import MachineOffer
@@ -57,7 +58,7 @@ def problem_document(flows: FlowsFile, catalog: Catalog, regions: Sequence[Regio
     targets = [info for flow in flows.flows for info in _targets(flow.destination, catalog)]
     return {
         "regions": [_region(flows, catalog, region, regions, targets, place) for region in regions],
-        "rtt_ms": [[_between_ms(catalog, a, b, place) for b in regions] for a in regions],
+        "rtt_ms": [[_between_ms(flows, catalog, a, b, place) for b in regions] for a in regions],
         "flows": [_flow(flow, catalog, regions, place) for flow in flows.flows],
         "edge_window_bytes": flows.window_bytes or EDGE_WINDOW_BYTES,
         "cloud_window_bytes": flows.proxy_window_bytes or CLOUD_WINDOW_BYTES,
@@ -73,13 +74,14 @@ def direct_rtt_ms(flow: WantedFlow, catalog: Catalog, place: str) -> float:
         if end.region is not None and end.region in other.rtt_ms:
             return other.rtt_ms[end.region]
     a, b = _info(flow.source, catalog), _info(flow.destination, catalog)
-    if a is None or b is None:
+    rtt_ms = None if a is None or b is None else _rtt_ms(catalog, a, b)
+    if rtt_ms is None:
         side = "source" if a is None else "destination"
         raise ConfigError(
             f"{place}: flow {flow.name}: rtt_ms is missing",
             hint=f"give rtt_ms, or say where the {side} is: {side}_region or {side}_at",
         )
-    return _rtt_ms(catalog, a, b)
+    return rtt_ms
 
 
 def _region(
@@ -120,6 +122,8 @@ def _egress_cents(catalog: Catalog, region: Region, targets: Sequence[RegionInfo
         price = catalog.egress(region, info.region) if known else catalog.prices.egress(catalog.places[region], info)
         if price is not None:
             prices.append(price.usd_per_gb)
+    if not prices and catalog.places[region].continent == NOWHERE:
+        return 0.0  # As between hosts: no price list has their place.
     if not prices:
         raise ConfigError(f"{place}: no price of egress out of {region} is known", hint=PRICE_HINT)
     return max(prices) * CENTS_PER_USD
@@ -145,27 +149,41 @@ def _end_ms(end: FlowEnd, side: str, catalog: Catalog, region: Region, place: st
     if region in end.rtt_ms:
         return end.rtt_ms[region]
     info = _info(end, catalog)
-    if info is None:
+    rtt_ms = None if info is None else _rtt_ms(catalog, info, catalog.places[region])
+    if rtt_ms is None:
         raise ConfigError(
             f"{place}: {side}_rtt_ms has no round trip to {region}",
             hint=f"add it, or say where the {side} is: {side}_region or {side}_at",
         )
-    return _rtt_ms(catalog, info, catalog.places[region])
+    return rtt_ms
 
 
-def _between_ms(catalog: Catalog, a: Region, b: Region, place: str) -> float:
+def _between_ms(flows: FlowsFile, catalog: Catalog, a: Region, b: Region, place: str) -> float:
+    """Return the round trip between two regions [ms]. If nothing says it, assume the shortest way over an end."""
     if a not in catalog.places or b not in catalog.places:
         raise ConfigError(f"{place}: unknown region {a if a not in catalog.places else b}", hint=PRICE_HINT)
-    return _rtt_ms(catalog, catalog.places[a], catalog.places[b])
+    rtt_ms = _rtt_ms(catalog, catalog.places[a], catalog.places[b])
+    if rtt_ms is not None:
+        return rtt_ms
+    ends = [end.rtt_ms for flow in flows.flows for end in (flow.source, flow.destination)]
+    over = [there[a] + there[b] for there in ends if a in there and b in there]
+    if not over:
+        raise ConfigError(
+            f"{place}: no round trip between {a} and {b} is known",
+            hint="give one flow the round trips to both: source_rtt_ms or destination_rtt_ms",
+        )
+    return min(over)
 
 
-def _rtt_ms(catalog: Catalog, a: RegionInfo, b: RegionInfo) -> float:
-    """Return the round trip between two places [ms]: that of the grid, else by distance."""
+def _rtt_ms(catalog: Catalog, a: RegionInfo, b: RegionInfo) -> float | None:
+    """Return the round trip between two places [ms]: that of the grid, else by distance; None if a place is unknown."""
     if a.region == b.region and a.region in catalog.places:
         return SAME_REGION_RTT_MS
     link = catalog.grid.link(a.region, b.region)
     if link is not None and link.rtt_ms is not None:
         return link.rtt_ms
+    if NOWHERE in (a.continent, b.continent):
+        return None
     return RTT_BASE_MS + RTT_MS_PER_KM * distance_km(a, b)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "ground_of_sky",
     "prices_now",
     "sky_catalog_of",
+    "with_places",
     "with_present_home",
 ]
 
@@ -64,6 +65,15 @@ def sky_catalog_of(control: JobControl, file: str) -> Catalog:
     from tradewind.sky.file import read_sky_file
 
     return sky_catalog(read_sky_file(file), _base_catalog(control))
+
+
+def with_places(control: JobControl, ground: Ground) -> Ground:
+    """Return a ground whose catalog also knows the regions without machines, for the ends of flows."""
+    base, catalog = _base_catalog(control), ground.catalog
+    links = {**base.grid.links, **catalog.grid.links}
+    return replace(
+        ground, catalog=replace(catalog, places={**base.places, **catalog.places}, grid=replace(base.grid, links=links))
+    )
 
 
 def prices_now(control: JobControl, catalog: Catalog) -> Catalog:

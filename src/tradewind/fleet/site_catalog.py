@@ -15,7 +15,7 @@ from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region, RegionInfo
 from tradewind.model.units import SECONDS_PER_HOUR
 
-__all__ = ["ASSUMED_GBPS", "Supply", "site_catalog"]
+__all__ = ["ASSUMED_GBPS", "NOWHERE", "Supply", "site_catalog"]
 
 #: Rate that a machine sends and receives if nobody states it [Gbit/s].
 ASSUMED_GBPS = 1.0

@@ -45,10 +45,14 @@ FLOWS_MAX, REGIONS_MAX, SIZES_MAX, TIMES_MAX = 10_000, 200, 100, 1_000_000
 INSTANCES_MAX, PERIOD_S_MAX, RTT_MS_MAX = 10_000, 366 * 86_400.0, 60_000.0
 #: Largest loss of a path: beyond it, the models of TCP do not hold.
 LOSS_MAX = 0.1
+#: Most networks and tokens of clients of a flow.
+CLIENTS_MAX = 1_000
 #: Longest name of a flow.
 NAME_CHARS_MAX = 100
 PORT_MAX = 65_535
 MBITS_PER_GBIT = 1e3
+#: Interval and time of comparisons with the direct path, and the shortest time in which it can be judged.
+COMPARE_EVERY_S, COMPARE_S, COMPARE_S_MIN = 300.0, 10.0, 3.0
 PERIOD = "30d"
 """Period of a file that has none."""
 
@@ -61,6 +65,8 @@ _TOP = {
     "max_instances",
     "window",
     "proxy_window",
+    "compare_every",
+    "compare_time",
     "flow",
 }
 _END = ("region", "at", "rtt_ms", "rate")
@@ -78,6 +84,8 @@ _FLOW = {
     "every",
     "way_in",
     "listen",
+    "clients",
+    "tokens",
 }
 
 
@@ -130,6 +138,10 @@ class WantedFlow:
     way_in: WayIn = "port"
     listen: str | None = None
     """`HOST:PORT` on which the way in listens, if the file has it."""
+    clients: tuple[str, ...] = ()
+    """Networks of the clients that may connect; empty for any."""
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each client's token, in hexadecimal, by the client's name; empty if clients need none."""
 
     @property
     def transfers(self) -> float:
@@ -161,6 +173,10 @@ class FlowsFile:
     """Window of the hosts at the ends; None for Linux's default."""
     proxy_window_bytes: int | None = None
     """Window between two proxies; None for that of tuned machines."""
+    compare_every_s: float = COMPARE_EVERY_S
+    """Interval at which a running flow is compared with its direct path."""
+    compare_s: float = COMPARE_S
+    """Time of one comparison."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -204,7 +220,19 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         table.whole("max_instances", 1, 1, INSTANCES_MAX),
         table.optional("window", _window),
         table.optional("proxy_window", _window),
+        *_comparison(table),
     )
+
+
+def _comparison(table: _Table) -> tuple[float, float]:
+    every_s = table.amount("compare_every", parse_duration_s, f"{COMPARE_EVERY_S}s")
+    time_s = table.amount("compare_time", parse_duration_s, f"{COMPARE_S}s")
+    if not COMPARE_S_MIN <= time_s <= every_s / 2 or every_s > PERIOD_S_MAX:
+        raise ConfigError(
+            f"{table.place}: compare_time must be at least {COMPARE_S_MIN:g} s and at most half of compare_every",
+            hint='for example compare_every = "5min" and compare_time = "10s"',
+        )
+    return every_s, time_s
 
 
 def _flow(entry: Any, place: str, period_s: float) -> WantedFlow:
@@ -232,6 +260,8 @@ def _flow(entry: Any, place: str, period_s: float) -> WantedFlow:
         table.choice("congestion_control", CONTROLS, "cubic"),
         table.choice("way_in", WAYS_IN, "port"),
         _listen(table),
+        tuple(table.text_of("clients", text) for text in table.array("clients", CLIENTS_MAX)),
+        table.texts("tokens", CLIENTS_MAX),
     )
 
 
@@ -399,6 +429,13 @@ class _Table:
         if not isinstance(value, list) or len(value) != 2:
             raise self.wrong(key, "latitude and longitude, such as [52.5, 13.4]", value)
         return self._number(key, value[0], -90.0, 90.0), self._number(key, value[1], -180.0, 180.0)
+
+    def texts(self, key: str, most: int) -> dict[str, str]:
+        """Return texts by name; empty if the table does not have them."""
+        value = self._entry.get(key, {})
+        if not isinstance(value, Mapping) or len(value) > most:
+            raise self.wrong(key, f"a table of at most {most:,} texts", value)
+        return {name: self.text_of(f"{key}.{name}", text) for name, text in value.items()}
 
     def round_trips(self, key: str) -> dict[Region, float]:
         """Return round trips by region [ms]; empty if the table does not have them."""

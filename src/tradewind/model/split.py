@@ -28,7 +28,7 @@ SplitState = Literal["running", "draining", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class SplitListener:
-    """One listener, at `listen` (`ip:port`; port 0 lets the kernel choose).
+    """One listener, at `listen`: `ip:port`, where port 0 lets the kernel choose, or `data` for the gateway's data port.
 
     `destination` (`host:port`) is for `forward`, `port` for `sni`. `tokens` are the clients of `socks5` and `connect`:
     name, and SHA-256 of the token in hexadecimal. `clients` are networks; empty means any, if the way allows that.

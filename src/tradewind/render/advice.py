@@ -10,7 +10,7 @@ from tradewind.model.records import dataclass
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_usd
 from tradewind.placement.advice import STEADY_S_MIN, TUNED_BUFFER_BYTES, Advice, FlowAdvice, FlowTime
 
-__all__ = ["AdviceReport"]
+__all__ = ["AdviceReport", "free_lines"]
 
 CENTS_PER_USD, MBITS_PER_GBIT = 100.0, 1e3
 COMMANDS = {
@@ -77,6 +77,17 @@ class AdviceReport:
         if advice.both_cents is not None:
             both_s = sum((flow.both or flow.tuned).time_s for flow in advice.flows)
             yield f"            {format_duration(both_s)} with tuned ends and proxies, for {_usd(advice.both_cents)}"
+
+
+def free_lines(advice: Advice) -> Iterator[str]:
+    """Yield one line per flow that tuned ends make faster, and what could not be measured: before proxies are paid."""
+    for flow in advice.flows:
+        if flow.tuning is not None:
+            yield (
+                f"{flow.name}: try {flow.tuning} first, which is free: {_times(flow.now, flow.tuned)} "
+                "(`tradewind accelerate advise` shows how)"
+            )
+    yield from advice.notes
 
 
 def _flow_lines(flow: FlowAdvice) -> Iterator[str]:

@@ -7,6 +7,7 @@ use super::load;
 use super::metrics::{MetricsSnapshot, add_progress};
 use super::runner::{Runner, Running};
 use super::split::SplitRole;
+use super::split_program::takes_data_port;
 use super::validate::{Setting, check_program};
 use crate::enrol::{Candidate, NewKey};
 use crate::net::DataPort;
@@ -18,10 +19,10 @@ use rustls_pki_types::pem::PemObject;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, PoisonError};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 use tradewind_contract::{
     CONTRACT_VERSION, IdentityGrant, JobSpec, Join, JoinAgain, KeyRequest, Program, ReceiveReport, ReceiveRequest,
-    Refusal, RouteSpec, Routes, StoreCredentials, Version,
+    Refusal, RouteSpec, Routes, SplitProgram, SplitStatus, StoreCredentials, Version,
 };
 
 /// Identity, data port, stores and lease that the gateway was started with.
@@ -146,6 +147,38 @@ impl Gateway {
         &self.split
     }
 
+    /// Starts the split proxy, or gives the running one another program. A listener may take over the data port, if no
+    /// program and no measurement uses it.
+    pub(super) async fn put_split(&self, program: &SplitProgram) -> Result<SplitStatus, Refused> {
+        if !takes_data_port(program) {
+            return self.split.put(program, None).await;
+        }
+        let _alone = self.alone()?;
+        // Held until the proxy runs: no program may take the port meanwhile.
+        let life = self.life.lock().await;
+        let lent = match &*life {
+            Life::Waiting(listener) => {
+                listener.as_ref().map(lend).transpose().map_err(|error| unusable_port(&error))?
+            }
+            Life::Running(job) => {
+                let error = format!("the data port is used by the program of job {}", job.program.job_id);
+                return Err(Refused::new(StatusCode::CONFLICT, error, "use a gateway without a program"));
+            }
+            Life::Stopped => {
+                return Err(Refused::new(StatusCode::CONFLICT, "this gateway was drained", "start another gateway"));
+            }
+        };
+        self.split.put(program, lent).await
+    }
+
+    /// The data port for one measurement or split proxy at a time, without waiting.
+    fn alone(&self) -> Result<MutexGuard<'_, ()>, Refused> {
+        self.measuring.try_lock().map_err(|_| {
+            let error = "this gateway is measuring, or is receiving a program";
+            Refused::new(StatusCode::TOO_MANY_REQUESTS, error, "try again when that is done")
+        })
+    }
+
     /// Ends the program and the split proxy. From then on neither is accepted.
     pub async fn end(&self) {
         tokio::join!(self.drain(), self.split.close());
@@ -242,6 +275,9 @@ impl Gateway {
                 return Err(Refused::new(StatusCode::CONFLICT, "this gateway was drained", "start another gateway"));
             }
         };
+        if listener.is_some() && self.split.holds_data_port().await {
+            return Err(port_of_split_proxy());
+        }
         check_program(&program, self.setting()).map_err(Refused::unprocessable)?;
         // A second handle on the data port: if the node does not start, the port stays available for the next program.
         let lent = listener.as_ref().map(lend).transpose().map_err(|error| unusable_port(&error))?;
@@ -280,10 +316,10 @@ impl Gateway {
     /// Measures what another gateway sends to the data port. Only a gateway without a program can do this, and it
     /// accepts none until the measurement ends.
     pub(super) async fn receive_load(&self, request: ReceiveRequest) -> Result<ReceiveReport, Refused> {
-        let Ok(_alone) = self.measuring.try_lock() else {
-            let error = "this gateway is measuring, or is receiving a program";
-            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, error, "try again when that is done"));
-        };
+        let _alone = self.alone()?;
+        if self.split.holds_data_port().await {
+            return Err(port_of_split_proxy());
+        }
         let lent = match &*self.life.lock().await {
             Life::Waiting(Some(listener)) => lend(listener).map_err(|error| unusable_port(&error))?,
             _ => {
@@ -362,6 +398,11 @@ fn without_identity() -> Refused {
 fn unusable_port(error: &std::io::Error) -> Refused {
     let refusal = Refusal { error: format!("the data port cannot be used: {error}"), hint: None };
     Refused { status: StatusCode::INTERNAL_SERVER_ERROR, refusal }
+}
+
+fn port_of_split_proxy() -> Refused {
+    let error = "the split proxy of this gateway uses its data port";
+    Refused::new(StatusCode::CONFLICT, error, "end it with DELETE /v1/split, or use another gateway")
 }
 
 fn lend(listener: &TcpListener) -> std::io::Result<tokio::net::TcpListener> {

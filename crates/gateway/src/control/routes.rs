@@ -208,7 +208,7 @@ async fn put_stores(_: Controller, State(api): State<Api>, body: Body) -> Result
 
 async fn put_split(_: Controller, State(api): State<Api>, body: Body) -> Result<Json<SplitStatus>, Refused> {
     let program: SplitProgram = read_json(body).await?;
-    api.gateway.split().put(&program).await.map(Json)
+    api.gateway.put_split(&program).await.map(Json)
 }
 
 async fn get_split(_: Controller, State(api): State<Api>) -> Result<Json<SplitStatus>, Refused> {

@@ -2,7 +2,7 @@
 //! another may start.
 
 use super::answer::Refused;
-use super::split_program::config_of;
+use super::split_program::{config_of, takes_data_port};
 use crate::limits::{SPLIT_DRAIN_AT_EXIT, SPLIT_TIMEOUT_MS_MAX};
 use crate::split::Fleet;
 use crate::tls::Identity;
@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Refusal, SplitHop, SplitProgram, SplitState, SplitStatus, SplitTraffic};
@@ -26,6 +27,8 @@ pub(super) struct SplitRole {
 struct Place {
     /// The last proxy, which may have ended.
     proxy: Option<Running>,
+    /// True if a listener of the last proxy has taken over the data port.
+    on_data_port: bool,
     /// The gateway ends, and no proxy may start.
     closed: bool,
 }
@@ -79,31 +82,46 @@ impl SplitRole {
         Self { identity, place: Mutex::default() }
     }
 
-    /// Starts a proxy, or gives the running one another program. Nothing has changed if that is refused.
-    pub(super) async fn put(&self, program: &SplitProgram) -> Result<SplitStatus, Refused> {
+    /// Starts a proxy, or gives the running one another program. Nothing has changed if that is refused. `data_port` is
+    /// a second handle on the data port, for a listener that takes it over.
+    pub(super) async fn put(
+        &self,
+        program: &SplitProgram,
+        data_port: Option<TcpListener>,
+    ) -> Result<SplitStatus, Refused> {
         let mut place = self.place.lock().await;
         if place.closed {
             return Err(Refused::new(StatusCode::CONFLICT, "this gateway is ending", "use another gateway"));
         }
-        let config = config_of(program).map_err(Refused::unprocessable)?;
+        let data_address = data_port.as_ref().and_then(|listener| listener.local_addr().ok());
+        let config = config_of(program, data_address).map_err(Refused::unprocessable)?;
         match place.proxy.as_ref().map(|proxy| (proxy, proxy.state())) {
             Some((_, SplitState::Draining)) => {
                 let error = "the split proxy of this gateway is draining";
                 return Err(Refused::new(StatusCode::CONFLICT, error, "send the program again when it has ended"));
             }
             Some((running, SplitState::Running)) => {
-                running.handle.replace(config).map_err(|error| unusable(&error))?;
+                running.handle.replace(config, data_port).map_err(|error| unusable(&error))?;
                 tracing::info!(routes = program.routes.len(), "the program of the split proxy changed");
-                return Ok(running.status());
+                let status = running.status();
+                place.on_data_port = takes_data_port(program);
+                return Ok(status);
             }
             Some((_, SplitState::Ended)) | None => {}
         }
         let tls = self.identity.clone().map(|identity| Arc::new(Fleet::new(identity)) as Arc<dyn HopTls>);
-        let running = Running::start(Proxy::bind(config, tls).map_err(|error| unusable(&error))?);
+        let running = Running::start(Proxy::bind(config, tls, data_port).map_err(|error| unusable(&error))?);
         tracing::info!(listening = ?running.handle.addresses(), "the split proxy started");
         let status = running.status();
         place.proxy = Some(running);
+        place.on_data_port = takes_data_port(program);
         Ok(status)
+    }
+
+    /// True if the split proxy has taken over the data port, until it has ended.
+    pub(super) async fn holds_data_port(&self) -> bool {
+        let place = self.place.lock().await;
+        place.on_data_port && place.proxy.as_ref().is_some_and(|proxy| proxy.state() != SplitState::Ended)
     }
 
     /// The state of the last proxy.
@@ -193,7 +211,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpStream;
     use tradewind_contract::CONTRACT_VERSION;
 
     /// A program that forwards from this address to a destination.
@@ -221,13 +239,13 @@ mod tests {
         let role = SplitRole::new(None);
         assert_eq!(role.status().await.unwrap_err().status, StatusCode::NOT_FOUND);
         let ((first, first_at), (second, second_at)) = (destination().await, destination().await);
-        let started = role.put(&program("127.0.0.1:0", first_at)).await.unwrap();
+        let started = role.put(&program("127.0.0.1:0", first_at), None).await.unwrap();
         let at = started.listening[0].clone();
         let mut old = TcpStream::connect(&at).await.unwrap();
         let (mut old_far, _) = first.accept().await.unwrap();
         carries(&mut old, &mut old_far).await;
 
-        let replaced = role.put(&program("127.0.0.1:0", second_at)).await.unwrap();
+        let replaced = role.put(&program("127.0.0.1:0", second_at), None).await.unwrap();
         assert_eq!((replaced.state, &replaced.listening), (SplitState::Running, &started.listening));
         let mut new = TcpStream::connect(&at).await.unwrap();
         let (mut new_far, _) = second.accept().await.unwrap();
@@ -243,7 +261,7 @@ mod tests {
         while role.status().await.unwrap().state != SplitState::Draining {
             tokio::task::yield_now().await;
         }
-        let refused = role.put(&program("127.0.0.1:0", first_at)).await.unwrap_err();
+        let refused = role.put(&program("127.0.0.1:0", first_at), None).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::CONFLICT);
         carries(&mut old, &mut old_far).await;
         let ended = role.end(Some(Duration::ZERO)).await.unwrap();
@@ -251,10 +269,10 @@ mod tests {
         assert_eq!(ending.await.unwrap(), ended);
         assert!(old.read(&mut [0]).await.is_err(), "a flow that did not end is reset");
 
-        let again = role.put(&program(&at, first_at)).await.unwrap();
+        let again = role.put(&program(&at, first_at), None).await.unwrap();
         assert_eq!((again.state, again.bytes_up), (SplitState::Running, 0));
         role.close().await;
-        let refused = role.put(&program(&at, first_at)).await.unwrap_err();
+        let refused = role.put(&program(&at, first_at), None).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::CONFLICT);
     }
 
@@ -262,14 +280,14 @@ mod tests {
     async fn a_refused_program_changes_nothing() {
         let role = SplitRole::new(None);
         let (far, to) = destination().await;
-        let started = role.put(&program("127.0.0.1:0", to)).await.unwrap();
+        let started = role.put(&program("127.0.0.1:0", to), None).await.unwrap();
         let mut open = program("127.0.0.1:0", to);
         open.listeners[0].listen = "0.0.0.0:0".to_owned();
         let taken = program(&to.to_string(), to);
         let mut hop = program("127.0.0.1:0", to);
         hop.proxies.insert("exit".to_owned(), "192.0.2.1:1".to_owned());
         for (bad, reason) in [(open, "cannot authenticate"), (taken, "in use"), (hop, "identity")] {
-            let refused = role.put(&bad).await.unwrap_err();
+            let refused = role.put(&bad, None).await.unwrap_err();
             assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
             assert!(refused.refusal.error.contains(reason), "{}", refused.refusal.error);
         }

@@ -6,8 +6,9 @@ use crate::limits::{
 };
 use crate::names::check_node_name;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::str::FromStr;
-use tradewind_contract::{CONTRACT_VERSION, Refusal, SplitLimits, SplitListener, SplitProgram, SplitWay};
+use tradewind_contract::{CONTRACT_VERSION, DATA_PORT, Refusal, SplitLimits, SplitListener, SplitProgram, SplitWay};
 use tradewind_split::Config;
 use tradewind_split::allow::AllowList;
 use tradewind_split::config::{Limits, Listener, Route, TokenSource, Way};
@@ -17,11 +18,16 @@ fn refuse<T>(error: impl Into<String>, hint: impl Into<String>) -> Result<T, Ref
     Err(Refusal { error: error.into(), hint: Some(hint.into()) })
 }
 
-/// The configuration of a proxy without files.
+/// True if a listener takes over the data port of the gateway.
+pub(super) fn takes_data_port(program: &SplitProgram) -> bool {
+    program.listeners.iter().any(|listener| listener.listen == DATA_PORT)
+}
+
+/// The configuration of a proxy without files. `data` is the address of the gateway's data port, if it may be used.
 ///
 /// # Errors
 /// The first fault. Contradictions between the fields are left to [`Config::check`].
-pub(super) fn config_of(program: &SplitProgram) -> Result<Config, Refusal> {
+pub(super) fn config_of(program: &SplitProgram, data: Option<SocketAddr>) -> Result<Config, Refusal> {
     if program.contract != CONTRACT_VERSION {
         return refuse(
             format!(
@@ -33,6 +39,9 @@ pub(super) fn config_of(program: &SplitProgram) -> Result<Config, Refusal> {
     }
     check_count("proxies", program.proxies.len(), SPLIT_PROXIES_MAX)?;
     check_count("routes", program.routes.len(), SPLIT_ROUTES_MAX)?;
+    if program.listeners.iter().filter(|listener| listener.listen == DATA_PORT).count() > 1 {
+        return refuse("two listeners take over the data port", "one listener can have listen \"data\"");
+    }
     for name in program.proxies.keys() {
         if let Err(error) = check_node_name(name) {
             return refuse(error, "a proxy's name is also the name in its certificate");
@@ -45,7 +54,7 @@ pub(super) fn config_of(program: &SplitProgram) -> Result<Config, Refusal> {
         .iter()
         .map(|route| Ok(Route { destination: parsed("routes", &route.destination)?, through: route.through.clone() }));
     Ok(Config {
-        listeners: program.listeners.iter().map(listener_of).collect::<Result<_, Refusal>>()?,
+        listeners: program.listeners.iter().map(|each| listener_of(each, data)).collect::<Result<_, Refusal>>()?,
         proxies: proxies.collect::<Result<_, Refusal>>()?,
         routes: routes.collect::<Result<_, Refusal>>()?,
         allow: AllowList::new(all_parsed("allow", &program.allow)?),
@@ -60,7 +69,7 @@ pub(super) fn config_of(program: &SplitProgram) -> Result<Config, Refusal> {
     })
 }
 
-fn listener_of(listener: &SplitListener) -> Result<Listener, Refusal> {
+fn listener_of(listener: &SplitListener, data: Option<SocketAddr>) -> Result<Listener, Refusal> {
     let hashes = |tokens: &std::collections::BTreeMap<String, String>| {
         Tokens::of_hashes(tokens.iter().map(|(name, hash)| (name.as_str(), hash.as_str())))
     };
@@ -68,7 +77,7 @@ fn listener_of(listener: &SplitListener) -> Result<Listener, Refusal> {
         refuse(format!("listener {}: {error}", listener.listen), "give the SHA-256 of each token in hexadecimal")
     })?;
     Ok(Listener {
-        listen: parsed("listen", &listener.listen)?,
+        listen: address_of(listener, data)?,
         way: match listener.way {
             SplitWay::Forward => Way::Forward,
             SplitWay::Socks5 => Way::Socks5,
@@ -83,6 +92,22 @@ fn listener_of(listener: &SplitListener) -> Result<Listener, Refusal> {
         clients: all_parsed("clients", &listener.clients)?,
         proxy_protocol: listener.proxy_protocol,
     })
+}
+
+fn address_of(listener: &SplitListener, data: Option<SocketAddr>) -> Result<SocketAddr, Refusal> {
+    if listener.listen != DATA_PORT {
+        return parsed("listen", &listener.listen);
+    }
+    if listener.way != SplitWay::Hop {
+        return refuse(
+            "only the way in `hop` can take over the data port",
+            "firewalls admit the gateways of the fleet to it, and nobody else should connect",
+        );
+    }
+    data.map_or_else(
+        || refuse("this gateway has no data port", "start it with --data, or give the listener an address"),
+        Ok,
+    )
 }
 
 fn limits_of(limits: &SplitLimits) -> Result<Limits, Refusal> {
@@ -179,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_program_becomes_a_configuration_that_the_proxy_accepts() {
-        let config = config_of(&program(json!({"limits": {"idle_timeout_ms": 7}}))).unwrap();
+        let config = config_of(&program(json!({"limits": {"idle_timeout_ms": 7}})), None).unwrap();
         config.check(true).unwrap();
         assert!(config.check(false).is_err());
         let default = Limits::default();
@@ -198,9 +223,12 @@ mod tests {
             (json!({"limits": {"drain_timeout_ms": 90_000_000}}), "limits.drain_timeout_ms is 90000000"),
             (json!({"congestion_control": "a/b"}), "a/b"),
             (json!({"listeners": [{"listen": "here", "way": "hop"}]}), "listen: \"here\""),
+            (json!({"listeners": [{"listen": "data", "way": "hop"}]}), "no data port"),
+            (json!({"listeners": [{"listen": "data", "way": "sni"}]}), "only the way in `hop`"),
+            (json!({"listeners": vec![json!({"listen": "data", "way": "hop"}); 2]}), "two listeners"),
         ];
         for (changes, expected) in faults {
-            let error = config_of(&program(changes)).unwrap_err().error;
+            let error = config_of(&program(changes), None).unwrap_err().error;
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -208,7 +236,7 @@ mod tests {
     #[test]
     fn a_token_that_is_no_hash_is_refused_and_not_repeated() {
         let listener = json!([{"listen": "127.0.0.1:0", "way": "connect", "tokens": {"ann": "my secret"}}]);
-        let refusal = config_of(&program(json!({"listeners": listener}))).unwrap_err();
+        let refusal = config_of(&program(json!({"listeners": listener})), None).unwrap_err();
         assert!(refusal.error.contains("ann") && !refusal.error.contains("my secret"), "{}", refusal.error);
     }
 }

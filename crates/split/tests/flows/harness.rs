@@ -98,7 +98,7 @@ impl Drop for Running {
 impl Running {
     pub(crate) fn start(config: serde_json::Value, tls: Option<Arc<dyn HopTls>>) -> Self {
         let config: Config = serde_json::from_value(config).unwrap();
-        let proxy = Proxy::bind(config, tls).unwrap();
+        let proxy = Proxy::bind(config, tls, None).unwrap();
         let handle = proxy.handle();
         let address = handle.addresses()[0];
         let stop = CancellationToken::new();
