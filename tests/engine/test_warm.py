@@ -13,18 +13,21 @@ from tradewind.catalog.load import load_catalog
 from tradewind.engine.fleets import Fleets
 from tradewind.engine.gateways import JobGateways, WarmChoice
 from tradewind.engine.job_control import JobControl
+from tradewind.engine.ledger import LedgerBook
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.warm import WarmUp, require_kept, why_not_warm, why_other_tier
 from tradewind.errors import FleetTaken, GatewayError, UsageError
 from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
-from tradewind.fleet.provider import ANY_TYPE, Offer
+from tradewind.fleet.provider import ANY_TYPE, FLEET_TAG, LaunchOrder, Lease, Offer
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.site_catalog import Supply, site_catalog
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway
+from tradewind.model.files import private_folder
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MinThroughput
 from tradewind.model.kubernetes import KubeCluster, KubeSettings
+from tradewind.model.ledger import Ledger, MachineUse, RunCount
 from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute
 from tradewind.model.records import replace
@@ -221,3 +224,30 @@ def test_an_interrupt_while_machines_are_given_back_ends_them(tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         made.start(lambda _: None)
     assert list(FleetJournal(tmp_path).records()) == []
+
+
+def test_down_ends_what_a_killed_job_left_on_a_warm_fleet(tmp_path: Path) -> None:
+    """Its open charges, and a machine that it had added. The warm machines stay for the next job."""
+    control, journal, fleet = JobControl(state_dir=str(tmp_path)), FleetJournal(tmp_path), new_fleet_id()
+    kept = {"one": WarmMachine("site:a", usd_per_s=0.01)}
+    journal.open(fleet, "warm", {"kind": "local"}, {"one": "site:a", "two": "site:a"})
+    WarmBook(journal).keep(fleet, Keeping(300, time.time() + 9000, kept))
+    WarmBook(journal).used(fleet, "job j1", ["one"])
+    journal.leased(fleet, "one", 600)
+    book = LedgerBook(journal.database, "j1", str(private_folder(Path(control.store.path("j1")))))
+    uses = tuple(MachineUse(1, fleet, name, "site:a", time.time() - 100, None, 0.01) for name in ("one", "two"))
+    book.write(Ledger(machines=uses, runs=(RunCount(1),), heartbeat_s=time.time(), alive_s_max=905.0))
+    provider = make_provider({"kind": "local"}, find_gateway(), journal)
+    orders = [LaunchOrder(fleet, name, "site:a", name, 1, Lease(60, "owner")) for name in ("one", "two")]
+    machines = [result.machine for result in provider.launch(orders)]
+    try:
+        journal.give_back(fleet)
+        (end,) = Fleets(control.store, find_gateway()).end_abandoned()
+        assert (end.error, end.machines, end.job_id, end.is_kept) == (None, 1, "j1", True)
+        assert [one.name for one in provider.machines({FLEET_TAG: fleet}) if not one.ended] == ["one"]
+        assert journal.load(fleet).is_warm and journal.load(fleet).machines == {"one": "site:a"}
+        ledger = book.read()
+        assert ledger is not None and all(use.ended_s is not None for use in ledger.machines)
+        assert list(Fleets(control.store, find_gateway()).end_abandoned()) == [], "there is nothing more to end"
+    finally:
+        provider.terminate([machine.id for machine in machines if machine is not None])

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
+from importlib.resources import files
 from pathlib import Path
 
 from tradewind.fleet.process_table import MACHINE_VARIABLE, mark_of
 from tradewind.fleet.running import find_process
 
 TIMES = 2000
+
+#: Becomes itself from a thread that is not the first one, as a gateway does, and then waits.
+AGAIN = """
+import os, pathlib, sys, threading, time
+left = int(sys.argv[1])
+def again():
+    if left > 0:
+        os.execv(sys.executable, [sys.executable, "-S", "-E", __file__, str(left - 1)])
+    pathlib.Path(__file__).with_name("done").touch()
+for _ in range(8):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+thread = threading.Thread(target=again)
+thread.start()
+thread.join()
+time.sleep(60)
+"""
+#: Asks for the process until it waits.
+SHELL_LOOKS = """
+while [ ! -e "$base/done" ]; do lives "$1" "$2" || { echo "has ended"; exit; }; done
+echo lives
+"""
 
 
 def test_a_process_keeps_its_mark_while_it_becomes_another_program(tmp_path: Path) -> None:
@@ -26,3 +50,29 @@ def test_a_process_keeps_its_mark_while_it_becomes_another_program(tmp_path: Pat
                 assert mark_of(found, MACHINE_VARIABLE) == mark
         finally:
             process.kill()
+
+
+def test_a_process_with_threads_lives_while_one_of_them_becomes_another_program(tmp_path: Path) -> None:
+    """Between two programs /proc shows a zombie, because the first thread has ended."""
+    (tmp_path / "again.py").write_text(AGAIN)
+    words = [sys.executable, "-S", "-E", str(tmp_path / "again.py"), "60"]
+    mark = json.dumps({"name": "one"})
+    process = subprocess.Popen(words, env={**os.environ, MACHINE_VARIABLE: mark}, start_new_session=True)
+    script, folder = files("tradewind.fleet.ssh").joinpath("machine.sh").read_text(), os.getcwd()
+    try:
+        found = find_process(process.pid)
+        looks = 0
+        shell = subprocess.Popen(
+            ["sh", "-c", f"base={tmp_path}\n{script}\n{SHELL_LOOKS}", "sh", str(process.pid), folder],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        while not (tmp_path / "done").exists() and process.poll() is None:
+            assert found.alive and mark_of(found, MACHINE_VARIABLE) == {"name": "one"}, looks
+            looks += 1
+        said, _ = shell.communicate()
+        assert looks > 10 and said == "lives\n"
+    finally:
+        process.kill()
+        process.wait()
+    assert not found.alive

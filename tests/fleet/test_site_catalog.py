@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tradewind.catalog.load import load_catalog
+from tradewind.errors import InfeasibleGoal
 from tradewind.fleet.provider import ANY_TYPE, Billing, Offer
 from tradewind.fleet.site_catalog import Supply, site_catalog
 from tradewind.model.catalog import Catalog, Link
+from tradewind.model.goal import Fastest
 from tradewind.model.origin import Origin
 from tradewind.model.records import replace
 from tradewind.model.region import Region
+from tradewind.planner.plan import plan_transfer
+from tradewind.render.words import explain_lines
 
 AWS, LAB, FAR = Region("aws", "us-east-1"), Region("site", "lab"), Region("site", "far")
 MADE = Origin("measured", "a test", "")
@@ -45,6 +49,19 @@ def test_a_known_type_has_the_caps_of_the_catalog_and_the_price_of_the_offer(bas
     assert (second.machine.egress_gbps, second.machine.ingress_gbps, second.machine.boot_s) == (3.0, 4.0, 20.0)
     assert AWS not in catalog.quotas and set(catalog.places) == {AWS, LAB}
     assert catalog.stores["aws"] == base.stores["aws"]
+
+
+def test_ends_that_cannot_connect_are_joined_by_a_relay_or_refused(base: Catalog) -> None:
+    plant = Region("site", "plant")
+    supplies = {region: Supply((Offer(str(region), ANY_TYPE),)) for region in (LAB, FAR, plant)}
+    reasons = dict.fromkeys(((LAB, FAR), (FAR, LAB)), "both only dial out")
+    joined = site_catalog(supplies, base).without_links(reasons)
+    plan = plan_transfer(joined, LAB, FAR, 1.0, Fastest())
+    assert [route.regions for route in plan.routes] == [(LAB, plant, FAR)]
+    assert "site:far and site:lab: both only dial out" in "\n".join(explain_lines(plan, [], catalog=joined))
+    alone = site_catalog({LAB: supplies[LAB], FAR: supplies[FAR]}, base).without_links(reasons)
+    with pytest.raises(InfeasibleGoal, match="cannot connect, and no region joins them: both only dial out"):
+        plan_transfer(alone, LAB, FAR, 1.0, Fastest())
 
 
 def test_a_region_without_offers_is_not_in_it(base: Catalog) -> None:

@@ -152,6 +152,7 @@ def _sweep(args: Namespace, fleets: Fleets) -> int:
             _print_failure(swept.what, "", swept.error)
         else:
             print(json.dumps({"swept": swept.what}) if args.json else swept.what)
+    code = max(code, _report_ends(args, fleets.end_remains()))
     left, failed = _look_everywhere(args, everywhere, show=True)
     remains, remains_code = _show_remains(args, everywhere, failed)
     code = max(code, _code(failed), remains_code)
@@ -321,6 +322,8 @@ def _report_ends(args: Namespace, ends: Iterable[FleetEnd]) -> int:
             print(f"warning: the ledger of job {end.job_id} could not be written: {end.unbooked}", file=sys.stderr)
         if args.json:
             print(json.dumps({"id": end.id, "ended": end.machines}))
+        elif end.is_kept:
+            print(f"{end.id}: {format_count(end.machines, 'machine')} of a killed job ended; the warm machines stay")
         else:
             print(f"{end.id}: {end.machines} machines ended")
         if end.receipt is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tradewind.engine.engine import Engine
     from tradewind.engine.setup import FoundHost
     from tradewind.model.hosts import SshHost
-    from tradewind.model.sites import Sites
+    from tradewind.model.sites import Cloud, Sites
 
 USAGE = "[OPTION]…"
 HELP = """\
@@ -23,15 +23,22 @@ from the file that `config` in the table [ssh] names, logs in to each without as
 For each cloud and cluster of the configuration, print the smallest policy or role that suffices; it is never applied.
 At the end, list the regions where machines are available, and how many.
 
-It shows the tables that it would add, and asks first. With -y it adds them without asking; without a terminal and -y it
-writes nothing. The present content of the file stays as it is."""
+It also finds the credentials of clouds, by the variables and files of their own tools, and shows as a diff the tables
+of clouds that the configuration lacks.
+
+It shows the tables that it would add, and asks first. With -y it adds hosts without asking, with --write also clouds;
+without a terminal and these it writes nothing. The present content of the file stays as it is."""
 EXAMPLES = """\
   tradewind init
-  tradewind init -y"""
+  tradewind init -y
+  tradewind init --write"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add nothing: it has only the options of all commands."""
+    """Add the option of this command."""
+    parser.add_argument(
+        "--write", action="store_true", help="add hosts and the tables of clouds to the configuration without asking"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -45,6 +52,7 @@ def run(args: Namespace) -> int:
         sites = NO_SITES if configured is None else configured
         found = _add_hosts(args, engine, sites)
         sites = replace(sites, hosts=replace(sites.hosts, hosts=(*sites.hosts.hosts, *found)))
+        sites = replace(sites, clouds=(*sites.clouds, *_add_clouds(args, sites)))
         _show_policies(args, sites)
         if not sites:
             _say(args, "no place for gateways was found; docs/guides/fleet.md shows how to add hosts and clouds")
@@ -64,14 +72,45 @@ def _add_hosts(args: Namespace, engine: Engine, sites: Sites) -> tuple[SshHost, 
         return ()
     tables, path, count = host_tables(usable), args.configuration.path, format_count(len(usable), "host")
     _say(args, "", *tables.splitlines())
-    if not args.yes and not can_ask():
+    if not (args.yes or args.write) and not can_ask():
         print(f"hint: -y adds {count} to {path}", file=sys.stderr)
         return usable
-    if not args.yes:
+    if not (args.yes or args.write):
         confirm(f"Add {count} to {path}?")
     append_tables(path, tables)
     _say(args, f"added {count} to {path}; correct their regions and addresses there")
     return usable
+
+
+def _add_clouds(args: Namespace, sites: Sites) -> tuple[Cloud, ...]:
+    """Show the clouds that were found, write their tables if the user agrees, and return them. Raises ConfigError."""
+    from tradewind.engine.cloud_setup import cloud_tables, find_clouds, table_diff
+    from tradewind.engine.setup import append_tables
+    from tradewind.model.sites import read_sites
+    from tradewind.model.toml import parse_toml
+
+    found = find_clouds([cloud.kind for cloud in sites.clouds])
+    for one in found:
+        if args.json:
+            why = {} if one.missing is None else {"missing": one.missing}
+            print(json.dumps({"cloud": one.kind, "found": one.place, **why}))
+        else:
+            lack = "" if one.missing is None else f"; its table needs {one.missing}"
+            print(printable(f"{one.kind}  credentials in {one.place}{lack}"))
+    tables, path = cloud_tables(found), args.configuration.path
+    if not tables:
+        return ()
+    added = read_sites(parse_toml(tables.encode(), path), path).clouds
+    _say(args, "", *table_diff(path, tables))
+    names = " and ".join(cloud.kind for cloud in added)
+    if not args.write and not (can_ask() and not args.yes):
+        print(f"hint: --write adds {names} to {path}", file=sys.stderr)
+        return ()
+    if not args.write:
+        confirm(f"Add {names} to {path}? Transfers may then rent machines there")
+    append_tables(path, tables)
+    _say(args, f"added {names} to {path}")
+    return added
 
 
 def _show_host(args: Namespace, found: FoundHost) -> None:

@@ -238,6 +238,7 @@ def _plan(args: Namespace) -> TransferPlan | MulticastPlan:
             "compression_ratio": 1.0 if args.compression_ratio is None else args.compression_ratio,
             "egress_used_gb": args.egress_used or 0.0,
             "tier": args.tier or "premium",
+            "sites": args.configuration.sites(),
         }
         destination: str = args.destination
         if args.more_destinations:

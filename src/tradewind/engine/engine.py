@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         egress_used_gb: float
         tier: NetworkTierChoice
         catalog: Catalog | str | os.PathLike[str] | None
+        sites: Sites | None
 
     class PlanArguments(LimitArguments, total=False):
         """Arguments of `plan`, except the regions."""
@@ -144,6 +145,7 @@ class Engine:
         egress_used_gb: float = 0.0,
         tier: NetworkTierChoice = "premium",
         catalog: Catalog | str | os.PathLike[str] | None = None,
+        sites: Sites | None = None,
     ) -> TransferPlan | MulticastPlan:
         """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
 
@@ -167,6 +169,7 @@ class Engine:
             tier: network tier of the machines, where their cloud has both: `premium`, `standard`, or `best`: the better
                 one in each region, for a single destination only. A frontier cannot be traced with `best`.
             catalog: a catalog, or the folder of the user's tables; None for that of the state folder.
+            sites: places where gateways may run; the plan has no hop between two of them that cannot connect.
 
         Raises:
             UsageError: an unknown region or machine type, or an invalid goal.
@@ -192,6 +195,7 @@ class Engine:
             egress_used_gb=egress_used_gb,
             tier=tier,
             catalog=catalog,
+            sites=sites,
             state_dir=self.state_dir,
         )
 

@@ -11,7 +11,7 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import StateError, TradewindError
 from tradewind.fleet.boots import Boot, BootBook
-from tradewind.fleet.ending import end_fleet
+from tradewind.fleet.ending import end_extra, end_fleet
 from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
@@ -57,7 +57,8 @@ class WarmReceipt:
 class FleetEnd:
     """Result of ending a fleet: the number of machines ended, or why it failed.
 
-    `unbooked` says why the ledger of its job could not be written.
+    `unbooked` says why the ledger of its job could not be written. With `is_kept` only the machines that a killed job
+    had added to a warm fleet were ended.
     """
 
     id: str
@@ -66,6 +67,7 @@ class FleetEnd:
     job_id: str | None = None
     unbooked: str | None = None
     receipt: WarmReceipt | None = None
+    is_kept: bool = False
 
 
 class Fleets:
@@ -112,9 +114,23 @@ class Fleets:
         return self._end([self._journal.load(fleet_id) for fleet_id in fleet_ids])
 
     def end_abandoned(self) -> Iterator[FleetEnd]:
-        """End all fleets whose command is gone, and remove what killed commands have left. Raises ConfigError."""
+        """End all fleets whose command is gone, and remove what killed commands have left. Raises ConfigError.
+
+        Of a warm fleet that nobody uses, only the machines end that a killed job has added.
+        """
         self._journal.remove_remains()
-        return self._end_unclaimed([record for record in self._journal.records() if record.abandoned])
+        yield from self._end_unclaimed([record for record in self._journal.records() if record.abandoned])
+        yield from self.end_remains()
+
+    def end_remains(self) -> Iterator[FleetEnd]:
+        """End what killed jobs have left on warm fleets that nobody uses. Raises ConfigError."""
+        for record in self._journal.records():
+            is_free = record.is_warm and record.ownership == "abandoned"
+            if is_free and self._journal.claim(record.id):
+                try:
+                    yield from self._end_remains(record)
+                finally:
+                    self._journal.give_back(record.id)
 
     def end_unused(self) -> Iterator[FleetEnd]:
         """End all fleets that no command uses, warm ones, too. Raises ConfigError."""
@@ -132,17 +148,40 @@ class Fleets:
 
     def _end(self, records: Sequence[FleetRecord]) -> Iterator[FleetEnd]:
         for record in records:
-            abandoned = record.abandoned
+            is_free, jobs = record.ownership == "abandoned", self._jobs_of(record)
             receipt = self._receipt(record.id)
             try:
                 machines = end_fleet(record, self._journal, self._gateway)
             except TradewindError as error:
                 yield FleetEnd(record.id, error=error)
                 continue
-            job_id = job_of(record)
             # A living owner charges its job itself.
-            unbooked = self._book_end(record, job_id) if abandoned and job_id is not None else None
-            yield FleetEnd(record.id, machines, job_id=job_id, unbooked=unbooked, receipt=receipt)
+            job_id, unbooked = self._book_ends(record, jobs if is_free else ())
+            yield FleetEnd(
+                record.id, machines, job_id=job_id or job_of(record.purpose), unbooked=unbooked, receipt=receipt
+            )
+
+    def _end_remains(self, record: FleetRecord) -> Iterator[FleetEnd]:
+        """End the charges and the extra machines of jobs that were killed while they used a warm fleet."""
+        book = WarmBook(self._journal)
+        keeping = book.keeping(record.id)
+        if keeping is None or all(use.ended_unix_s is not None for use in book.uses(record.id)):
+            return
+        try:
+            kept = {name: machine.region for name, machine in keeping.machines.items()}
+            machines = end_extra(record, kept, self._journal, self._gateway)
+        except TradewindError as error:
+            yield FleetEnd(record.id, error=error, is_kept=True)
+            return
+        job_id, unbooked = self._book_ends(record, self._jobs_of(record))
+        book.returned(record.id)
+        if machines or unbooked is not None:
+            yield FleetEnd(record.id, machines, job_id=job_id, unbooked=unbooked, is_kept=True)
+
+    def _jobs_of(self, record: FleetRecord) -> list[str]:
+        """Return the job of a fleet, and those that used it while it was warm."""
+        found = map(job_of, [record.purpose, *(use.job for use in WarmBook(self._journal).uses(record.id))])
+        return list(dict.fromkeys(job_id for job_id in found if job_id is not None))
 
     def _receipt(self, fleet_id: str) -> WarmReceipt | None:
         """Return the cost of a warm fleet until now; None for other fleets."""
@@ -162,14 +201,16 @@ class Fleets:
         idle_s, idle_usd = max(0.0, machine_s - used_s), max(0.0, usd - used_usd)
         return WarmReceipt(fleet_id, machine_s, usd, idle_s, idle_usd, jobs)
 
-    def _book_end(self, record: FleetRecord, job_id: str) -> str | None:
-        """Charge the job of a fleet for its machines until now; return why this failed, or None."""
-        try:
-            book = LedgerBook(self._store.database, job_id, self._store.path(job_id))
-            book.end_fleet(record.id, time.time())
-        except (StateError, OSError) as error:
-            return str(error)
-        return None
+    def _book_ends(self, record: FleetRecord, jobs: Iterable[str]) -> tuple[str | None, str | None]:
+        """Charge jobs for the machines of a fleet until now. Return the first that failed, and why; or the last job."""
+        job_id: str | None = None
+        for job_id in jobs:
+            try:
+                book = LedgerBook(self._store.database, job_id, self._store.path(job_id))
+                book.end_fleet(record.id, time.time())
+            except (StateError, OSError) as error:
+                return job_id, str(error)
+        return job_id, None
 
     def _alive(self, record: FleetRecord) -> tuple[str, ...] | None:
         try:

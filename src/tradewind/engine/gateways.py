@@ -12,7 +12,7 @@ from tradewind.errors import FleetTaken
 from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
-from tradewind.fleet.journal import TAKEN_HINT, FleetJournal, FleetRecord
+from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import WarmBook
 from tradewind.model.plan import Deployment, Plan
@@ -164,10 +164,10 @@ def boots_of(journal: FleetJournal, job_id: str) -> list[Boot]:
     return BootBook(journal).of_purpose(_purpose(job_id))
 
 
-def job_of(record: FleetRecord) -> str | None:
-    """Return the job of a fleet; None for a fleet without a job."""
-    job_id = record.purpose.removeprefix(_purpose(""))
-    return job_id if record.purpose == _purpose(job_id) and job_id == os.path.basename(job_id) else None
+def job_of(purpose: str) -> str | None:
+    """Return the job of a fleet with this purpose; None for a fleet without a job."""
+    job_id = purpose.removeprefix(_purpose(""))
+    return job_id if purpose == _purpose(job_id) and job_id == os.path.basename(job_id) else None
 
 
 def _purpose(job_id: str) -> str:

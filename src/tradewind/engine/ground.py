@@ -99,6 +99,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
     from tradewind.fleet.boots import BootBook
     from tradewind.fleet.journal import FleetJournal
     from tradewind.fleet.site_catalog import site_catalog
+    from tradewind.model.reach import unconnected
 
     base = _base_catalog(control)
     members = members_of(sites, base.places)
@@ -119,6 +120,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
             notes.append(f"the plan does without {member.name}: {error}")
             supplies = {region: supply for region, supply in supplies.items() if region not in regions}
     catalog = site_catalog(supplies, base, BootBook(FleetJournal(control.store.state_dir)).times_s())
+    catalog = catalog.without_links(unconnected(sites, catalog.places))
     return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=tuple(notes))
 
 

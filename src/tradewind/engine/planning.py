@@ -15,8 +15,10 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, GoalName, MaxCost, MinThroughput, Soonest
 from tradewind.model.network_tier import check_network_tiers
 from tradewind.model.overlay import UnicastOverlay
+from tradewind.model.reach import unconnected
 from tradewind.model.records import replace
 from tradewind.model.region import Region
+from tradewind.model.sites import Sites
 from tradewind.planner.baseline import direct, gridftp
 from tradewind.planner.gateways import assign_gateways
 from tradewind.planner.multicast import prepare_multicast, solve_multicast
@@ -208,6 +210,7 @@ def prepared(
     tier: str = "premium",
     objects: int | None = None,
     catalog: Catalog | str | os.PathLike[str] | None = None,
+    sites: Sites | None = None,
     state_dir: str | None = None,
 ) -> Transfer:
     """Return the transfer, ready for any goal; arguments and errors are those of `Engine.plan`.
@@ -233,6 +236,8 @@ def prepared(
         else load_catalog(Path(catalog) if catalog else catalog_folder(state_dir))
     )
     require_machine_types(known, vm_types or ())
+    if sites is not None:
+        known = known.without_links(unconnected(sites, known.places))
     if not 0 < compression_ratio <= 1:
         raise UsageError(
             f"a compression ratio is above 0 and at most 1, not {compression_ratio:g}", hint="for example 0.6"

@@ -83,7 +83,7 @@ def append_tables(path: str, text: str) -> None:
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         before = Path(path).read_text(encoding="utf-8") if os.path.exists(path) else ""
-        if "ssh.hosts" not in before and "hosts" in before:
+        if "ssh.hosts" in text and "ssh.hosts" not in before and "hosts" in before:
             raise ConfigError(f"{path}: its hosts are not written as [[ssh.hosts]]", hint="add the tables by hand")
         gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
         with open(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a", encoding="utf-8") as file:

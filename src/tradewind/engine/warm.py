@@ -190,6 +190,7 @@ def warm_ground(
     Fleets in the network tier that the user wants come first: `tier`, or without it the one that the sites configure.
     """
     from tradewind.catalog.load import catalog_folder, load_catalog
+    from tradewind.model.reach import unconnected
 
     journal = FleetJournal(control.store.state_dir)
     base = load_catalog(catalog_folder(control.store.state_dir))
@@ -209,6 +210,7 @@ def warm_ground(
     keeping = book.keeping(record.id)
     assert keeping is not None  # It has machines.
     catalog = _catalog(machines, base)
+    catalog = catalog.without_links(unconnected(sites, catalog.places))
     most = max(Counter(one.region for one in machines.values()).values())
     tiers = {Region.parse(one.region): one.network_tier for one in machines.values() if one.network_tier is not None}
     ground = Ground(record.provider, catalog, most, network_tiers=tiers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tradewind.errors import GatewayError, UsageError
 from tradewind.fleet.calls import CALL_S, TERMINATE_S, InFlight
@@ -13,7 +13,7 @@ from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Machine, Pro
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 
-__all__ = ["end_fleet", "list_machines", "terminate"]
+__all__ = ["end_extra", "end_fleet", "list_machines", "terminate"]
 
 #: Attempts to list and to end machines while the provider is throttling or failing. The waits between them double from
 #: RETRY_WAIT_S.
@@ -85,6 +85,22 @@ def end_fleet(record: FleetRecord, journal: FleetJournal, binary: str) -> int:
         ended |= _end_listed(provider, record.id, in_flight)
     journal.close(record.id)
     return len(ended)
+
+
+def end_extra(record: FleetRecord, kept: Mapping[str, str], journal: FleetJournal, binary: str) -> int:
+    """End the machines of a warm fleet that are not `kept`, which has regions by name; return their number.
+
+    A job that was killed leaves them. The caller has claimed the fleet. Raises GatewayError.
+    """
+    in_flight = InFlight()
+    provider = make_provider(record.provider, binary, journal)
+    listed = list_machines(provider, record.id, in_flight)
+    extra = {machine.id: machine.name for machine in listed if machine.name not in kept}
+    if extra:
+        terminate(provider, list(extra), STOP_S, in_flight)
+        journal.ended(record.id, extra.values())
+        journal.intend(record.id, {name: region for name, region in record.machines.items() if name in kept})
+    return sum(1 for machine in listed if machine.id in extra and not machine.ended)
 
 
 def _end_listed(provider: Provider, fleet_id: str, in_flight: InFlight) -> set[str]:

@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tradewind.fleet.running import RunningProcess, find_process
+from tradewind.fleet.running import EXEC_LOOK_S, RunningProcess, changes_program, find_process
 
 __all__ = ["HOME_VARIABLE", "MACHINE_VARIABLE", "mark_of", "marked_processes"]
 
-#: Looks at a process that has no environment while it becomes another program, and the time between them.
-EXEC_LOOKS_MAX = 10
-EXEC_LOOK_S = 0.001
+#: Looks at a process that has no environment while it becomes another program.
+EXEC_LOOKS_MAX = 100
 #: Variables that hold the mark, a JSON object: of a process that is a machine, and of one at the home of a fleet.
 MACHINE_VARIABLE = "TRADEWIND_MACHINE"
 HOME_VARIABLE = "TRADEWIND_HOME"
@@ -58,10 +57,19 @@ def _mark(pid: int, variable: str) -> Mapping[str, Any] | None:
 
 def _environment(pid: int) -> bytes:
     """Return the environment of a process. While it becomes another program, it has none for a moment."""
+    is_last = False
     for _ in range(EXEC_LOOKS_MAX):
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            if environment := file.read():
-                return environment
-        os.readlink(f"/proc/{pid}/exe")  # Fails for threads of the kernel and for zombies, which never have one.
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if environment := file.read():
+                    return environment
+            os.readlink(f"/proc/{pid}/exe")  # Fails for threads of the kernel and for zombies, which never have one.
+            is_last = False
+        except (FileNotFoundError, ProcessLookupError):
+            if not changes_program(pid):
+                if is_last:
+                    raise
+                is_last = True  # It may have become the other program between the two looks.
+                continue
         time.sleep(EXEC_LOOK_S)
     return b""

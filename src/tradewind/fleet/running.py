@@ -13,10 +13,13 @@ from typing import Any
 
 from tradewind.model.records import dataclass
 
-__all__ = ["RunningProcess", "find_process"]
+__all__ = ["EXEC_LOOK_S", "RunningProcess", "changes_program", "find_process"]
 
 #: Interval of polling for the end of a process, where the kernel cannot notify us.
 POLL_S = 0.05
+#: Maximum wait for a process that becomes another program, and the time between two looks at it.
+EXEC_S = 0.1
+EXEC_LOOK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,34 @@ def find_process(pid: int) -> RunningProcess:
     return RunningProcess(pid, _stat(pid))
 
 
-def _stat(pid: int) -> int | None:
-    """Return the start of a process from /proc; None if it is gone or a zombie, or without /proc."""
+def changes_program(pid: int) -> bool:
+    """Return whether a process may be about to become another program: its first thread has ended, others have not.
+
+    If another thread calls `exec`, the kernel ends the first one, and then gives its place to the caller. In between,
+    /proc shows a zombie without environment, folder and program.
+    """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        return _fields(pid)[0] == "Z" and len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
+
+
+def _stat(pid: int) -> int | None:
+    """Return the start of a process from /proc; None if it is gone or a zombie, or without /proc.
+
+    Waits up to EXEC_S for a process that becomes another program.
+    """
+    deadline_s = time.monotonic() + EXEC_S
+    try:
+        while (fields := _fields(pid))[0] in "ZX":
+            if time.monotonic() >= deadline_s or not (changes_program(pid) or _fields(pid)[0] not in "ZX"):
+                return None
+            time.sleep(EXEC_LOOK_S)
     except OSError:
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    return int(fields[19])
+
+
+def _fields(pid: int) -> list[str]:
+    """Return the fields of a process in /proc after its name: its state first. Raises OSError."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()

@@ -7,6 +7,7 @@ emulates, and its cost is the real cost, scaled.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 
 from tradewind.model.catalog import Catalog, Grid, Link
@@ -56,7 +57,14 @@ def sky_catalog(network: EmulatedNetwork, base: Catalog) -> Catalog:
             prices = replace(prices, pairs={**prices.pairs, pair: free})
     offers = {region: (_offer(network, region, base, origin),) for region in regions}
     counts = Counter(machine.region for machine in network.machines)
-    return Catalog(places, prices, Grid(links), offers={}, region_offers=offers, quotas=counts)
+    catalog = Catalog(places, prices, Grid(links), offers={}, region_offers=offers, quotas=counts)
+    return catalog.without_links(_unconnected(network))
+
+
+def _unconnected(network: EmulatedNetwork) -> dict[tuple[Region, Region], str]:
+    """Return the pairs of regions that both have a machine that accepts no connections, with the reason."""
+    closed = {machine.region for machine in network.machines if not machine.inbound}
+    return dict.fromkeys(itertools.permutations(closed, 2), "both have `inbound = false` in the sky file")
 
 
 def _links(network: EmulatedNetwork, origin: Origin) -> dict[tuple[Region, Region], Link]:

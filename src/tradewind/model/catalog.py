@@ -89,6 +89,8 @@ class Catalog:
     """Links from machines in the standard network tier whose own rate is known."""
     standard_at: tuple[Region, ...] = ()
     """Regions whose machines send in the standard network tier; see `with_standard_tier`."""
+    unconnected: Mapping[tuple[Region, Region], str] = field(default_factory=dict)
+    """Reasons of the links that `without_links` has removed."""
 
     def machine_offers(self, region: Region) -> tuple[MachineOffer, ...]:
         """Return the machine types for a gateway in ``region``."""
@@ -132,6 +134,16 @@ class Catalog:
             if pair[0] in chosen and pair[0].provider != pair[1].provider
         }
         return replace(self, grid=self.grid.updated(links.items()), standard_at=tuple(sorted(chosen)))
+
+    def without_links(self, reasons: Mapping[tuple[Region, Region], str]) -> Catalog:
+        """Return the catalog without the links of these pairs, whose gateways cannot connect, and with the reasons."""
+        gone = {pair: reason for pair, reason in reasons.items() if pair in self.grid.links}
+        if not gone:
+            return self
+        links = {pair: link for pair, link in self.grid.links.items() if pair not in gone}
+        standard = {pair: link for pair, link in self.standard_links.items() if pair not in gone}
+        reasons = {**self.unconnected, **gone}
+        return replace(self, grid=Grid(links), standard_links=standard, unconnected=reasons)
 
     def egress_account(self, src: Region, dst: Region, price: EgressPrice) -> str:
         """Return the name of the billing count for traffic between two regions with this `price`.

@@ -152,6 +152,11 @@ class Overlay:
         return ()
 
     @property
+    def ends(self) -> frozenset[Region]:
+        """The source and all destinations."""
+        return frozenset((self.source, *self._destinations()))
+
+    @property
     def standard_at(self) -> tuple[Region, ...]:
         """Regions whose machines send in the standard network tier, for `Catalog.with_standard_tier`."""
         return tuple(machines.region for machines in self.machines if machines.network_tier == "standard")

@@ -38,6 +38,8 @@ SSH, FLEET = "ssh", "fleet"
 CONFIRM_ABOVE_USD = 1.0
 #: Largest cost that `confirm_above_usd` accepts [USD].
 CONFIRM_ABOVE_USD_MAX = 1e6
+#: Most pairs of regions in `unconnected`.
+PAIRS_MAX = 1024
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("processor", "sha256")
 """Words in braces that `program_url` may have."""
@@ -158,6 +160,7 @@ class FleetTable:
     - `home_cidr`: addresses from which this machine reaches others, as CIDR; None: it is looked up
     - `home_gbps`: rate of this machine between two stores, the setting `home_rate`; None: it is learned
     - `confirm_above_usd`: a plan that costs more needs a confirmation, unless it has a ceiling
+    - `unconnected`: pairs of regions whose gateways cannot open connections to each other
     """
 
     program_url: str | None = None
@@ -165,6 +168,7 @@ class FleetTable:
     home_cidr: str | None = None
     home_gbps: float | None = None
     confirm_above_usd: float = CONFIRM_ABOVE_USD
+    unconnected: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +225,10 @@ def read_sites(tables: Mapping[str, Any], place: str) -> Sites:
 
 
 def _fleet(table: Mapping[str, Any], place: str) -> FleetTable:
-    known = {"program_url", "programs", "home_cidr", "home_rate", "confirm_above_usd"}
+    known = {"program_url", "programs", "home_cidr", "home_rate", "confirm_above_usd", "unconnected"}
     if unknown := sorted(table.keys() - known):
         raise ConfigError(f"{place} has no setting {unknown[0]!r}", hint=f"it has {', '.join(sorted(known))}")
-    texts = {name: _text(table, name, place) for name in sorted(known - {"confirm_above_usd"})}
+    texts = {name: _text(table, name, place) for name in sorted(known - {"confirm_above_usd", "unconnected"})}
     if texts["program_url"] is not None:
         _check_url(texts["program_url"], place)
     return FleetTable(
@@ -233,7 +237,28 @@ def _fleet(table: Mapping[str, Any], place: str) -> FleetTable:
         None if texts["home_cidr"] is None else _cidr(texts["home_cidr"], place),
         None if texts["home_rate"] is None else _gbps(texts["home_rate"], place),
         _usd(table.get("confirm_above_usd", CONFIRM_ABOVE_USD), place),
+        _pairs(table.get("unconnected", []), place),
     )
+
+
+def _pairs(entries: object, place: str) -> tuple[tuple[str, str], ...]:
+    from tradewind.model.region import Region
+
+    wrong = ConfigError(
+        f"{place}: unconnected must be pairs of regions, not {entries!r}",
+        hint='for example unconnected = [["site:lab", "site:plant"]]',
+    )
+    if not isinstance(entries, list) or len(entries) > PAIRS_MAX:
+        raise wrong
+    found = []
+    for pair in entries:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise wrong
+        try:
+            found.append((str(Region.parse(pair[0])), str(Region.parse(pair[1]))))
+        except ValueError as error:
+            raise ConfigError(f"{place}: unconnected: {error}") from None
+    return tuple(found)
 
 
 def _text(table: Mapping[str, Any], name: str, place: str) -> str | None:

@@ -98,11 +98,13 @@ def refuse_ends(
     volume_gb: float,
     limits: PlanningLimits,
 ) -> None:
-    """Raise UsageError for an empty volume, an unknown region, or equal ends."""
+    """Raise UsageError for an empty volume, an unknown region, or equal ends; InfeasibleGoal for ends without links."""
     if not volume_gb > 0:
         raise UsageError(f"a volume must be more than zero, not {volume_gb:g} GB")
     for region in (source, destination):
         if region not in network.index:
+            if (error := _unconnected(catalog, source, destination)) is not None:
+                raise error
             _refuse_region(catalog, region, limits)
     if source == destination:
         raise UsageError(
@@ -328,9 +330,24 @@ def _rounded_down(gbps: float) -> str:
     return f"{math.floor(gbps * (1 + ROUNDING) * 10**digits) / 10**digits:.10g}"
 
 
+def _unconnected(catalog: Catalog, source: Region, destination: Region) -> InfeasibleGoal | None:
+    """Return the error for ends that cannot connect and that no relay joins; None if there may be another reason."""
+    why = catalog.unconnected.get((source, destination))
+    if why is None:
+        return None
+    return InfeasibleGoal(
+        f"gateways in {source} and {destination} cannot connect, and no region joins them: {why}",
+        hint="let gateways of one of them accept connections, or add a region between them where they do",
+        nearest=None,
+    )
+
+
 def _unreachable(transfer: Transfer) -> InfeasibleGoal:
     source = transfer.network.regions[transfer.formulation.source]
     sinks = [transfer.network.regions[v] for v in transfer.formulation.sinks]
+    for sink in sinks:
+        if (error := _unconnected(transfer.catalog, source, sink)) is not None:
+            return error
     return InfeasibleGoal(
         f"no links are known from {source} to {' and '.join(map(str, sinks))}",
         hint=f"import or measure a link: `tradewind catalog show {source} {sinks[0]}` says what is known",

@@ -39,6 +39,8 @@ SHARE_SHOWN_MIN = 0.0005
 GAP_WORTH_SAYING = 1e-6
 GAP_SHOWN_MIN = 1e-4
 """Minimum gap shown: a gap is never shown smaller than it is."""
+UNCONNECTED_MAX = 5
+"""Most pairs of regions that are shown as unable to connect."""
 
 
 def plan_lines(plan: UnicastOverlay, columns: int = COLUMNS) -> list[str]:
@@ -139,7 +141,19 @@ def explain_lines(
     said = [f"{offer.change}: {offer.gain}" for offer in offers] or ["neither one more machine nor 10% more money"]
     for phrase in said:
         lines += wrapped(phrase, columns, 4)
-    return [*lines, *_network_tier_lines(plan, catalog, columns)]
+    return [*lines, *_network_tier_lines(plan, catalog, columns), *_unconnected_lines(plan, catalog, columns)]
+
+
+def _unconnected_lines(plan: Overlay, catalog: Catalog, columns: int) -> list[str]:
+    """Return the hops that the plan does without because neither end can dial: first those from source to sink."""
+    found = catalog.unconnected
+    pairs = [pair for pair in found if pair[0] < pair[1] or pair[::-1] not in found]
+    ranked = sorted(pairs, key=lambda pair: (-len(plan.ends.intersection(pair)), pair))
+    lines = ["", "  cannot connect"] if ranked else []
+    for pair in ranked[:UNCONNECTED_MAX]:
+        lines += wrapped(f"{pair[0]} and {pair[1]}: {found[pair]}", columns, 4)
+    more = len(ranked) - UNCONNECTED_MAX
+    return [*lines, *([f"    and {more} more pairs"] if more > 0 else [])]
 
 
 def _network_tier_lines(plan: Overlay, catalog: Catalog, columns: int) -> list[str]:

@@ -11,6 +11,7 @@
 # The gateway ends by itself when its lease expires, whether or not anybody can still reach the host.
 set -u
 umask 077
+LOOKS=5 # tenths of a second for which a process may be without a folder while it becomes another program
 TRIES=100 # tenths of a second to wait for a gateway's addresses
 KEPT_S=60 # for so long the log of a machine that has ended can be read
 
@@ -28,9 +29,17 @@ own_base() {
 }
 
 # Whether a process of this number works in the folder. Without /proc: whether it exists.
+# While a process with threads becomes another program, /proc shows it for a moment as one that has ended.
 lives() { # PID FOLDER
   [ -n "$1" ] && kill -0 "$1" 2>/dev/null || return 1
-  [ ! -d /proc/self ] || [ "$(readlink "/proc/$1/cwd" 2>/dev/null)" = "$2" ]
+  [ -d /proc/self ] || return 0
+  looks=$LOOKS
+  until works_in=$(readlink "/proc/$1/cwd" 2>/dev/null); do
+    [ "$looks" -gt 0 ] && kill -0 "$1" 2>/dev/null || return 1
+    sleep 0.1
+    looks=$((looks - 1))
+  done
+  [ "$works_in" = "$2" ]
 }
 
 state() { # FOLDER

@@ -1,0 +1,93 @@
+"""The clouds that `init` finds on this machine, and the tables that it makes for them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tradewind.cli.main import main
+from tradewind.engine.cloud_setup import FoundCloud, cloud_tables, find_clouds, table_diff
+from tradewind.engine.setup import append_tables
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder without credentials."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_", "CLOUDSDK_", "KUBECONFIG")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TRADEWIND_CONFIG", str(tmp_path / "config.toml"))
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def log_in_to_azure(home: Path) -> None:
+    profile = {"subscriptions": [{"id": SUBSCRIPTION, "isDefault": True}]}
+    write(home / ".azure" / "azureProfile.json", "\ufeff" + json.dumps(profile))
+
+
+def test_nothing_is_found_without_credentials(home: Path) -> None:
+    assert find_clouds([]) == []
+
+
+def test_the_tables_have_what_the_tools_of_the_clouds_know_and_no_secret(home: Path) -> None:
+    write(home / ".aws" / "credentials", "[default]\naws_access_key_id = AKIA\naws_secret_access_key = secret\n")
+    write(home / ".aws" / "config", "[default]\nregion = eu-west-1\n")
+    key = {"project_id": "my-project-1", "private_key": "secret"}
+    write(home / ".config" / "gcloud" / "application_default_credentials.json", json.dumps(key))
+    log_in_to_azure(home)
+    write(home / ".azure" / "config", "[defaults]\ngroup = mine\nlocation = westeurope\n")
+    tables = cloud_tables(find_clouds([]))
+    assert tables.split("\n\n") == [
+        '[aws]\nregions = ["eu-west-1"]',
+        '[gcp]\nproject = "my-project-1"',
+        f'[azure]\nsubscription = "{SUBSCRIPTION}"\nresource_group = "mine"\nregions = ["westeurope"]\n',
+    ]
+    assert [cloud.kind for cloud in find_clouds(["aws", "azure"])] == ["gcp"]
+
+
+def test_a_cloud_of_which_only_the_user_knows_the_rest_has_no_table(home: Path) -> None:
+    log_in_to_azure(home)
+    write(home / ".kube" / "config", "apiVersion: v1\n")
+    azure, kubernetes = find_clouds([])
+    assert "defaults.group" in (azure.missing or "") and "image" in (kubernetes.missing or "")
+    assert cloud_tables([azure, kubernetes]) == ""
+
+
+def test_the_diff_only_adds(home: Path) -> None:
+    path = home / "config.toml"
+    path.write_text('[fleet]\nhome_rate = "1Gbit/s"\n')
+    tables = cloud_tables([FoundCloud("gcp", "a file", {"project": "my-project-1"})])
+    lines = list(table_diff(str(path), tables))
+    assert lines[-3:] == ["+", "+[gcp]", '+project = "my-project-1"']
+    assert not any(line.startswith("-") for line in lines[1:])
+    append_tables(str(path), tables)
+    assert path.read_text().startswith('[fleet]\nhome_rate = "1Gbit/s"\n\n[gcp]\n')
+
+
+def test_init_writes_clouds_only_if_it_is_told_to(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert main(["init", "-y"]) == 1
+    said = capsys.readouterr()
+    assert "+[aws]" in said.out and "hint: --write adds aws" in said.err
+    assert not (home / "config.toml").exists()
+    main(["init", "--write"])
+    assert (home / "config.toml").read_text() == '[aws]\nregions = ["us-east-1"]\n'
+    assert "secret" not in "".join(capsys.readouterr())
