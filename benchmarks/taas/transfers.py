@@ -78,10 +78,14 @@ def transfer(
     every = [route for routes in applications for route in routes]
     samples = {routes[0][-1]: Samples() for routes in applications}
     relays = {name for route in every for name in route[1:-1]} if share < 1 else set()
-    with Weather(sky, applications, seed), _sampling(sky, samples), _loaded(relays, share):
-        with ThreadPoolExecutor(len(applications)) as pool:
-            began = [pool.submit(_elapsed_s, sky, routes, size_bytes) for routes in applications]
-            elapsed = [each.result() for each in began]
+    with (
+        Weather(sky, applications, seed),
+        _sampling(sky, samples),
+        _loaded(relays, share),
+        ThreadPoolExecutor(len(applications)) as pool,
+    ):
+        began = [pool.submit(_elapsed_s, sky, routes, size_bytes) for routes in applications]
+        elapsed = [each.result() for each in began]
     windows = [samples[routes[0][-1]].windows_mbps(size_bytes) for routes in applications]
     return [Measured(*pair) for pair in zip(elapsed, windows, strict=True)]
 

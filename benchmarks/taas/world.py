@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
@@ -124,10 +125,7 @@ class Weather:
     def __init__(self, sky: Sky, applications: Sequence[Sequence[Route]], seed: int) -> None:
         self._sky, self._random = sky, random.Random(seed)
         wide = {link[:2] for link in _links() if link[2] == WIDE_RTT_MS}
-        self._pools = [
-            sorted({pair for route in routes for pair in zip(route, route[1:], strict=False)} & wide)
-            for routes in applications
-        ]
+        self._pools = [sorted({pair for route in routes for pair in pairwise(route)} & wide) for routes in applications]
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, daemon=True)
 
