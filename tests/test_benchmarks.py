@@ -97,7 +97,9 @@ def test_the_acceleration_benchmark_is_skipped_without_its_round_trips(tmp_path:
 
 
 def test_the_routes_of_the_service_benchmark_have_links() -> None:
-    linked = {(path.src, path.dst) for path in network().paths}
+    made = network()
+    names = [machine.name for machine in made.machines]
+    linked = {(names[path.src], names[path.dst]) for path in made.paths}
     for cell in taas.cells():
         for routes in cell.applications:
             assert all((f"{a}-1", f"{b}-1") in linked for route in routes for a, b in pairwise(route))

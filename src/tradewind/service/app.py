@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
-from tradewind.service.api import grid, health, jobs, market, money, quotes, receipts, tenants
+from tradewind.service.api import grid, health, jobs, market, money, quotes, receipts, sites, tenants
 from tradewind.service.bounded import BoundedBodies
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
@@ -76,7 +76,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, receipts, quotes, money, grid, market, tenants):
+    for part in (health, jobs, receipts, quotes, money, grid, market, sites, tenants):
         app.include_router(part.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)

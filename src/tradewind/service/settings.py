@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 from tradewind.service.limits import LEASE_S_DEFAULT
 
 __all__ = ["ServiceSettings"]
@@ -20,6 +21,7 @@ class ServiceSettings:
     - `jobs_max`: jobs that run at the same time
     - `database`: URL of a PostgreSQL database, or None for the SQLite file of the state folder
     - `lease_s`: time without a sign of life after which another server adopts the jobs [s]
+    - `sites`: place of each site, below which tenants have folders
     - `gateway`: path of the gateway program, or None to find it
     """
 
@@ -30,6 +32,7 @@ class ServiceSettings:
     database: str | None = None
     lease_s: int = LEASE_S_DEFAULT
     gateway: str | None = None
+    sites: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_replica(self) -> bool:
