@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_folder_is_sent_to_a_site_and_received_from_it(server: Server) -> None:
     sent, received = server.data / "sent", server.data / "received"
-    done = tradewind(server, "send", str(sent), "dublin:run7")
+    done = tradewind(server, "send", "--chunk-size", "64MiB", str(sent), "dublin:run7")
     assert done.returncode == 0, done.stderr
     assert contents(server.data / "dublin" / "default" / "run7") == contents(sent)
     done = tradewind(server, "receive", "dublin:run7", str(received))
@@ -59,6 +59,7 @@ def test_a_single_file_is_sent_and_received(server: Server) -> None:
         (("send", "SENT", "run7"), 2, "run7: not SITE:NAME"),
         (("send", "SENT", "dublin:../other"), 2, "not SITE:NAME"),
         (("send", "SENT/nothing", "dublin:run7"), 3, "no such file or folder"),
+        (("send", "--chunk-size", "65MiB", "SENT", "dublin:run7"), 2, "chunk_bytes"),
         (("send", "/etc", "dublin:run7"), 2, "/etc: not below an allowed folder"),
     ],
 )

@@ -62,11 +62,10 @@ class ServiceClient:
             raise UsageError(f"{path.site}: the service has no such site", hint=f"its sites: {known}")
         return f"{places[path.site]}/{path.name}"
 
-    def submit(self, source: str, destination: str, *, recursive: bool, limit_bytes_per_s: int | None) -> str:
-        """Submit a job, and return its id. Raises TradewindError."""
+    def submit(self, source: str, destination: str, *, recursive: bool, **options: int | None) -> str:
+        """Submit a job, and return its id. `options` are further fields of the request. Raises TradewindError."""
         body: dict[str, Any] = {"source": source, "destination": destination, "recursive": recursive}
-        if limit_bytes_per_s is not None:
-            body["limit_bytes_per_s"] = limit_bytes_per_s
+        body |= {name: value for name, value in options.items() if value is not None}
         job_id: str = self._patiently("POST", "/v1/jobs", body, {"Idempotency-Key": uuid4().hex})["id"]
         return job_id
 
