@@ -54,7 +54,9 @@ def _head(rows: Sequence[Row]) -> str:
     rounds = "; ".join(f"{name} {_range(count)}" for name, count in counts.items() if count)
     said = (
         f"{today}, {about['cores']} cores of {about['cpu']}, Linux {about['kernel']}: {len(rows)} valid runs. "
-        f"Repetitions of each point: {rounds}. A run during which the emulator was late does not count."
+        f"Repetitions of each point: {rounds}. A run during which the emulator was late does not count. "
+        f"A run of Figs. 4 to 9 has at least {_fewest_windows(rows)} windows of 1 s for each application. End to end is "
+        "in Figs. 4 and 7: the difference shows what one repetition is worth."
     )
     made = (
         f"Two sites in the [emulated WAN](../reference/sky.md), {world.WIDE_RTT_MS:.0f} ms apart. A wide-area link "
@@ -73,6 +75,10 @@ def _head(rows: Sequence[Row]) -> str:
     )
     title = ["# Measured: the transfer service of the paper", "", "Output of `python -m benchmarks.taas`."]
     return "\n".join([*title, "", wrapped(said), "", wrapped(made), "", wrapped(left), ""])
+
+
+def _fewest_windows(rows: Sequence[Row]) -> int:
+    return min((len(windows) for row in rows if row["figure"] != "fig10" for windows in row["windows_mbps"]), default=0)
 
 
 def _repetitions(rows: Sequence[Row], figure: str) -> set[int]:
