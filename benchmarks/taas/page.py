@@ -266,7 +266,8 @@ def _prices(times: Mapping[str, float]) -> list[str]:
         f"From the times of all volumes together, by `tradewind.market`; C is the price of a machine for an hour. The "
         "energy is that of as many service nodes at each site as applications. Machines cost "
         f"{float(relative):.2f} times as much by multi-route as end to end (7/6 = 1.17 with the paper's ratios). "
-        f"Outbound traffic costs the same by each option: {LARGEST_GB} GB cost ${float(OUTBOUND_USD_PER_GB * LARGEST_GB):.2f} at "
+        f"Outbound traffic costs the same by each option: "
+        f"{LARGEST_GB} GB cost ${float(OUTBOUND_USD_PER_GB * LARGEST_GB):.2f} at "
         f"${float(OUTBOUND_USD_PER_GB):.2f} per GB. Prices per GB are in [the calculated page](market.md): scaled "
         "rates give none."
     )
