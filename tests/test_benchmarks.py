@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.acceleration.figures import cells_of, figures
@@ -11,6 +12,10 @@ from benchmarks.acceleration.run import kept_runs, read_rtt, run_cells
 from benchmarks.clients import at_once
 from benchmarks.measure import Cost, Spread, run
 from benchmarks.peers import Skipped
+from benchmarks.taas import page as taas_page
+from benchmarks.taas import run as taas
+from benchmarks.taas.transfers import Samples
+from benchmarks.taas.world import network
 from benchmarks.tables import Cell, Entry, markdown
 
 ENVIRONMENT = dict(os.environ)
@@ -89,3 +94,40 @@ def test_the_acceleration_benchmark_is_skipped_without_its_round_trips(tmp_path:
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0
     assert "skipped: rtt_gcp18_2022.csv is not in the grid folder" in ended.stderr
+
+
+def test_the_routes_of_the_service_benchmark_have_links() -> None:
+    made = network()
+    names = [machine.name for machine in made.machines]
+    linked = {(names[path.src], names[path.dst]) for path in made.paths}
+    for cell in taas.cells():
+        for routes in cell.applications:
+            assert all((f"{a}-1", f"{b}-1") in linked for route in routes for a, b in pairwise(route))
+            assert len({(route[0], route[-1]) for route in routes}) == 1
+
+
+def test_the_service_benchmark_counts_the_steady_part_alone() -> None:
+    arriving = Samples([at / 5 for at in range(100)], [at * 200_000 // 5 for at in range(100)])
+    rates = arriving.windows_mbps(3_000_000)
+    assert 5 < len(rates) < 15
+    assert all(1.4 < rate < 1.6 for rate in rates)
+
+
+def test_the_page_of_the_service_benchmark_prices_the_measured_times() -> None:
+    seconds = {taas.END_TO_END: 30.0, taas.MULTI_ROUTE: 10.0, taas.ASYMMETRIC: 12.0, taas.SYMMETRIC: 12.0}
+    rows = [
+        {
+            "key": cell.key(0),
+            "figure": cell.figure,
+            "option": cell.option,
+            "x": cell.x,
+            "elapsed_s": [seconds.get(cell.option, 10.0)] * len(cell.applications),
+            "windows_mbps": [[1.0, 2.0]] * len(cell.applications),
+        }
+        for cell in taas.cells()
+    ]
+    written = taas_page.page_of(rows)
+    assert "| service, asymmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | 1.94 |" in written.text
+    assert "| service, symmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | 1.46 |" in written.text
+    assert "| 100% | 50% | 1.50 | +0% |" in written.text
+    assert set(written.plots) == {"taas-fig4.svg", "taas-fig10.svg"}

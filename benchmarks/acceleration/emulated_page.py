@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime
 import math
 import statistics
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.acceleration import fct, rates
 from benchmarks.acceleration.chains import version
-from benchmarks.acceleration.page import COLUMNS, Page
+from benchmarks.acceleration.page import Page, wrapped
 from benchmarks.plots import Axis, curves
 from benchmarks.tables import machine
 from testbed.servers.install import InstallError
@@ -57,11 +56,7 @@ def _head(rows: Sequence[Row], quick: bool) -> str:
         "2 Gbit/s before the scale and lose nothing. Proxies connect over plain TCP. A measurement during which the "
         "emulator was late is repeated and does not count."
     )
-    return "\n".join(["## Measured in the emulated WAN", "", _wrapped(text), ""])
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, COLUMNS, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(["## Measured in the emulated WAN", "", wrapped(text), ""])
 
 
 def _ways(rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -82,7 +77,7 @@ def _figure_3(rows: Sequence[Row]) -> list[str]:
         f"Row a has {rates.TABLE_1[0].note}. The forwarding proxy is a NAT hop."
     )
     ways = _ways(rows)
-    lines = ["### Fig. 3: forwarding and splitting", "", _wrapped(said), "", _wrapped(note), ""]
+    lines = ["### Fig. 3: forwarding and splitting", "", wrapped(said), "", wrapped(note), ""]
     lines += ["Table: rate [Mbit/s], measured (predicted).", ""]
     lines += [f"| tuple | {' | '.join(map(_way_name, ways))} |", "|---|" + "---:|" * len(ways)]
     for name in dict.fromkeys(row["tuple"] for row in rows):
@@ -139,7 +134,7 @@ def _figure_4(rows: Sequence[Row]) -> list[str]:
         f"proxies gain at least {rates.GAIN_MIN:g}× by the model. A flow is measured for {rates.Timing().seconds:g} s "
         f"after a warm-up of {rates.Timing().warmup_s:g} s."
     )
-    lines = ["### Fig. 4: predicted and measured rate", "", _wrapped(said), ""]
+    lines = ["### Fig. 4: predicted and measured rate", "", wrapped(said), ""]
     lines += ["Table: error of the predicted rate, relative to it [%].", ""]
     lines += [
         "| path | points | median | worst | mean of measured / predicted | median with the kernel's own figures |"
@@ -180,7 +175,7 @@ def _figure_4(rows: Sequence[Row]) -> list[str]:
         f"{small} of {len(rows)} measurements the window of a first hop was at most {SMALL_WINDOW:.0%} of the one that "
         "its buffer allows, and the rate was that of the smaller window."
     )
-    return [*lines, "", _wrapped(why), "", "![measured over predicted rate](acceleration-fig4.svg)"]
+    return [*lines, "", wrapped(why), "", "![measured over predicted rate](acceleration-fig4.svg)"]
 
 
 def _errors(points: Sequence[Row]) -> str:
@@ -218,7 +213,7 @@ def _figure_15(rows: Sequence[Row]) -> list[str]:
         "when the receiver's answer to the last byte arrives. Plans are made for the sizes and rates of the paper. An "
         "instance that receives from proxies and from servers is two machines, because windows are set for a machine."
     )
-    lines = ["### Fig. 15: two full meshes", "", _wrapped(said), "", _wrapped(note), ""]
+    lines = ["### Fig. 15: two full meshes", "", wrapped(said), "", wrapped(note), ""]
     for experiment in dict.fromkeys(row["experiment"] for row in rows):
         mine = [row for row in rows if row["experiment"] == experiment]
         direct = [_total_s(row) for row in mine if row["way"] == "direct"]

@@ -115,7 +115,7 @@ def _head(every: Sequence[Results], quick: bool) -> str:
         "most of the comparison is with its words."
     )
     head = ["# Measured: split-proxy placement", "", "Output of `python -m benchmarks.acceleration`."]
-    return "\n".join([*head, "", _wrapped(measured), "", _wrapped(same), ""])
+    return "\n".join([*head, "", wrapped(measured), "", wrapped(same), ""])
 
 
 def _seeds(every: Sequence[Results]) -> Mapping[str, list[int]]:
@@ -133,13 +133,14 @@ def _range(counts: Sequence[int]) -> str:
     return f"{low}" if low == high else f"{low} to {high}"
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
+    """Return a paragraph of the page."""
     return textwrap.fill(text, COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def _section(results: Results) -> str:
     figure = results.figure
-    lines = [f"## {figure.title}", "", _wrapped(f"Paper: {figure.paper}"), ""]
+    lines = [f"## {figure.title}", "", wrapped(f"Paper: {figure.paper}"), ""]
     for name in figure.metrics:
         lines += _paths_table(results) if name == "paths" else _table(results, METRICS[name])
     lines += [f"![acceleration by algorithm: {figure.title}](acceleration-{figure.name}.svg)", ""]

@@ -64,8 +64,11 @@ class Server:
         self.process = None
         return code
 
+    def admin_token(self) -> str:
+        return (self.state / "admin.token").read_text().strip()
+
     def client(self, token: str | None = None) -> httpx.Client:
-        token = token or (self.state / "admin.token").read_text().strip()
+        token = token or self.admin_token()
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
 
 

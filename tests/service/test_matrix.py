@@ -37,6 +37,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/invoices/{invoice_id}"): "audit:read",
     ("GET", "/v1/grid"): "jobs:read",
     ("GET", "/v1/market"): "jobs:read",
+    ("GET", "/v1/sites"): "jobs:read",
     # Each role has this scope: any token will do.
     ("GET", "/v1/me"): "jobs:read",
     ("POST", "/v1/tenants"): "tenants",

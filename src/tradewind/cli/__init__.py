@@ -22,6 +22,8 @@ VERBS = {
     "measure": "measure the rate of links with probes between gateways",
     "fleet": "list and end machines that transfers started",
     "serve": "run the transfer service: an HTTP API for jobs of many tenants",
+    "send": "send a file or folder to a site of a transfer service",
+    "receive": "receive data from a site of a transfer service",
     "receipt": "verify a signed receipt of a transfer service",
     "init": "find hosts that can run gateways, and check the hosts and clouds of the configuration",
     "doctor": "check this installation, credentials and stores, and say how to fix problems",

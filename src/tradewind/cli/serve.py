@@ -54,6 +54,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="bucket or prefix that jobs may use; repeatable",
     )
     parser.add_argument(
+        "--site",
+        metavar="NAME=PLACE",
+        action="append",
+        default=[],
+        help="name of a place that is allowed, for `tradewind send` and `receive`; repeatable",
+    )
+    parser.add_argument(
         "--jobs", metavar="N", type=typed(parse_count), default=8, help="maximum running jobs, 1 to 256 (default 8)"
     )
     parser.add_argument(
@@ -107,6 +114,7 @@ def run(args: Namespace) -> int:
     words += [f"--database={args.database}"] if args.database else []
     words += [f"--allow-path={path}" for path in args.allow_path]
     words += [f"--allow-store={url}" for url in args.allow_store]
+    words += [f"--site={site}" for site in args.site]
     words += ["--behind-proxy"] if args.behind_proxy else []
     for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file"):
         value = getattr(args, name)

@@ -9,6 +9,7 @@ import socket
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,6 +26,7 @@ from tradewind.service.limits import (
     STOP_S,
 )
 from tradewind.service.settings import OidcSettings, ServiceSettings
+from tradewind.service.sites import parse_sites
 
 
 def main() -> int:
@@ -49,6 +51,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--listen", default="127.0.0.1:8080")
     parser.add_argument("--allow-path", action="append", default=[])
     parser.add_argument("--allow-store", action="append", default=[])
+    parser.add_argument("--site", action="append", default=[])
     parser.add_argument("--jobs", type=int, default=RUNNING_JOBS_DEFAULT)
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--migrate", action="store_true")
@@ -76,7 +79,7 @@ def _settings(args: Namespace) -> ServiceSettings:
     for url in args.allow_store:
         if parse_url(url, cwd="/").kind not in ("s3", "gs", "az", "r2"):
             raise UsageError(f"--allow-store {url}: not a bucket or prefix", hint="for example s3://bucket/prefix/")
-    return ServiceSettings(
+    settings = ServiceSettings(
         state=Path(os.path.realpath(args.state)),
         allow_paths=tuple(os.path.realpath(path) for path in args.allow_path),
         allow_stores=tuple(args.allow_store),
@@ -88,6 +91,7 @@ def _settings(args: Namespace) -> ServiceSettings:
         key_file=args.key_file,
         webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
     )
+    return replace(settings, sites=parse_sites(args.site, settings))
 
 
 def _checked_database(url: str) -> str:

@@ -25,6 +25,7 @@ from tradewind.service.api import (
     quotes,
     receipts,
     rotation,
+    sites,
     tenants,
     webhooks,
 )
@@ -130,7 +131,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, receipts, quotes, money, grid, market, tenants, rotation, members, webhooks):
+    for part in (health, jobs, receipts, quotes, money, grid, market, sites, tenants, rotation, members, webhooks):
         app.include_router(part.router)
     app.include_router(console)
     app.add_middleware(BoundedBodies)

@@ -103,5 +103,9 @@ QUOTE_S_DEFAULT = 3_600
 QUOTE_S_MAX = 86_400
 #: Tariffs of a price list; a longer one is answered 422.
 TARIFFS_MAX = 1_000
+#: Largest `chunk_bytes` of a job: the chunk size of the paper "Transfer as a Service". A larger one is answered 422.
+CHUNK_BYTES_MAX = 64 << 20
+#: Sites that one server names; more are refused.
+SITES_MAX = 1_000
 #: Time for which the grid is kept in memory; it is then read anew.
 GRID_KEPT_S = 60.0

@@ -33,6 +33,7 @@ from tradewind.errors import (
     Unavailable,
     UsageError,
 )
+from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.service.claims import Capacity, ClaimTable
 from tradewind.service.database import now_unix_ms
 from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
@@ -71,6 +72,7 @@ def engine_request(document: Mapping[str, Any]) -> Request:
         limit_bytes_per_s=document["limit_bytes_per_s"],
         stall_s=document["stall_s"],
         max_bytes=document.get("max_bytes"),
+        chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
     )
     return Request(document["source"], tuple(document["destination"]), options, verb)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 from tradewind.service.limits import LEASE_S_DEFAULT
 
 __all__ = ["OidcSettings", "ServiceSettings"]
@@ -39,6 +40,7 @@ class ServiceSettings:
     - `jobs_max`: jobs that run at the same time
     - `database`: URL of a PostgreSQL database, or None for the SQLite file of the state folder
     - `lease_s`: time without a sign of life after which another server adopts the jobs [s]
+    - `sites`: place of each site, below which tenants have folders
     - `gateway`: path of the gateway program, or None to find it
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
@@ -55,6 +57,7 @@ class ServiceSettings:
     oidc: OidcSettings | None = None
     key_file: str | None = None
     webhook_networks: tuple[str, ...] = ()
+    sites: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_replica(self) -> bool:

@@ -13,10 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tradewind.engine.jobs import OBJECTS_FILE
 from tradewind.errors import JobNotFound, UsageError
+from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.service.auth import Sender, needs
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
-from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
 from tradewind.service.links import transfer_links
 from tradewind.service.money import charges_of
 from tradewind.service.places import allowed_place, owned_places
@@ -31,6 +32,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 READ, WRITE = needs("jobs:read"), needs("jobs:write")
 JOB_ID = r"^[a-z0-9-]{1,64}$"
 QUOTE_ID = r"^q-[0-9a-f]{16}$"
+#: Fields that are newer than the first jobs: without them a request has the digest that it had before.
+ADDED = ("quote", "chunk_bytes")
 JobId = Annotated[str, Path(pattern=JOB_ID)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
@@ -52,6 +55,9 @@ class JobRequest(BaseModel):
     delete: bool = Field(False, description="sync: delete objects that the source does not have")
     verify: Literal["auto", "read"] = "auto"
     limit_bytes_per_s: Annotated[int, Field(ge=1, le=10**12)] | None = Field(None, description="maximum rate [bytes/s]")
+    chunk_bytes: Annotated[int, Field(ge=MIN_CHUNK_BYTES, le=CHUNK_BYTES_MAX)] | None = Field(
+        None, description="size of chunks and parts; that of the engine unless given"
+    )
     stall_s: Annotated[int, Field(ge=1, le=3600)] = Field(
         60, description="time without progress before an attempt ends"
     )
@@ -105,7 +111,7 @@ class ObjectPage(BaseModel):
 def submit(body: JobRequest, request: Request, response: Response, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
     """Submit a job. The same key and body answer the same job with 200; the same key with another body is refused."""
     service = request.app.state.service
-    given = body.model_dump(exclude={"quote"} if body.quote is None else None)
+    given = body.model_dump(exclude={name for name in ADDED if getattr(body, name) is None})
     digest = sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
     row, is_new = service.queue.resubmitted(sender, key, digest), False
     if row is None:

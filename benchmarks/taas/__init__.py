@@ -1,0 +1,1 @@
+"""The figures of "Transfer as a Service", measured in the emulated WAN."""

@@ -1,0 +1,129 @@
+"""Runs the cells of the figures, and keeps each result as a line of a file, so a later run continues."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.acceleration.emulated import kept_rows
+from benchmarks.measure import load
+from benchmarks.taas.transfers import size_for, transfer
+from benchmarks.taas.world import AGGREGATE, Route, asymmetric, end_to_end, multi_route, network, symmetric
+from tradewind.errors import SkyInvalid, TradewindError
+from tradewind.sky.running import Sky
+
+FIGURES = ("fig4", "fig7", "fig8", "fig9", "fig10")
+END_TO_END, MULTI_ROUTE = "end to end", "multi-route"
+ASYMMETRIC, SYMMETRIC, OWN_NODE = "service, asymmetric", "service, symmetric", "service, one node each"
+EXTRA_NODES, LOADED_NODES = 5, 4
+"""A user's own nodes: as many as the paper's service has, and those of its Fig. 9."""
+ROUTES = (1, 2, 3, 4, 6, 8)
+APPLICATIONS = (1, 3, 5)
+SHARES = (1.0, 0.6, 0.5, 0.25)
+"""Parts of the time that relays may run: idle nodes, a load of 40%, of 100%, and of 100% with priority."""
+VOLUMES_GB = (30, 60, 90, 120)
+BYTES_PER_GB = 42_000
+"""What 1 GB is scaled to. 120 GB take 20 s end to end."""
+SECONDS = 12.0
+"""Approximate duration of the transfers of Figs. 4 to 9."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of a figure."""
+
+    figure: str
+    option: str
+    x: float
+    applications: Sequence[Sequence[Route]]
+    size_bytes: int
+    share: float = 1.0
+
+    def key(self, round_: int) -> str:
+        """Return what identifies a run of this cell."""
+        return f"{self.figure}/{self.option}/{self.x:g}/{round_}"
+
+
+def cells() -> list[Cell]:
+    """Return all points, by figure."""
+    options = {
+        END_TO_END: end_to_end(),
+        MULTI_ROUTE: multi_route(EXTRA_NODES),
+        ASYMMETRIC: asymmetric(),
+        SYMMETRIC: symmetric(),
+    }
+    made = [
+        Cell("fig4", MULTI_ROUTE, routes, [multi_route(routes - 1)], size_for(SECONDS, min(routes, AGGREGATE)))
+        for routes in ROUTES
+    ]
+    for name, routes in options.items():
+        made.append(Cell("fig7", name, 0, [routes], size_for(SECONDS, min(len(routes), AGGREGATE))))
+    made += [
+        Cell("fig10", name, volume, [routes], volume * BYTES_PER_GB)
+        for volume in VOLUMES_GB
+        for name, routes in options.items()
+    ]
+    for count in APPLICATIONS:
+        apps = range(count)
+        full = size_for(SECONDS, AGGREGATE)
+        made.append(Cell("fig8", ASYMMETRIC, count, [asymmetric(app) for app in apps], full))
+        made.append(Cell("fig8", SYMMETRIC, count, [symmetric(app) for app in apps], full))
+        made.append(Cell("fig8", OWN_NODE, count, [asymmetric(app, [app]) for app in apps], size_for(SECONDS, 1)))
+    loaded = multi_route(LOADED_NODES)[1:]
+    made += [Cell("fig9", MULTI_ROUTE, share, [loaded], size_for(SECONDS, AGGREGATE), share) for share in SHARES]
+    return made
+
+
+def measure(chosen: Sequence[str], file: Path, *, rounds: int, minutes: float, quick: bool) -> list[dict[str, Any]]:
+    """Measure what the file does not have yet, until the time is over, and return its valid rows."""
+    done = {row["key"] for row in kept_rows(file) if "invalid" not in row}
+    deadline_s = time.monotonic() + minutes * 60
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a", encoding="utf-8") as kept:
+        kept.write("\n" if file.stat().st_size else "")  # Ends a line that an interrupted run has cut.
+        for row in _rows(_chosen(chosen, quick), done, rounds):
+            if "invalid" in row:
+                print(f"invalid: {row['key']}: {row['invalid']}", file=sys.stderr)
+            kept.write(json.dumps({**row, "load": load()}) + "\n")
+            kept.flush()
+            if time.monotonic() > deadline_s:
+                print("time is over: a later run continues", file=sys.stderr)
+                break
+    return [row for row in kept_rows(file) if "invalid" not in row]
+
+
+def _chosen(figures: Sequence[str], quick: bool) -> list[Cell]:
+    wanted = [cell for figure in figures for cell in cells() if cell.figure == figure]
+    return wanted[:1] if quick else wanted
+
+
+def _rows(wanted: Sequence[Cell], done: set[str], rounds: int) -> Iterator[dict[str, Any]]:
+    left = [(cell, round_) for round_ in range(rounds) for cell in wanted if cell.key(round_) not in done]
+    if not left:
+        return
+    with Sky.up(network()) as sky:
+        for cell, round_ in left:
+            yield _row(sky, cell, round_)
+
+
+def _row(sky: Sky, cell: Cell, round_: int) -> dict[str, Any]:
+    about = {"key": cell.key(round_), "figure": cell.figure, "option": cell.option, "x": cell.x}
+    sky.reset_stats()
+    try:
+        results = transfer(sky, cell.applications, cell.size_bytes, round_, share=cell.share)
+        sky.check_valid()
+    except SkyInvalid as error:
+        return {**about, "invalid": str(error)}
+    except (TradewindError, RuntimeError) as error:
+        return {**about, "invalid": f"{type(error).__name__}: {error}"}
+    return {
+        **about,
+        "size_bytes": cell.size_bytes,
+        "elapsed_s": [each.elapsed_s for each in results],
+        "windows_mbps": [each.windows_mbps for each in results],
+    }

@@ -1,0 +1,141 @@
+"""A client of a transfer service: its sites, and jobs that send data to a site or receive it from there.
+
+The service moves the bytes, between places that the service itself can read and write. The client only asks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tradewind.errors import GatewayLost, JobFailed, Unauthorised, UsageError
+from tradewind.model.files import read_user_file
+from tradewind.model.records import dataclass
+
+__all__ = ["ServiceClient", "SitePath", "parse_site_path"]
+
+ANSWER_S_MAX = 30.0
+ANSWER_BYTES_MAX = 4 << 20
+POLL_S = 0.5
+RETRIES_S_MAX = 60.0
+"""Time for which a service that does not answer is asked again while a job runs."""
+ENDED = ("done", "failed", "cancelled", "paused")
+UNAUTHORISED = (401, 403)
+
+
+@dataclass(frozen=True, slots=True)
+class SitePath:
+    """A name below a site, as in `dublin:results/today`."""
+
+    site: str
+    name: str
+
+
+def parse_site_path(text: str) -> SitePath:
+    """Return `SITE:NAME`. Raises UsageError."""
+    site, _, name = text.partition(":")
+    if not site or not name.strip("/") or ".." in name.split("/") or name.startswith("/"):
+        raise UsageError(f"{text}: not SITE:NAME", hint="for example dublin:results; the name has no ..")
+    return SitePath(site, name)
+
+
+class ServiceClient:
+    """Requests to one service, with a token."""
+
+    def __init__(self, url: str, token_file: str | None = None) -> None:
+        """Take the token from a file, or else from `TRADEWIND_SERVICE_TOKEN`. Raises UsageError."""
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"{url}: not an address of a service", hint="for example https://transfers.example.org")
+        self._url = url.rstrip("/")
+        self._token = _token(token_file)
+
+    def place_of(self, path: SitePath) -> str:
+        """Return the place that a name at a site stands for. Raises UsageError for an unknown site."""
+        places = {site["name"]: site["place"] for site in self._ask("GET", "/v1/sites")["sites"]}
+        if path.site not in places:
+            known = ", ".join(sorted(places)) or "none"
+            raise UsageError(f"{path.site}: the service has no such site", hint=f"its sites: {known}")
+        return f"{places[path.site]}/{path.name}"
+
+    def submit(self, source: str, destination: str, *, recursive: bool, **options: int | None) -> str:
+        """Submit a job, and return its id. `options` are further fields of the request. Raises TradewindError."""
+        body: dict[str, Any] = {"source": source, "destination": destination, "recursive": recursive}
+        body |= {name: value for name, value in options.items() if value is not None}
+        job_id: str = self._patiently("POST", "/v1/jobs", body, {"Idempotency-Key": uuid4().hex})["id"]
+        return job_id
+
+    def wait(self, job_id: str, see: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
+        """Return a job once it has ended; `see` gets each state of it. Raises JobFailed unless it is done."""
+        while True:
+            job = self._patiently("GET", f"/v1/jobs/{job_id}")
+            see(job)
+            if job["state"] == "done":
+                return job
+            if job["state"] in ENDED:
+                message = job["error"] or f"the job was {job['state']}"
+                raise JobFailed(f"job {job_id}: {message}", hint=job["hint"] or "the service keeps it; resume it there")
+            time.sleep(POLL_S)
+
+    def _patiently(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Ask again while the service does not answer: its next start continues the job."""
+        deadline_s = time.monotonic() + RETRIES_S_MAX
+        while True:
+            try:
+                return self._ask(method, path, body, headers)
+            except GatewayLost:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(POLL_S)
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
+        sent = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urlopen(Request(self._url + path, data, sent, method=method), timeout=ANSWER_S_MAX) as answer:
+                document: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES_MAX))
+                return document
+        except HTTPError as error:
+            raise _refusal(error.code, error.read(ANSWER_BYTES_MAX), self._url) from None
+        except (OSError, ValueError) as error:
+            raise GatewayLost(
+                f"{self._url}: {getattr(error, 'reason', error)}", hint="is the service running, at this address?"
+            ) from None
+
+
+def _token(file: str | None) -> str:
+    if file is not None:
+        try:
+            text = read_user_file(Path(file)).decode(errors="replace").strip()
+        except OSError as error:
+            raise UsageError(f"{file}: {error.strerror}", hint="the file of --token has the token alone") from None
+    else:
+        text = os.environ.get("TRADEWIND_SERVICE_TOKEN", "").strip()
+    if not text or not text.isascii() or not text.isprintable():
+        raise UsageError("no token of the service", hint="use --token FILE, or set TRADEWIND_SERVICE_TOKEN")
+    return text
+
+
+def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised | GatewayLost:
+    """Return the error of a problem document."""
+    try:
+        problem = json.loads(content)
+        message, hint = str(problem.get("detail") or problem.get("title")), problem.get("hint")
+    except (ValueError, AttributeError):
+        message, hint = f"answered {status}", None
+    if status in UNAUTHORISED:
+        return Unauthorised(f"{url}: {message}", hint=hint or "is the token that of this service, and not expired?")
+    if status >= 500 or status == 429:
+        return GatewayLost(f"{url}: {message}", hint=hint)
+    return UsageError(f"{url}: {message}", hint=hint)

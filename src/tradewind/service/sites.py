@@ -1,0 +1,38 @@
+"""Sites of the service: names for places, so that users need no path or bucket of the service.
+
+The operator names them with `tradewind serve --site NAME=PLACE`. A tenant's data of a site is below `PLACE/TENANT`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tradewind.errors import UsageError
+from tradewind.service.limits import SITES_MAX
+from tradewind.service.places import allowed_place
+from tradewind.service.settings import ServiceSettings
+
+__all__ = ["parse_sites", "tenant_place"]
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def parse_sites(entries: Sequence[str], settings: ServiceSettings) -> dict[str, str]:
+    """Return the place of each site of `NAME=PLACE` entries. Raises UsageError, also if one is not allowed."""
+    if len(entries) > SITES_MAX:
+        raise UsageError(f"--site: at most {SITES_MAX} sites")
+    sites: dict[str, str] = {}
+    for entry in entries:
+        name, _, place = entry.partition("=")
+        if not NAME.fullmatch(name) or not place:
+            raise UsageError(f"--site {entry}: not NAME=PLACE", hint="for example dublin=/data/dublin")
+        if name in sites:
+            raise UsageError(f"--site {entry}: {name} is named twice")
+        sites[name] = allowed_place(place, settings).rstrip("/")
+    return sites
+
+
+def tenant_place(sites: Mapping[str, str], site: str, tenant: str) -> str:
+    """Return where a tenant's data of a site is."""
+    return f"{sites[site]}/{tenant}"

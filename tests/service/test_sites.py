@@ -1,0 +1,91 @@
+"""`tradewind send` and `receive` through a real server with sites."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.service.server import Server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("sites")
+    server = Server(folder, "--site", f"dublin={folder / 'data' / 'dublin'}")
+    for name in ("one", "below/two"):
+        path = server.data / "sent" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(100_000))
+    server.start()
+    yield server
+    server.kill()
+
+
+def tradewind(server: Server, *words: str, token: str | None = None) -> "subprocess.CompletedProcess[str]":
+    own = {"TRADEWIND_SERVICE_TOKEN": token or server.admin_token()}
+    command = [sys.executable, "-m", "tradewind.cli.main", words[0], "--service", server.url, *words[1:]]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own}, check=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_is_sent_to_a_site_and_received_from_it(server: Server) -> None:
+    sent, received = server.data / "sent", server.data / "received"
+    done = tradewind(server, "send", "--chunk-size", "64MiB", str(sent), "dublin:run7")
+    assert done.returncode == 0, done.stderr
+    assert contents(server.data / "dublin" / "default" / "run7") == contents(sent)
+    done = tradewind(server, "receive", "dublin:run7", str(received))
+    assert done.returncode == 0, done.stderr
+    assert contents(received) == contents(sent)
+
+
+def test_a_single_file_is_sent_and_received(server: Server) -> None:
+    done = tradewind(server, "send", str(server.data / "sent" / "one"), "dublin:models/one.bin")
+    assert done.returncode == 0, done.stderr
+    done = tradewind(server, "receive", "--file", "dublin:models/one.bin", str(server.data / "single"))
+    assert done.returncode == 0, done.stderr
+    assert (server.data / "single" / "one.bin").read_bytes() == (server.data / "sent" / "one").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("send", "SENT", "paris:run7"), 2, "paris: the service has no such site\nhint: its sites: dublin"),
+        (("send", "SENT", "run7"), 2, "run7: not SITE:NAME"),
+        (("send", "SENT", "dublin:../other"), 2, "not SITE:NAME"),
+        (("send", "SENT/nothing", "dublin:run7"), 3, "no such file or folder"),
+        (("send", "--chunk-size", "65MiB", "SENT", "dublin:run7"), 2, "chunk_bytes"),
+        (("send", "/etc", "dublin:run7"), 2, "/etc: not below an allowed folder"),
+    ],
+)
+def test_mistakes_are_explained(server: Server, words: tuple[str, ...], code: int, said: str) -> None:
+    done = tradewind(server, *(word.replace("SENT", str(server.data / "sent")) for word in words))
+    assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+def test_a_wrong_token_is_not_authorised(server: Server) -> None:
+    done = tradewind(server, "send", str(server.data / "sent"), "dublin:run7", token="wrong")
+    assert done.returncode == 7, done.stderr
+
+
+def test_each_tenant_has_a_folder_of_its_own(server: Server) -> None:
+    with server.client() as admin:
+        admin.post("/v1/tenants", json={"name": "lab"})
+        token = admin.post("/v1/tokens", json={"tenant": "lab", "role": "viewer"}).json()["token"]
+    with server.client(token) as lab:
+        (site,) = lab.get("/v1/sites").json()["sites"]
+    assert site == {"name": "dublin", "place": str(server.data / "dublin" / "lab")}
+
+
+@pytest.mark.parametrize(
+    ("site", "said"), [("dublin", "not NAME=PLACE"), ("dublin=/etc", "/etc: not below an allowed folder")]
+)
+def test_a_bad_site_is_refused_at_the_start(tmp_path: Path, site: str, said: str) -> None:
+    command = Server(tmp_path).command("--site", site)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
