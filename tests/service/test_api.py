@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from typing import Any
@@ -208,6 +209,21 @@ def test_bad_requests_are_problems(admin: httpx.Client, method: str, path: str, 
     assert refused.status_code == status, refused.text
     assert refused.headers["Content-Type"] == "application/problem+json"
     assert refused.json()["status"] == status
+
+
+def test_a_body_of_two_lengths_is_refused(server: Server) -> None:
+    address = httpx.URL(server.url)
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {5 + len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with socket.create_connection((address.host, address.port or 80), timeout=30) as connection:
+        connection.sendall(head.encode() + b"0\r\n\r\n" + hidden)
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_what_needs_no_token(server: Server) -> None:
