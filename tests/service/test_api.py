@@ -105,6 +105,28 @@ def test_pause_resume_and_cancel(server: Server, admin: httpx.Client) -> None:
     assert {"job.submit", "job.pausing", "job.waiting", "job.cancelling"} <= set(actions)
 
 
+def test_a_paused_job_whose_source_has_become_a_link_is_not_resumed(server: Server, admin: httpx.Client) -> None:
+    outside, source = server.data.parent / "outside", server.data / "replaced"
+    outside.mkdir()
+    source.mkdir()
+    for number in range(8):
+        (source / f"{number}").write_bytes(bytes(500_000))
+    made = submit(admin, "replaced", source, server.data / "elsewhere", recursive=True, limit_bytes_per_s=500_000)
+    job = f"/v1/jobs/{made.json()['id']}"
+    until(admin, made.json()["id"], "running")
+    admin.post(f"{job}/pause")
+    until(admin, made.json()["id"], "paused")
+    source.rename(server.data / "moved")
+    source.symlink_to(outside)
+    refused = admin.post(f"{job}/resume")
+    assert (refused.status_code, "not below an allowed folder" in refused.text) == (422, True)
+    source.unlink()
+    source.symlink_to(server.data / "moved")
+    refused = admin.post(f"{job}/resume")
+    assert (refused.status_code, "has become a link" in refused.text) == (422, True)
+    assert admin.delete(job).status_code == 202
+
+
 def test_jobs_with_the_same_destination_wait_for_each_other(server: Server, admin: httpx.Client) -> None:
     slow = {"recursive": True, "limit_bytes_per_s": 4_000_000}
     first = submit(admin, "own1", server.data / "large", server.data / "own" / "x", **slow).json()["id"]

@@ -15,7 +15,7 @@ from tradewind.errors import UsageError
 from tradewind.model.url import Location, parse_url
 from tradewind.service.settings import ServiceSettings
 
-__all__ = ["allowed_place", "conflict", "owned_places"]
+__all__ = ["allowed_place", "conflict", "owned_places", "require_same_places"]
 
 #: Control characters, and bytes that are not UTF-8. A `file:` URL can have them, but no document can.
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -54,6 +54,16 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
     if _is_below(path, own) or _is_below(own, reached):
         raise UsageError(f"{place.key}: not below an allowed folder")
     return path + "/" if place.is_directory and path != "/" else path
+
+
+def require_same_places(places: Sequence[str], settings: ServiceSettings) -> None:
+    """Check resolved places again: a folder may have become a link since then, or be allowed no more.
+
+    Raises UsageError.
+    """
+    for place in places:
+        if allowed_place(place, settings) != place:
+            raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
 
 
 def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, moves: bool) -> list[str]:
