@@ -141,6 +141,7 @@ def test_an_event_is_signed_retried_and_replayed(server: Server, receiver: Recei
         "fec0::1",
         "5f00::1",
         "168.63.129.16",
+        "192.0.0.192",
     ],
 )
 def test_addresses_that_are_not_public(address: str) -> None:

@@ -23,9 +23,9 @@ __all__ = ["ReceiverError", "is_allowed", "post", "require_webhook_url"]
 #: IPv6 networks that lead to IPv4 addresses: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380),
 #: IPv4-translated addresses (RFC 2765), and IPv4-compatible ones.
 TRANSLATED = ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::ffff:0:0:0/96", "::/96")
-#: Addresses that Python takes for public: site-local ones (RFC 3879), those for segment routing (RFC 9602), and
-#: Azure's service for its machines.
-INTERNAL = ("fec0::/10", "5f00::/16", "168.63.129.16/32")
+#: Addresses that Python takes for public: site-local ones (RFC 3879), those for segment routing (RFC 9602), those of
+#: protocols (RFC 6890) with Oracle's metadata service, and Azure's service for its machines.
+INTERNAL = ("fec0::/10", "5f00::/16", "192.0.0.0/24", "168.63.129.16/32")
 NOT_PUBLIC = tuple(map(ip_network, TRANSLATED + INTERNAL))
 
 
