@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from typing import Any
@@ -102,6 +103,28 @@ def test_pause_resume_and_cancel(server: Server, admin: httpx.Client) -> None:
     assert (refused.status_code, refused.json()["detail"]) == (409, "the job is cancelled")
     actions = [entry["action"] for entry in admin.get("/v1/audit").json()["entries"]]
     assert {"job.submit", "job.pausing", "job.waiting", "job.cancelling"} <= set(actions)
+
+
+def test_a_paused_job_whose_source_has_become_a_link_is_not_resumed(server: Server, admin: httpx.Client) -> None:
+    outside, source = server.data.parent / "outside", server.data / "replaced"
+    outside.mkdir()
+    source.mkdir()
+    for number in range(8):
+        (source / f"{number}").write_bytes(bytes(500_000))
+    made = submit(admin, "replaced", source, server.data / "elsewhere", recursive=True, limit_bytes_per_s=500_000)
+    job = f"/v1/jobs/{made.json()['id']}"
+    until(admin, made.json()["id"], "running")
+    admin.post(f"{job}/pause")
+    until(admin, made.json()["id"], "paused")
+    source.rename(server.data / "moved")
+    source.symlink_to(outside)
+    refused = admin.post(f"{job}/resume")
+    assert (refused.status_code, "not below an allowed folder" in refused.text) == (422, True)
+    source.unlink()
+    source.symlink_to(server.data / "moved")
+    refused = admin.post(f"{job}/resume")
+    assert (refused.status_code, "has become a link" in refused.text) == (422, True)
+    assert admin.delete(job).status_code == 202
 
 
 def test_jobs_with_the_same_destination_wait_for_each_other(server: Server, admin: httpx.Client) -> None:
@@ -208,6 +231,21 @@ def test_bad_requests_are_problems(admin: httpx.Client, method: str, path: str, 
     assert refused.status_code == status, refused.text
     assert refused.headers["Content-Type"] == "application/problem+json"
     assert refused.json()["status"] == status
+
+
+def test_a_body_of_two_lengths_is_refused(server: Server) -> None:
+    address = httpx.URL(server.url)
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {5 + len(hidden)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    with socket.create_connection((address.host, address.port or 80), timeout=30) as connection:
+        connection.sendall(head.encode() + b"0\r\n\r\n" + hidden)
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_what_needs_no_token(server: Server) -> None:

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import queue
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +12,12 @@ from typing import Any
 
 import httpx
 import pytest
-from joserfc.jwk import ECKey, OctKey
+from joserfc.jwk import ECKey, KeySet, OctKey
 
 from tests.service.issuer import AUDIENCE, Issuer
 from tests.service.server import Server
-from tradewind.service.oidc import TokenIssuer
+from tradewind.service.limits import ISSUER_WAITING_MAX
+from tradewind.service.oidc import IssuerUnavailable, TokenIssuer
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +111,32 @@ def test_keys_are_cached_and_rotated(issuer: Issuer, monkeypatch: pytest.MonkeyP
         assert checker.claims_of(issuer.token(key=old)) is None, "its key was withdrawn"
     finally:
         issuer.keys["ES256"] = old
+
+
+def test_a_slow_issuer_keeps_few_requests_waiting(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    checker, answer = TokenIssuer(issuer.url, AUDIENCE), threading.Event()
+    read, outcomes = checker._read, queue.SimpleQueue[str]()
+
+    def slow() -> KeySet:
+        assert answer.wait(60)
+        return read()
+
+    def check() -> None:
+        try:
+            outcomes.put("valid" if checker.claims_of(token) else "invalid")
+        except IssuerUnavailable:
+            outcomes.put("unavailable")
+
+    monkeypatch.setattr(checker, "_read", slow)
+    token = issuer.token()
+    threads = [threading.Thread(target=check) for _ in range(ISSUER_WAITING_MAX + 10)]
+    for thread in threads:
+        thread.start()
+    assert [outcomes.get(timeout=60) for _ in range(10)] == ["unavailable"] * 10
+    answer.set()
+    assert [outcomes.get(timeout=60) for _ in range(ISSUER_WAITING_MAX)] == ["valid"] * ISSUER_WAITING_MAX
+    for thread in threads:
+        thread.join()
 
 
 def test_a_blocked_member_is_refused_at_once(server: Server, issuer: Issuer) -> None:

@@ -1,6 +1,8 @@
 """What a tenant learns of another, tokens that are replaced, and an audit log that does not change."""
 
 import sqlite3
+import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -64,8 +66,30 @@ def test_a_token_is_rotated_with_an_overlap_or_at_once(server: Server) -> None:
         assert boss.post(f"/v1/tokens/{overlapping['id']}/rotate", json={}).status_code == 404
 
 
+def test_the_admin_token_is_replaced_while_the_server_runs(server: Server) -> None:
+    old = (server.state / "admin.token").read_text().strip()
+    done = subprocess.run(server.command("--new-admin-token"), capture_output=True, text=True, check=True)
+    path = server.state / "admin.token"
+    new = path.read_text().strip()
+    assert done.stdout == f"new admin token in {path}\n"
+    assert (works(server, old), works(server, new)) == (False, True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with server.client() as admin:
+        entry = admin.get("/v1/audit", params={"action": "token.rotate"}).json()["entries"][0]
+    assert (entry["token"], entry["target"]) == ("service", "admin")
+    assert new not in done.stdout + done.stderr + server.log
+
+
 def works(server: Server, token: str) -> bool:
     return httpx.get(f"{server.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+def test_a_refused_path_is_recorded_as_it_was_sent(server: Server) -> None:
+    with server.client(made_token(server, "other", "viewer")["token"]) as viewer:
+        assert viewer.delete("/v1/tokens/a%00%0Ab").status_code == 403
+    with server.client(made_token(server, "other", "tenant_admin")["token"]) as boss:
+        found = boss.get("/v1/audit", params={"action": "refused"}).json()["entries"]
+    assert "DELETE /v1/tokens/a%00%0Ab" in [entry["target"] for entry in found]
 
 
 def test_all_tokens_are_revoked_except_higher_ones(server: Server) -> None:

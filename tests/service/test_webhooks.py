@@ -1,9 +1,12 @@
 """Webhooks of a real server: signed, retried, replayed, and never sent where the operator does not allow it."""
 
+import socket
+import ssl
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from testbed.servers.tls import make_certificates
 from tests.service.server import WAIT_S, Server, submit, until
 from tradewind.errors import StateError, UsageError
 from tradewind.service.courier import signature
@@ -133,6 +137,11 @@ def test_an_event_is_signed_retried_and_replayed(server: Server, receiver: Recei
         "::169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "2002:a9fe:a9fe::1",
+        "::ffff:0:a9fe:a9fe",
+        "fec0::1",
+        "5f00::1",
+        "168.63.129.16",
+        "192.0.0.192",
     ],
 )
 def test_addresses_that_are_not_public(address: str) -> None:
@@ -169,6 +178,38 @@ def test_a_redirect_is_a_failure(receiver: Receiver) -> None:
     with pytest.raises(ReceiverError, match="answered 307"):
         post(receiver.url, b"{}", {}, ("127.0.0.0/8",))
     assert len(receiver.received) == before + 1
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_receiver_that_sends_a_byte_now_and_then_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_tls: bool
+) -> None:
+    made = make_certificates(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    monkeypatch.setattr("tradewind.service.receivers.DELIVERY_TIMEOUT_S", 1.0)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    left = threading.Event()
+
+    def serve() -> None:
+        plain = listening.accept()[0]
+        with suppress(OSError), context.wrap_socket(plain, server_side=True) if is_tls else plain as client:
+            client.recv(65_536)
+            client.sendall(b"HTTP/1.1 ")
+            for _ in range(300):
+                client.sendall(b" ")
+                time.sleep(0.05)
+            return
+        left.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http{'s' if is_tls else ''}://127.0.0.1:{listening.getsockname()[1]}/"
+        with pytest.raises(ReceiverError, match="no answer"):
+            post(url, b"{}", {}, ("127.0.0.0/8",))
+        thread.join()
+    assert left.is_set(), "the connection was kept"
 
 
 def test_secrets_open_only_in_their_own_row(tmp_path: Path) -> None:

@@ -78,6 +78,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="network of private or loopback addresses that webhooks may have; repeatable",
     )
     parser.add_argument("--migrate", action="store_true", help="update the database to this version, and exit")
+    parser.add_argument(
+        "--new-admin-token",
+        action="store_true",
+        help="replace the admin token, also that of a running server, and exit",
+    )
 
 
 def _add_oidc(parser: ArgumentParser) -> None:
@@ -122,6 +127,7 @@ def run(args: Namespace) -> int:
     for name in ("oidc_role", "oidc_tenant", "allow_webhook_network"):
         words += [f"--{name.replace('_', '-')}={value}" for value in getattr(args, name)]
     words += ["--migrate"] if args.migrate else []
+    words += ["--new-admin-token"] if args.new_admin_token else []
     words += [f"--gateway={args.gateway}"] if args.gateway else []
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "tradewind.service", *words])

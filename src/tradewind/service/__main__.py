@@ -55,6 +55,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--jobs", type=int, default=RUNNING_JOBS_DEFAULT)
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--migrate", action="store_true")
+    parser.add_argument("--new-admin-token", action="store_true")
     parser.add_argument("--gateway")
     parser.add_argument("--oidc")
     parser.add_argument("--oidc-audience")
@@ -141,6 +142,7 @@ def _network(text: str) -> str:
 
 
 def _serve(args: Namespace) -> int:
+    from tradewind.service.auth import renew_admin
     from tradewind.service.database import ServiceDatabase, check_address
     from tradewind.service.state_folder import alone, require_shared_folder
 
@@ -149,13 +151,18 @@ def _serve(args: Namespace) -> int:
     host, port = check_address(args.listen)
     settings = _settings(args)
     private_folder(settings.state)
-    own = nullcontext() if settings.is_replica else alone(settings.state)
+    # A new admin token is for running servers, too: the old one may be in wrong hands.
+    own = nullcontext() if settings.is_replica or args.new_admin_token else alone(settings.state)
     with own, closing(ServiceDatabase(settings.state, settings.database)) as database:
         if args.migrate:
             changed = database.migrate()
             print(f"{database.name}: {'migrated to' if changed else 'is'} version {database.version()}")
             return 0
         database.require_current()
+        if args.new_admin_token:
+            renew_admin(database, settings)
+            print(f"new admin token in {settings.admin_token}")
+            return 0
         if settings.is_replica:
             require_shared_folder(database, settings.state)
         return _listen(settings, database, host, port, is_behind_proxy=args.behind_proxy)

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -95,7 +96,7 @@ class Service:
         sender: Sender | None = getattr(request.state, "sender", None)
         if sender is None or self.audited.wait_s(sender.token, time.monotonic()) > 0:
             return
-        target = f"{request.method} {request.url.path}"[:TARGET_LENGTH_MAX]
+        target = f"{request.method} {quote(request.scope['path'])}"[:TARGET_LENGTH_MAX]
         try:
             with self.database.write() as connection:
                 record_change(connection, sender.tenant, sender.token, "refused", target, {"reason": detail})

@@ -10,17 +10,29 @@ import json
 import os
 import secrets
 from hashlib import sha256
+from pathlib import Path
 
 from fastapi import Depends, Request
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
+from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants, tokens
 
-__all__ = ["ANYBODY", "ROLES", "SCOPES_OF_ROLE", "Sender", "ensure_admin", "needs", "new_token", "token_digest"]
+__all__ = [
+    "ANYBODY",
+    "ROLES",
+    "SCOPES_OF_ROLE",
+    "Sender",
+    "ensure_admin",
+    "needs",
+    "new_token",
+    "renew_admin",
+    "token_digest",
+]
 
 #: Roles with their scopes; each role has those of the earlier ones.
 _VIEWER = frozenset({"jobs:read"})
@@ -79,11 +91,7 @@ def ensure_admin(database: ServiceDatabase, settings: ServiceSettings) -> bool:
             token = path.read_text(encoding="utf-8").strip()
         else:
             token = new_token()
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(token + "\n")
-                file.flush()
-                os.fsync(file.fileno())
+            _write(path, token)
         now = now_unix_ms()
         connection.execute(insert(tenants).values(name=FIRST_TENANT, created_unix_ms=now))
         connection.execute(
@@ -98,6 +106,30 @@ def ensure_admin(database: ServiceDatabase, settings: ServiceSettings) -> bool:
             )
         )
     return True
+
+
+def renew_admin(database: ServiceDatabase, settings: ServiceSettings) -> None:
+    """Replace the admin token; the old one ends at once, also at servers that run.
+
+    The new file gets its name last. After a kill in between, it is to be done again. Raises UsageError.
+    """
+    token, part = new_token(), settings.admin_token.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    _write(part, token)
+    with database.write() as connection:
+        change = update(tokens).where(tokens.c.id == ADMIN_ID).values(digest=token_digest(token))
+        if connection.execute(change).rowcount == 0:
+            raise UsageError("there is no admin token yet", hint="the first start of the server makes one")
+        record_change(connection, FIRST_TENANT, "service", "token.rotate", ADMIN_ID)
+    part.replace(settings.admin_token)
+
+
+def _write(path: Path, token: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sender_of(database: ServiceDatabase, token: str) -> Sender | None:

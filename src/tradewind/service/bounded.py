@@ -1,4 +1,7 @@
-"""ASGI middleware that bounds request bodies, and reads bodies without a type as JSON, as `curl -d` sends them."""
+"""ASGI middleware for request bodies: it bounds them, and refuses those of two lengths.
+
+It reads bodies without a type as JSON, as `curl -d` sends them.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,13 @@ class BoundedBodies:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
+        if scope["type"] == "http" and _has_two_lengths(scope):
+            # A proxy in front may see another end of the body, and so another next request (RFC 9112, 6.3).
+            refusal = problem_response(
+                400, "the request has both Content-Length and Transfer-Encoding", headers={"Connection": "close"}
+            )
+            await refusal(scope, receive, send)
+            return
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
@@ -30,6 +40,10 @@ class BoundedBodies:
             return
         _set_json(scope)
         await self._app(scope, _replayed(body, receive), send)
+
+
+def _has_two_lengths(scope: Scope) -> bool:
+    return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -64,6 +64,8 @@ CLOCK_SKEW_S = 60
 ISSUER_BYTES_MAX = 1 << 20
 ISSUER_KEYS_MAX = 100
 ISSUER_TIMEOUT_S = 5.0
+#: Requests that wait for the answer of an issuer; a further one uses the keys that are known, or is answered 503.
+ISSUER_WAITING_MAX = 4
 #: An issuer's keys are read again after this time, or for an unknown key id, but not within the pause.
 ISSUER_KEYS_S = 600.0
 ISSUER_PAUSE_S = 10.0

@@ -30,6 +30,7 @@ from tradewind.service.limits import (
     ISSUER_PAUSE_S,
     ISSUER_STALE_S,
     ISSUER_TIMEOUT_S,
+    ISSUER_WAITING_MAX,
     JWT_BYTES_MAX,
 )
 
@@ -56,7 +57,7 @@ class TokenIssuer:
 
     def __init__(self, issuer: str, audience: str) -> None:
         self.issuer, self._audience = issuer, audience
-        self._lock = threading.Lock()
+        self._lock, self._waiting = threading.Lock(), threading.BoundedSemaphore(ISSUER_WAITING_MAX)
         self._keys: KeySet | None = None
         self._read_s = self._tried_s = float("-inf")
 
@@ -91,23 +92,48 @@ class TokenIssuer:
         return claims
 
     def _keys_for(self, key_id: object) -> KeySet:
-        """Return the keys. They are read again when they are old, or do not have this id."""
-        with self._lock:
-            now_s = time.monotonic()
-            is_old = now_s - self._read_s > ISSUER_KEYS_S
-            is_known = self._keys is not None and (key_id is None or _has(self._keys, key_id))
-            if (is_old or not is_known) and now_s - self._tried_s > ISSUER_PAUSE_S:
-                self._tried_s = now_s
-                try:
-                    self._keys = self._read()
-                    self._read_s = now_s
-                except _UNUSABLE as error:
-                    if self._keys is None or now_s - self._read_s > ISSUER_STALE_S:
-                        raise IssuerUnavailable(str(error)) from error
-            keys = self._keys
-            if keys is None or now_s - self._read_s > ISSUER_STALE_S:
-                raise IssuerUnavailable("its keys could not be read a moment ago")
+        """Return the keys. They are read again when they are old, or do not have this id.
+
+        A slow issuer keeps only a few requests waiting, so that others can be answered.
+        """
+        keys = self._keys
+        if keys is not None and not self._is_due(key_id):
             return keys
+        if not self._waiting.acquire(blocking=False):
+            return self._usable()
+        try:
+            with self._lock:
+                self._read_again(key_id)
+                return self._usable()
+        finally:
+            self._waiting.release()
+
+    def _is_due(self, key_id: object) -> bool:
+        is_known = self._keys is not None and (key_id is None or _has(self._keys, key_id))
+        return not is_known or time.monotonic() - self._read_s > ISSUER_KEYS_S
+
+    def _read_again(self, key_id: object) -> None:
+        """Read the keys if they are due, and were not tried a moment ago. Raises IssuerUnavailable."""
+        now_s = time.monotonic()
+        if not self._is_due(key_id) or now_s - self._tried_s <= ISSUER_PAUSE_S:
+            return
+        self._tried_s = now_s
+        try:
+            self._keys = self._read()
+            self._read_s = now_s
+        except _UNUSABLE as error:
+            if self._is_stale():
+                raise IssuerUnavailable(str(error)) from error
+
+    def _is_stale(self) -> bool:
+        return self._keys is None or time.monotonic() - self._read_s > ISSUER_STALE_S
+
+    def _usable(self) -> KeySet:
+        """Return the keys that are known. Raises IssuerUnavailable without any that are new enough."""
+        keys = self._keys
+        if keys is None or self._is_stale():
+            raise IssuerUnavailable("its keys could not be read a moment ago")
+        return keys
 
     def _read(self) -> KeySet:
         document = _get(self.issuer.rstrip("/") + "/.well-known/openid-configuration")

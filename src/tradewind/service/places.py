@@ -7,13 +7,18 @@ with the credentials of the server. The state folder of the server is never allo
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
+from tradewind.engine.patterns import fixed_folder
 from tradewind.errors import UsageError
 from tradewind.model.url import Location, parse_url
 from tradewind.service.settings import ServiceSettings
 
-__all__ = ["allowed_place", "conflict", "owned_places"]
+__all__ = ["allowed_place", "conflict", "owned_places", "require_same_places"]
+
+#: Control characters, and bytes that are not UTF-8. A `file:` URL can have them, but no document can.
+_UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def allowed_place(text: str, settings: ServiceSettings) -> str:
@@ -23,8 +28,13 @@ def allowed_place(text: str, settings: ServiceSettings) -> str:
     place = parse_url(text, cwd="/")
     if place.kind in ("mem", "pipe") or place.endpoint is not None:
         raise UsageError(f"{text}: jobs of a service cannot use such a place")
+    if _UNNAMEABLE.search(str(place)):
+        raise UsageError(f"{text}: a name with control characters, or that is not UTF-8")
     if place.kind == "file":
         return _allowed_path(place, settings)
+    if {".", ".."}.intersection(place.key.split("/")):
+        # Stores over folders resolve them, and would leave the allowed prefix.
+        raise UsageError(f"{text}: a key with the part . or ..")
     for root in settings.allow_stores:
         allowed = parse_url(root, cwd="/")
         if place.root == allowed.root and _is_below(place.key, allowed.key.rstrip("/")):
@@ -38,26 +48,40 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
         # The same answer for every path, so that nobody learns which exist.
         raise UsageError(f"{place.key}: not below an allowed folder", hint="`tradewind serve --allow-path` allows one")
     own = os.path.realpath(settings.state)
-    if _is_below(path, own) or _is_below(own, path):
+    folder = fixed_folder(Location("file", place.root, path))
+    # A pattern may match all below its fixed folder.
+    reached = path if folder is None else _plain(folder)
+    if _is_below(path, own) or _is_below(own, reached):
         raise UsageError(f"{place.key}: not below an allowed folder")
     return path + "/" if place.is_directory and path != "/" else path
+
+
+def require_same_places(places: Sequence[str], settings: ServiceSettings) -> None:
+    """Check resolved places again: a folder may have become a link since then, or be allowed no more.
+
+    Raises UsageError.
+    """
+    for place in places:
+        if allowed_place(place, settings) != place:
+            raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
 
 
 def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, moves: bool) -> list[str]:
     """Return the places that a job writes, as URLs or paths without a trailing slash. A job owns what is below, too.
 
-    A job that moves objects also owns its sources, because it deletes them.
+    A job that moves objects also owns its sources, because it deletes them. What a pattern matches is not known before,
+    so such a job owns the whole destination, and the pattern's fixed folder.
     """
-    owned = []
+    owned, starts = [], [parse_url(source, cwd="/") for source in sources]
+    folders = [fixed_folder(start) for start in starts]
     for text in destinations:
         end = parse_url(text, cwd="/")
-        names = [parse_url(source, cwd="/").name for source in sources]
-        if recursive or not end.is_directory:
+        if recursive or not end.is_directory or any(folders):
             owned.append(_plain(end))
         else:
-            owned += [f"{_plain(end)}/{name}" for name in names]
+            owned += [f"{_plain(end)}/{start.name}" for start in starts]
     if moves:
-        owned += [_plain(parse_url(source, cwd="/")) for source in sources]
+        owned += [_plain(folder or start) for start, folder in zip(starts, folders, strict=True)]
     return sorted(set(owned))
 
 

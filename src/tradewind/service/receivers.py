@@ -20,9 +20,13 @@ from tradewind.service.limits import DELIVERY_TIMEOUT_S
 
 __all__ = ["ReceiverError", "is_allowed", "post", "require_webhook_url"]
 
-#: IPv6 networks that lead to IPv4 addresses: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380), and
-#: IPv4-compatible addresses.
-TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96")))
+#: IPv6 networks that lead to IPv4 addresses: NAT64 (RFC 6052, RFC 8215), 6to4 (RFC 3056), Teredo (RFC 4380),
+#: IPv4-translated addresses (RFC 2765), and IPv4-compatible ones.
+TRANSLATED = ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::ffff:0:0:0/96", "::/96")
+#: Addresses that Python takes for public: site-local ones (RFC 3879), those for segment routing (RFC 9602), those of
+#: protocols (RFC 6890) with Oracle's metadata service, and Azure's service for its machines.
+INTERNAL = ("fec0::/10", "5f00::/16", "192.0.0.0/24", "168.63.129.16/32")
+NOT_PUBLIC = tuple(map(ip_network, TRANSLATED + INTERNAL))
 
 
 class ReceiverError(Exception):
@@ -36,7 +40,7 @@ def is_allowed(text: str, networks: Sequence[str]) -> bool:
         address = address.ipv4_mapped
     if _is_in(address, networks):
         return True
-    return address.is_global and not address.is_multicast and not any(address in network for network in TRANSLATED)
+    return address.is_global and not address.is_multicast and not any(address in network for network in NOT_PUBLIC)
 
 
 def _is_in(address: IPv4Address | IPv6Address, networks: Sequence[str]) -> bool:
@@ -68,8 +72,10 @@ def post(url: str, body: bytes, headers: Mapping[str, str], networks: Sequence[s
     connection = HTTPConnection(host, port, timeout=DELIVERY_TIMEOUT_S)
     try:
         plain = socket.create_connection((address, port), timeout=DELIVERY_TIMEOUT_S)
-        # A receiver that sends one byte now and then would never time out.
-        deadline = threading.Timer(DELIVERY_TIMEOUT_S, _shut, (plain,))
+        # A receiver that sends one byte now and then would never time out. The socket of TLS takes the descriptor of
+        # the plain one away, so the deadline needs its own.
+        own = plain.dup()
+        deadline = threading.Timer(DELIVERY_TIMEOUT_S, _shut, (own,))
         deadline.daemon = True
         deadline.start()
         try:
@@ -79,6 +85,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], networks: Sequence[s
             status = connection.getresponse().status
         finally:
             deadline.cancel()
+            own.close()
             plain.close()
     except ssl.SSLError:
         raise ReceiverError("TLS failed") from None

@@ -20,7 +20,7 @@ from tradewind.service.jobs import ENDED, JobRow
 from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
 from tradewind.service.links import transfer_links
 from tradewind.service.money import charges_of
-from tradewind.service.places import allowed_place, owned_places
+from tradewind.service.places import allowed_place, owned_places, require_same_places
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
@@ -162,7 +162,10 @@ def pause(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, 
 
 @router.post("/{job_id}/resume", response_model=JobView, status_code=202)
 def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
-    """Continue a paused or failed job from its journal."""
+    """Continue a paused or failed job from its journal, if its places are still allowed."""
+    service = request.app.state.service
+    row = service.queue.get(sender.tenant, job_id)
+    require_same_places([row.request["source"], *row.request["destination"]], service.settings)
     return _changed(request, sender, job_id, {"paused": "waiting", "failed": "waiting"})
 
 
