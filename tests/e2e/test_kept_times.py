@@ -73,7 +73,7 @@ def test_tradewind_restores_the_times_that_rclone_writes(
     there, copy = place("versitygw"), tmp_path / "copy"
     assert isinstance(there, S3Place)
     rclone(s3_server, "copy", "--s3-upload-cutoff", "5Mi", files, f"there:{there.bucket}/d")
-    words = ("sync", f"{there.url}/d", copy, "--json", *CHUNKS, *there.flags("src"))
+    words: tuple[str | Path, ...] = ("sync", f"{there.url}/d", copy, "--json", *CHUNKS, *there.flags("src"))
     assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 2
     assert times(copy) == OLD
     # The copies are older than the objects, but have the times that these keep.
@@ -82,7 +82,7 @@ def test_tradewind_restores_the_times_that_rclone_writes(
     there.put("d/small", b"other")
     assert command.run(*words).expect(0).summary["progress"]["objects_done"] == 1
     assert (copy / "small").read_bytes() == b"other"
-    back = ("sync", copy, f"{there.url}/d", "--json", *CHUNKS, *there.flags("dst"))
+    back: tuple[str | Path, ...] = ("sync", copy, f"{there.url}/d", "--json", *CHUNKS, *there.flags("dst"))
     assert command.run(*back).expect(0).summary["progress"]["objects_done"] == 0
 
 
