@@ -50,8 +50,8 @@ pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion,
-    ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription, StoreLimits,
-    StoreLocation, UploadId, Written, stays,
+    ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription,
+    StoreLimits, StoreLocation, UploadId, VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{
@@ -61,7 +61,7 @@ pub use place::{
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub use scope::{Keys, Lent, NotLent, Scope};
-pub use versions::{ObjectVersion, VersionMarker, VersionPage, Versions};
+pub use versions::Versions;
 pub use written::look_at_written;
 
 use async_trait::async_trait;

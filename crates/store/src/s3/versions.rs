@@ -1,8 +1,8 @@
 //! Lists and deletes versions of objects and delete markers.
 
 use super::Bucket;
+use crate::model::{ObjectVersion, VersionMarker, VersionPage};
 use crate::rest::{ErrorAnswer, parse_rfc3339, percent_decode};
-use crate::versions::{ObjectVersion, VersionMarker, VersionPage};
 use crate::xml::{XmlError, can_hold, escape_into, walk};
 use crate::{Error, ErrorKind, Result};
 use base64::Engine;
