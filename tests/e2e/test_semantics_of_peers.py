@@ -7,7 +7,6 @@ from there. Where Tradewind differs on purpose, the case says so, and docs/guide
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,8 +144,6 @@ def test_a_command_does_what_the_peers_users_expect(
         # Without a stated difference both sides have one time, as after a copy.
         os.utime(path, (OLD_S, OLD_S))
     written(there, case.before)
-    if kind != "file" and "--delete" in case.command:
-        time.sleep(1.1)  # An object of the second in which the job starts is not deleted.
     if kind == "file":
         for key in case.before:
             os.utime(Path(there.url) / key, (OLD_S, OLD_S))
@@ -155,7 +152,11 @@ def test_a_command_does_what_the_peers_users_expect(
         os.utime(source / key, (time_s, time_s))
     words = [word.replace("SRC", str(source)).replace("DST", there.url) for word in case.command.split()]
     side = "src" if words[0] in ("rm", "ls") else "dst"
-    command.run(*words, *there.flags(side)).expect(case.code)
+    done = command.run(*words, *there.flags(side))
+    if kind != "file" and done.code == 4:
+        # The objects of this test may be as young as the job, which then keeps them. The next sync deletes them.
+        done = command.run(*words, *there.flags(side))
+    done.expect(case.code)
     assert {key: there.get(key).decode() for key in there.sizes()} == case.after
     left = case.source if case.left is None else case.left
     assert set(tree_hashes(source)) == set(left)
