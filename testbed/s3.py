@@ -110,6 +110,12 @@ class S3:
                 found[_text(entry, "Key")] = int(_text(entry, "Size"))
         return found
 
+    def versions(self, bucket: str, prefix: str = "") -> list[tuple[str, str]]:
+        """Return key and id of all versions and delete markers (the first 1,000), the newest of a key first."""
+        page = ElementTree.fromstring(self._call("GET", bucket, query={"versions": "", "prefix": prefix})[1])
+        found = [*page.iterfind("{*}Version"), *page.iterfind("{*}DeleteMarker")]
+        return [(_text(entry, "Key"), _text(entry, "VersionId")) for entry in found]
+
     def uploads(self, bucket: str) -> list[Upload]:
         """Return the unfinished multipart uploads (the first 1,000)."""
         page = ElementTree.fromstring(self._call("GET", bucket, query={"uploads": ""})[1])

@@ -121,6 +121,21 @@ pub enum Task {
         json: bool,
         /// Finding nothing is not an error.
         allow_empty: bool,
+        /// Delete all versions and delete markers, for good.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        versions: bool,
+    },
+    /// Prints how many versions and delete markers `rm` with `versions` would delete, and their bytes.
+    CountVersions {
+        /// Store.
+        store: StoreSpec,
+        /// Key, or prefix when recursive.
+        key: String,
+        /// Count everything below the prefix.
+        recursive: bool,
+        /// Rules that choose among the versions.
+        #[serde(default)]
+        filter: ObjectFilter,
     },
     /// Writes objects to stdout.
     Cat {

@@ -19,6 +19,7 @@ mod file;
 #[doc(hidden)]
 pub mod fuzz;
 mod identity;
+mod kept_time;
 mod key_range;
 mod listing;
 mod mem;
@@ -31,6 +32,7 @@ mod rest;
 mod s3;
 mod scope;
 mod token;
+mod versions;
 mod written;
 mod xml;
 
@@ -43,12 +45,13 @@ pub use delegation::Delegation;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Disk, Kernel};
 pub use identity::{BucketIdentity, Identity, Kinship, Likeness, Relation};
+pub use kept_time::{KEPT_TIME, kept_time_ns, kept_time_text};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion,
-    ObjectInfo, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription, StoreLimits,
-    StoreLocation, UploadId, Written, stays,
+    ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription,
+    StoreLimits, StoreLocation, UploadId, VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{
@@ -58,6 +61,7 @@ pub use place::{
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
 pub use scope::{Keys, Lent, NotLent, Scope};
+pub use versions::Versions;
 pub use written::look_at_written;
 
 use async_trait::async_trait;

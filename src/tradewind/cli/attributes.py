@@ -11,7 +11,7 @@ from tradewind.model.job import AttributeRules
 RULE = """\
 Objects keep their source's content type, encoding, language, disposition, cache control and metadata. The options
 below set some of them. Files have no attributes: the content type of an uploaded file follows from the extension of
-its name."""
+its name. Its time of modification becomes the metadata mtime, and is restored, as in rclone."""
 
 
 def add_attribute_arguments(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tradewind_contract::Comparison;
-use tradewind_store::{Checksums, ObjectInfo, Store, may_be_md5};
+use tradewind_store::{Checksums, ObjectInfo, Store, kept_time_ns, may_be_md5};
 
 /// Maximum number of ETags remembered per store.
 const TAGS_MAX: usize = 1024;
@@ -21,7 +21,7 @@ pub enum Verdict {
     /// The objects differ.
     Differs(Difference),
     /// The descriptions have no checksum in common and the rule demands one, or their ETags differ and may be MD5s, or
-    /// their times are too close to decide: get each object's attributes (`HEAD`), then call [`decide_headed`].
+    /// their times are too close to decide, or a file that seems old may have the time that its object keeps: get each object's attributes (`HEAD`), then call [`decide_headed`].
     NeedsChecksums,
 }
 
@@ -113,14 +113,14 @@ pub fn decide(rule: Comparison, times: Times, source: &ObjectInfo, destination: 
     }
     match rule {
         Comparison::Size => Verdict::Same,
-        Comparison::Time => by_time(times, source, destination),
+        Comparison::Time => by_listed_time(times, source, destination),
         Comparison::Auto => match (by_checksum(source, destination), by_tag(source, destination)) {
             (Some(verdict), _) => verdict,
             (None, Some(true)) => Verdict::Same,
             // The ETags may be MD5s that differ, or encryption may have changed them: a listing does not tell which.
             (None, Some(false)) => Verdict::NeedsChecksums,
             (None, None) if may_be_of_one_second(times, source, destination) => Verdict::NeedsChecksums,
-            (None, None) => by_time(times, source, destination),
+            (None, None) => by_listed_time(times, source, destination),
         },
         Comparison::Checksum if by_tag(source, destination) == Some(true) => Verdict::Same,
         Comparison::Checksum => by_checksum(source, destination).unwrap_or(Verdict::NeedsChecksums),
@@ -132,8 +132,11 @@ pub fn decide_headed(rule: Comparison, times: Times, source: &ObjectInfo, destin
     if source.size_bytes != destination.size_bytes {
         return Verdict::Differs(Difference::Size);
     }
+    if rule == Comparison::Time {
+        return by_kept_time(times, source, destination);
+    }
     by_checksum(source, destination).unwrap_or_else(|| match rule {
-        Comparison::Auto => by_time(times, source, destination),
+        Comparison::Auto => by_kept_time(times, source, destination),
         _ => Verdict::Differs(Difference::Unproven),
     })
 }
@@ -173,6 +176,30 @@ fn by_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdi
         Times::OfWriting { shift_ms } => ours != 0 && theirs != 0 && theirs.saturating_add(shift_ms) >= ours,
     };
     if same { Verdict::Same } else { Verdict::Differs(Difference::Time) }
+}
+
+/// Compares by the times of listings. A file can have the time that its object keeps in its metadata, which a listing
+/// does not show; it is then older than the object.
+fn by_listed_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    match by_time(times, source, destination) {
+        Verdict::Differs(_) if source.file.is_none() && destination.file.is_some() => Verdict::NeedsChecksums,
+        verdict => verdict,
+    }
+}
+
+/// Compares by the time that the source keeps in its metadata, if there is one and the destination is a file, else by
+/// those of the objects.
+fn by_kept_time(times: Times, source: &ObjectInfo, destination: &ObjectInfo) -> Verdict {
+    match has_kept_time(source, destination) {
+        true => Verdict::Same,
+        false => by_time(times, source, destination),
+    }
+}
+
+/// Returns whether the destination is a file with exactly the time that the source keeps in its metadata.
+pub fn has_kept_time(source: &ObjectInfo, destination: &ObjectInfo) -> bool {
+    let kept = kept_time_ns(&source.attributes);
+    kept.is_some() && kept == destination.file.map(|file| file.modified_unix_ns)
 }
 
 /// Returns whether a copy of `ours` would have the time of `theirs`. Copies are given whole milliseconds, so if one

@@ -12,7 +12,7 @@ use tradewind_store::{Checksums, Error, ObjectInfo, Store};
 const WINDOWS_MAX: usize = 2;
 
 /// Compares two objects whose attributes (`HEAD`) are known. If one is a file and only the other side has a checksum,
-/// reads the file.
+/// reads the file, unless times decide.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -24,7 +24,8 @@ pub async fn decide_reading(
 ) -> Result<Verdict, Error> {
     let ((source, mut ours), (target, mut theirs)) = (source, target);
     let times = Times::between(source.as_ref(), target.as_ref());
-    if ours.size_bytes == theirs.size_bytes {
+    let is_decided = rule == Comparison::Time || rule == Comparison::Auto && compare::has_kept_time(&ours, &theirs);
+    if ours.size_bytes == theirs.size_bytes && !is_decided {
         fill(source, &mut ours, &theirs.checksums, policy).await?;
         fill(target, &mut theirs, &ours.checksums, policy).await?;
     }

@@ -18,6 +18,7 @@ mod presign;
 mod put;
 mod refused;
 mod rm;
+mod rm_versions;
 mod stat;
 mod streams;
 mod text;
@@ -40,7 +41,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{CONTRACT_VERSION, Comparison, Limits, Outcome, StoreSpec, Task};
-use tradewind_store::{Account, Error, ErrorKind, Store};
+use tradewind_store::{Account, Error, ErrorKind, Store, Versions};
 
 /// Attempts per request while a user waits for a listing: 1.5 s of pauses if nobody answers. Transfers allow more.
 const PROMPT_TRIES_MAX: u32 = 5;
@@ -216,7 +217,15 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
         Task::Presign { store, key, expires_s, json } => {
             presign::presign(&config_of(&store), &key, expires_s, json, streams).await
         }
-        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty } => {
+        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: true } => {
+            let rm = rm_versions(&store, policy)?;
+            let rm = rm_versions::RmVersions { dry_run, json, allow_empty, ..rm };
+            rm.run(&key, recursive, &filter, streams).await
+        }
+        Task::CountVersions { store, key, recursive, filter } => {
+            rm_versions(&store, policy)?.count(&key, recursive, &filter, streams).await
+        }
+        Task::Rm { store, key, recursive, filter, dry_run, json, allow_empty, versions: false } => {
             let store = open(&store)?;
             rm::Rm { store, dry_run, json, allow_empty, policy }.run(&key, recursive, &filter, streams).await
         }
@@ -265,6 +274,12 @@ async fn dispatch(task: Task, streams: &mut Streams, cancel: CancellationToken, 
             cancel::cancel(Path::new(&state_dir), stores, policy, cancel, streams).await
         }
     }
+}
+
+fn rm_versions(store: &StoreSpec, policy: RetryPolicy) -> Result<rm_versions::RmVersions, TaskError> {
+    let versions = Versions::open(&config_of(store))?;
+    let url = store.url.trim_end_matches('/').to_owned();
+    Ok(rm_versions::RmVersions { versions, url, dry_run: true, json: false, allow_empty: true, policy })
 }
 
 /// The stores that a task has opened, to report those that cannot be reached. Clones share them.

@@ -43,9 +43,9 @@ struct Line<'a> {
 
 /// Number of deleted keys, and for the others what kept them.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     gone: u64,
-    failed: u64,
+    pub(super) failed: u64,
     failed_for_good: u64,
     not_authorised: u64,
 }
@@ -86,7 +86,7 @@ impl Rm {
                 Some(hint),
             ));
         }
-        tally.end()?;
+        tally.end("object", "objects")?;
         refused.end()
     }
 
@@ -241,7 +241,7 @@ impl Listed {
 }
 
 impl Tally {
-    fn add(&mut self, verdict: &Result<(), Error>) {
+    pub(super) fn add(&mut self, verdict: &Result<(), Error>) {
         match verdict {
             Ok(()) => self.gone += 1,
             Err(error) => {
@@ -253,15 +253,13 @@ impl Tally {
         }
     }
 
-    fn end(&self) -> TaskResult {
+    /// The end of the task. `one` and `many` name what was deleted.
+    pub(super) fn end(&self, one: &str, many: &str) -> TaskResult {
         if self.failed == 0 {
             return Ok(());
         }
-        let message = format!(
-            "{} of {} could not be deleted",
-            self.failed,
-            counted(self.failed + self.gone, "object", "objects")
-        );
+        let message =
+            format!("{} of {} could not be deleted", self.failed, counted(self.failed + self.gone, one, many));
         if self.failed_for_good == 0 {
             Err(TaskError::ended(Outcome::Unavailable, message, Some("try again")))
         } else if self.not_authorised == self.failed && self.gone == 0 {

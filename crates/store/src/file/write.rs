@@ -13,6 +13,7 @@ use super::temporary::{TemporaryFile, errno_of_another};
 use crate::model::stays;
 use crate::{
     ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written,
+    kept_time_ns,
 };
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -30,6 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Segments per `pwritev`. IOV_MAX is 1024 on Linux and at least 16 by POSIX.
 const SEGMENTS_PER_CALL: usize = 16;
+
+const MILLISECOND_NS: i64 = 1_000_000;
 
 /// Locks for files whose parts are written concurrently. Two files that share a lock wait for each other.
 const TURNS: usize = 64;
@@ -95,9 +98,9 @@ fn write_segments(disk: &dyn Disk, file: &File, payload: &Payload, mut offset: u
     Ok(())
 }
 
-fn system_time(unix_ms: i64) -> SystemTime {
-    let distance = Duration::from_millis(unix_ms.unsigned_abs());
-    if unix_ms < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
+fn system_time(unix_ns: i64) -> SystemTime {
+    let distance = Duration::from_nanos(unix_ns.unsigned_abs());
+    if unix_ns < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
 /// The type of an existing entry that a write may not replace; `None` for a regular file.
@@ -167,8 +170,9 @@ impl Tree {
         if self.folds_case.get() == Some(&true) {
             self.refuse_case_twin(operation, key, temporary.directory, split.name)?;
         }
-        if let Some(modified) = options.modified_unix_ms {
-            let set = self.disk.set_modified(file, system_time(modified));
+        let modified = options.modified_unix_ms.map(|ms| ms.saturating_mul(MILLISECOND_NS));
+        if let Some(modified_unix_ns) = kept_time_ns(&options.attributes).or(modified) {
+            let set = self.disk.set_modified(file, system_time(modified_unix_ns));
             set.map_err(|error| self.io_error(operation, key, &error))?;
         }
         if self.is_durable(options) {

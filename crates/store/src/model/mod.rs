@@ -4,6 +4,7 @@ mod bucket;
 mod expect;
 mod file_identity;
 mod precondition;
+mod version;
 
 pub use bucket::{BucketInfo, BucketPage};
 pub use expect::Expect;
@@ -11,6 +12,7 @@ pub use file_identity::FileIdentity;
 pub(crate) use file_identity::{OwnUnlinkings, own_unlinkings};
 pub(crate) use precondition::another_state;
 pub use precondition::{Precondition, stays};
+pub use version::{ObjectVersion, VersionMarker, VersionPage};
 
 use crate::{Checksums, Error, Result};
 use bytes::Bytes;

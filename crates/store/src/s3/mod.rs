@@ -23,6 +23,7 @@ mod send;
 mod session;
 mod sigv4;
 mod source;
+mod versions;
 mod write;
 pub(crate) mod xml;
 

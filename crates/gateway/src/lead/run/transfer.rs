@@ -7,9 +7,10 @@ use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
 use std::collections::BTreeMap;
-use tradewind_contract::JobSpec;
+use tradewind_contract::{AttributeDirective, JobSpec};
 use tradewind_store::{
-    Attributes, Checksums, Expect, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId,
+    Attributes, Checksums, Expect, KEPT_TIME, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId,
+    kept_time_text,
 };
 use tradewind_wire::scheduler::{Layout, NewObject};
 
@@ -84,7 +85,7 @@ impl ObjectTransfer {
         context: &Context,
     ) -> Self {
         Self {
-            options: options(&item, attributes, &context.job),
+            options: options(&item, keeping_time(attributes, &item, context), &context.job),
             inherited: Inherited::of(
                 &context.job.attributes,
                 &item.source_key,
@@ -280,6 +281,18 @@ pub(super) fn is_whole(item: &WorkItem, context: &Context) -> bool {
 /// the object itself keeps them all or none.
 pub(super) fn needs_attributes(item: &WorkItem, context: &Context) -> bool {
     !is_whole(item, context) || item.server_side && !context.job.attributes.are_default()
+}
+
+/// Adds the modification time of a file to the metadata of its object, unless the job sets it or replaces all
+/// attributes.
+fn keeping_time(mut attributes: Attributes, item: &WorkItem, context: &Context) -> Attributes {
+    let url = context.targets[usize::from(item.target)].url();
+    let keeps = context.job.attributes.directive == AttributeDirective::Keep && !url.starts_with("file:");
+    if let Some(file) = item.info.file.filter(|_| keeps) {
+        let text = || kept_time_text(url, file.modified_unix_ns);
+        attributes.metadata.entry(KEPT_TIME.to_owned()).or_insert_with(text);
+    }
+    attributes
 }
 
 fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions {

@@ -1,0 +1,283 @@
+//! `rm --versions`: deletes versions of objects and delete markers for good; `count` counts them.
+//!
+//! Everything is listed before anything is deleted. The versions wait in two temporary files: the latest version of a
+//! key is deleted after all its older ones, and only if none of these failed. So an old version never becomes visible
+//! because the deletion was interrupted.
+
+use super::rm::Tally;
+use super::text::escaped;
+use super::{Streams, TaskError, TaskResult, folder_of};
+use crate::failure::{counted, kind_name};
+use crate::lead::deletion::BATCH_KEYS_MAX;
+use crate::lead::select::Selector;
+use crate::retry::{RetryPolicy, backoff};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
+use tradewind_contract::{ObjectFilter, Outcome};
+use tradewind_store::{Error, ErrorKind, ObjectVersion, Versions};
+
+/// Most keys whose latest version is kept because an older one could not be deleted. With more, all latest ones are.
+const KEPT_KEYS_MAX: usize = 100_000;
+
+/// Deletes versions in one bucket.
+pub(super) struct RmVersions {
+    pub(super) versions: Versions,
+    /// URL of the bucket.
+    pub(super) url: String,
+    pub(super) dry_run: bool,
+    pub(super) json: bool,
+    pub(super) allow_empty: bool,
+    pub(super) policy: RetryPolicy,
+}
+
+/// The number of versions that a deletion would delete.
+#[derive(Default, Serialize)]
+struct Count {
+    versions: u64,
+    markers: u64,
+    size_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    url: &'a str,
+    version: &'a str,
+    marker: bool,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// Versions to delete, in an unnamed temporary file: one line of JSON each.
+struct Backlog(BufWriter<File>);
+
+/// One line of a [`Backlog`].
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    key: String,
+    version: String,
+    is_marker: bool,
+}
+
+/// All that is to be deleted.
+struct Chosen {
+    older: Backlog,
+    latest: Backlog,
+    count: Count,
+    excluded: u64,
+}
+
+impl RmVersions {
+    /// Prints the number of versions and markers, and their bytes, as one JSON document.
+    pub(super) async fn count(
+        &self,
+        key: &str,
+        recursive: bool,
+        filter: &ObjectFilter,
+        streams: &mut Streams,
+    ) -> TaskResult {
+        let chosen = self.choose(key, recursive, &Selector::new(filter)?).await?;
+        Ok(streams.json_line(&chosen.count)?)
+    }
+
+    pub(super) async fn run(
+        &self,
+        key: &str,
+        recursive: bool,
+        filter: &ObjectFilter,
+        streams: &mut Streams,
+    ) -> TaskResult {
+        let selector = Selector::new(filter)?;
+        let chosen = self.choose(key, recursive, &selector).await?;
+        if chosen.count.versions + chosen.count.markers == 0 && !self.allow_empty {
+            let url = self.url_of(key);
+            let (url, excluded) = selector.missing(&url, chosen.excluded);
+            return Err(match recursive {
+                true => TaskError::nothing_selected(&url, excluded),
+                false => {
+                    let hint = "check the name with `tradewind ls`; add -r for everything below a directory";
+                    let message = format!("no object has or had this name: {url}");
+                    TaskError::ended(Outcome::SourceNotFound, message, Some(hint))
+                }
+            });
+        }
+        let (mut tally, mut kept) = (Tally::default(), HashSet::new());
+        self.remove(chosen.older, &mut kept, &mut tally, streams).await?;
+        self.remove(chosen.latest, &mut kept, &mut tally, streams).await?;
+        self.say_count(&chosen.count, &tally, streams);
+        tally.end("version", "versions")
+    }
+
+    fn say_count(&self, count: &Count, tally: &Tally, streams: &Streams) {
+        if tally.failed == 0 {
+            let versions = counted(count.versions, "version", "versions");
+            let markers = counted(count.markers, "delete marker", "delete markers");
+            let done = if self.dry_run { "would delete" } else { "deleted" };
+            streams.talk.say(&format!("{done} {versions} and {markers}"));
+        }
+    }
+
+    /// Lists the versions of one object, or of all below a prefix that the filter selects. Each version is selected by
+    /// its own size and time; a delete marker has no bytes.
+    async fn choose(&self, key: &str, recursive: bool, selector: &Selector) -> Result<Chosen, TaskError> {
+        let prefix = if recursive { folder_of(key) } else { key.to_owned() };
+        let (older, latest) = (Backlog::create()?, Backlog::create()?);
+        let mut chosen = Chosen { older, latest, count: Count::default(), excluded: 0 };
+        let mut after = None;
+        loop {
+            let page =
+                self.policy.run("list versions", &self.url, || self.versions.list(&prefix, after.as_ref())).await?;
+            // Longer keys with this prefix come after `key`.
+            let is_beyond = !recursive && page.versions.last().is_some_and(|version| version.key.as_str() > key);
+            for version in page.versions {
+                let name = version.key.strip_prefix(&prefix).unwrap_or(&version.key);
+                let is_chosen = match recursive {
+                    true => selector.takes(name, version.size_bytes, version.modified_unix_ms),
+                    false => version.key == key,
+                };
+                match is_chosen {
+                    true => chosen.push(version)?,
+                    false => chosen.excluded += u64::from(recursive),
+                }
+            }
+            match page.next {
+                Some(next) if !is_beyond => after = Some(next),
+                _ => return Ok(chosen),
+            }
+        }
+    }
+
+    async fn remove(
+        &self,
+        backlog: Backlog,
+        kept: &mut HashSet<String>,
+        tally: &mut Tally,
+        streams: &mut Streams,
+    ) -> TaskResult {
+        for batch in backlog.into_batches(self.versions.delete_max().min(BATCH_KEYS_MAX))? {
+            let (blocked, free): (Vec<_>, Vec<_>) =
+                batch?.into_iter().partition(|version| kept.len() >= KEPT_KEYS_MAX || kept.contains(&version.key));
+            let message = "kept, because an older version could not be deleted and would become the latest";
+            let blocked = blocked.into_iter().map(|version| {
+                let error = Error::new(ErrorKind::PreconditionFailed, "delete", self.url_of(&version.key), message);
+                (version, Err(error))
+            });
+            let verdicts: Vec<_> = blocked.collect();
+            self.print(verdicts, tally, streams)?;
+            let verdicts = if self.dry_run {
+                free.into_iter().map(|version| (version, Ok(()))).collect()
+            } else {
+                self.delete(free).await
+            };
+            let failed =
+                verdicts.iter().filter(|(_, verdict)| verdict.is_err()).map(|(version, _)| version.key.clone());
+            kept.extend(failed);
+            self.print(verdicts, tally, streams)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes one batch; versions that failed for a while are tried again.
+    async fn delete(&self, mut versions: Vec<ObjectVersion>) -> Vec<(ObjectVersion, Result<(), Error>)> {
+        let mut verdicts = Vec::with_capacity(versions.len());
+        let mut tries = 0;
+        while !versions.is_empty() {
+            tries += 1;
+            let answers = match self.policy.run("delete", &self.url, || self.versions.delete(&versions)).await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    verdicts.extend(versions.into_iter().map(|version| (version, Err(error.clone()))));
+                    break;
+                }
+            };
+            let (mut again, mut slowest) = (Vec::new(), ErrorKind::Server);
+            for (version, answer) in versions.into_iter().zip(answers) {
+                match answer {
+                    Err(error) if error.kind.is_transient() && tries < self.policy.tries_max => {
+                        slowest = error.kind;
+                        again.push(version);
+                    }
+                    answer => verdicts.push((version, answer)),
+                }
+            }
+            versions = again;
+            if !versions.is_empty() {
+                tokio::time::sleep(backoff(tries, slowest)).await;
+            }
+        }
+        verdicts
+    }
+
+    fn print(
+        &self,
+        verdicts: Vec<(ObjectVersion, Result<(), Error>)>,
+        tally: &mut Tally,
+        streams: &mut Streams,
+    ) -> io::Result<()> {
+        for (version, verdict) in verdicts {
+            let url = self.url_of(&version.key);
+            tally.add(&verdict);
+            if self.json {
+                let (verdict, kind, message) = match &verdict {
+                    Ok(()) => (if self.dry_run { "would_delete" } else { "deleted" }, None, None),
+                    Err(error) => ("failed", Some(kind_name(error.kind)), Some(error.to_string())),
+                };
+                let (id, marker) = (version.version.as_str(), version.is_marker);
+                streams.json_line(&Line { url: &url, version: id, marker, verdict, kind, message })?;
+            } else if verdict.is_ok() {
+                let done = if self.dry_run { "would delete" } else { "deleted" };
+                let what = if version.is_marker { "delete marker" } else { "version" };
+                writeln!(streams.data, "{done} {} {what} {}", escaped(&url), escaped(&version.version))?;
+            }
+            if let Err(error) = verdict {
+                streams.say_error(&format!("version {}: {error}", version.version), None);
+            }
+        }
+        Ok(())
+    }
+
+    fn url_of(&self, key: &str) -> String {
+        format!("{}/{key}", self.url)
+    }
+}
+
+impl Chosen {
+    fn push(&mut self, version: ObjectVersion) -> io::Result<()> {
+        self.count.markers += u64::from(version.is_marker);
+        self.count.versions += u64::from(!version.is_marker);
+        self.count.size_bytes += version.size_bytes;
+        let backlog = if version.is_latest { &mut self.latest } else { &mut self.older };
+        backlog.push(version)
+    }
+}
+
+impl Backlog {
+    fn create() -> io::Result<Self> {
+        Ok(Self(BufWriter::new(tempfile::tempfile()?)))
+    }
+
+    fn push(&mut self, version: ObjectVersion) -> io::Result<()> {
+        let ObjectVersion { key, version, is_marker, .. } = version;
+        serde_json::to_writer(&mut self.0, &Entry { key, version, is_marker })?;
+        self.0.write_all(b"\n")
+    }
+
+    /// Reads the versions back, in batches of at most `versions_max`.
+    fn into_batches(self, versions_max: usize) -> io::Result<impl Iterator<Item = io::Result<Vec<ObjectVersion>>>> {
+        let mut file = self.0.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.rewind()?;
+        let mut lines = BufReader::new(file).lines();
+        let version = |line: io::Result<String>| {
+            let Entry { key, version, is_marker } = serde_json::from_str(&line?)?;
+            Ok(ObjectVersion { key, version, is_marker, ..ObjectVersion::default() })
+        };
+        Ok(std::iter::from_fn(move || {
+            let batch: io::Result<Vec<ObjectVersion>> = lines.by_ref().take(versions_max).map(version).collect();
+            batch.map(|batch| (!batch.is_empty()).then_some(batch)).transpose()
+        }))
+    }
+}

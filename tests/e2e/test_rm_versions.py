@@ -1,0 +1,85 @@
+"""`rm --versions` on real servers that keep versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from testbed.drive import Command
+from testbed.places import Place, S3Place
+from tradewind.cli.rm import _question
+from tradewind.engine.versions import VersionCount
+
+SERVERS = ["moto", pytest.param("versitygw", marks=pytest.mark.slow)]
+
+
+def filled(there: Place) -> S3Place:
+    """Return a bucket with versions of three objects, one of which is deleted."""
+    assert isinstance(there, S3Place)
+    there.client.set_versioning(there.bucket, enabled=True)
+    for text in (b"1", b"22", b"333"):
+        there.put("d/a", text)
+    there.put("d/gone é", b"1")
+    there.client.delete(there.bucket, "d/gone é")
+    there.put("d/ab", b"beside")
+    return there
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_all_versions_and_markers_below_a_directory_go(
+    place: Callable[[str], Place], command: Command, kind: str
+) -> None:
+    there = filled(place(kind))
+    words = ("rm", "-r", "--versions", f"{there.url}/d", *there.flags("src"))
+    unsure = command.run(*words).expect(2)
+    assert "cannot be restored" in unsure.stderr
+    planned = command.run(*words, "--dry-run").expect(0)
+    assert planned.stdout.count("would delete") == 6 and planned.stdout.count("delete marker") == 1
+    assert len(there.client.versions(there.bucket)) == 6
+    done = command.run(*words, "-y", "--json").expect(0)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {line["verdict"] for line in lines} == {"deleted"} and len(lines) == 6
+    assert [line["url"][-6:] for line in lines if line["marker"]] == ["gone é"]
+    assert "deleted 5 versions and 1 delete marker" in done.stderr
+    assert there.client.versions(there.bucket) == []
+    command.run(*words, "-y").expect(3)
+    command.run(*words, "-y", "--allow-empty").expect(0)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_one_object_goes_with_its_versions_and_the_latest_last(
+    place: Callable[[str], Place], command: Command, kind: str
+) -> None:
+    there = filled(place(kind))
+    latest = there.client.versions(there.bucket, "d/a")[0]
+    words = ("--versions", "-y", *there.flags("src"))
+    done = command.run("rm", f"{there.url}/d/a", *words).expect(0)
+    assert done.stdout.splitlines()[-1].endswith(f"version {latest[1]}")
+    assert {key for key, _ in there.client.versions(there.bucket)} == {"d/ab", "d/gone é"}
+    # A deleted object has no bytes to read, but versions to delete.
+    command.run("rm", f"{there.url}/d/gone é", *words).expect(0)
+    assert {key for key, _ in there.client.versions(there.bucket)} == {"d/ab"}
+    assert "no object has or had this name" in command.run("rm", f"{there.url}/d/a", *words).expect(3).stderr
+
+
+def test_filters_and_wildcards_select_versions(place: Callable[[str], Place], command: Command) -> None:
+    there = filled(place("moto"))
+    words = ("--versions", "-y", *there.flags("src"))
+    command.run("rm", "-r", f"{there.url}/d", "--max-size", "2B", "--exclude", "gone*", *words).expect(0)
+    assert there.get("d/a") == b"333"
+    assert len(there.client.versions(there.bucket, "d/a")) == 2  # With that of d/ab.
+    command.run("rm", f"{there.url}/d/a*", *words).expect(0)
+    assert {key for key, _ in there.client.versions(there.bucket)} == {"d/gone é"}
+
+
+@pytest.mark.parametrize("url", ["gs://b/k", "az://account/c/k", "/tmp/k"])
+def test_stores_without_these_versions_are_refused_by_name(command: Command, url: str) -> None:
+    done = command.run("rm", "--versions", "-y", url)
+    assert done.code not in (0, 3) and "versions" in done.stderr
+
+
+def test_the_question_states_the_number() -> None:
+    question = _question(VersionCount(versions=1, markers=2, size_bytes=1500), "s3://b/k")
+    assert question == "Delete 1 version (1.50 kB) and 2 delete markers of s3://b/k for good?"
