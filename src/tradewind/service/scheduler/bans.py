@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tradewind.model.records import dataclass
-from tradewind.service.scheduler.jobs import Resource
+from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, TENANT, Resource
 
 __all__ = ["Ban", "Bans"]
 
@@ -61,4 +61,15 @@ class Bans:
                 for ban in self._of.get(resource, {}).values():
                     if ban.start_s <= now_s < ban.end_s:
                         return ban
+        return None
+
+    def refusing(self, tenant: str, sources: Sequence[str], destinations: Sequence[str], now_s: float) -> Ban | None:
+        """Return a ban that refuses a new job: on one of its destinations, its tenant, or its only source."""
+        named = [*(Resource(STORE_IN, name) for name in destinations), Resource(TENANT, tenant)]
+        if len(sources) == 1:
+            named.append(Resource(STORE_OUT, sources[0]))
+        for resource in named:
+            ban = self.in_force([resource], now_s)
+            if ban and ban.refuses_jobs:
+                return ban
         return None
