@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
-from tradewind.service.api import grid, health, jobs, market, money, quotes, receipts, tenants
+from tradewind.service.api import bans, grid, health, jobs, limits, market, money, quotes, receipts, schedules, tenants
 from tradewind.service.bounded import BoundedBodies
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
@@ -38,10 +38,10 @@ class Service:
         self.settings, self.database = settings, database
         self.queue = JobQueue(database)
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
-        self.runner = JobRunner(self.queue, claims, settings)
+        self.grid = GridReader(settings.engine_state)
+        self.runner = JobRunner(database, self.queue, claims, settings, self.grid)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
-        self.grid = GridReader(settings.engine_state)
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
@@ -76,7 +76,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, receipts, quotes, money, grid, market, tenants):
+    for part in (health, jobs, schedules, receipts, quotes, money, grid, market, limits, bans, tenants):
         app.include_router(part.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)
