@@ -351,7 +351,7 @@ def _answers(request: Request, row: JobRow) -> dict[str, Any]:
     answer = request.app.state.service.runner.scheduling.answer(row.id)
     if answer is None:
         is_known = row.earliest_unix_ms is not None
-        end = {"earliest_unix_ms": row.earliest_unix_ms, "latest_unix_ms": row.latest_unix_ms}
+        end: dict[str, Any] = {"earliest_unix_ms": row.earliest_unix_ms, "latest_unix_ms": row.latest_unix_ms}
         return {"eta": end if is_known else None}
     sentence, eta = answer
     waits: dict[str, Any] = {"waiting": sentence} if row.state == "waiting" and sentence is not None else {}
