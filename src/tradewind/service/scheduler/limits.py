@@ -91,6 +91,9 @@ class Limits:
 
     def admit(self, resources: Iterable[Resource], rate_gbps: float, rate_gbps_min: float, usd: float) -> Admission:
         """Return the rate at which a job may start, or the first resource that has no room for it."""
+        resources = tuple(resources)
+        # A limit below the route's rate makes the job slower; it does not keep it waiting for ever.
+        rate_gbps = min([rate_gbps, *(self.limit(one).rate_gbps or math.inf for one in resources)])
         least = max(rate_gbps_min, rate_gbps * RATE_SHARE_MIN)
         for resource in resources:
             limit = self._limits.get(resource)
