@@ -15,8 +15,10 @@ import pytest
 
 from testbed.s3 import S3
 from testbed.servers import InstallError, versitygw
+from testbed.servers.process import spawn, stop_group
 from tests.service.server import WAIT_S, Server, submit, until
 
+KEYS = {"ROOT_ACCESS_KEY": "testbed"}
 SLOW = {"recursive": True, "limit_bytes_per_s": 1_000_000}
 
 
@@ -217,8 +219,6 @@ def test_a_store_that_is_down_pauses_its_jobs(tmp_path: Path) -> None:
     server = serve(tmp_path, "--allow-store", "s3://bucket", **store.environment)
     try:
         with server.client() as client:
-            os.killpg(store.process.pid, signal.SIGSTOP)
-            os.killpg(store.process.pid, signal.SIGCONT)
             stop(store.process)
             body = {"source": str(server.data / "source"), "destination": "s3://bucket/copy", "recursive": True}
             made = client.post("/v1/jobs", json={**body, "stall_s": 1}, headers={"Idempotency-Key": "down"})
@@ -228,6 +228,12 @@ def test_a_store_that_is_down_pauses_its_jobs(tmp_path: Path) -> None:
                 "/v1/jobs", json={**body, "destination": "s3://bucket/other"}, headers={"Idempotency-Key": "later"}
             )
             waits(client, later.json()["id"], "Store s3://bucket does not answer.")
+            again = spawn(store.process.args, store.folder, KEYS | {"ROOT_SECRET_KEY": store.secret_key})  # type: ignore[arg-type]
+            try:
+                for one in (job_id, later.json()["id"]):
+                    assert until(client, one, "done")["attempts"] == 0
+            finally:
+                stop_group(again)
     finally:
         server.kill()
         store.stop()
