@@ -40,7 +40,7 @@ def server(database: ServiceDatabase, tmp_path: Path) -> Callable[[str], Service
         claims = ClaimTable(database, name, ROOM, 60_000)
         claims.renew()
         lease, binder = SchedulerLease(database, name, 60_000), ServiceBinder(GridReader(str(tmp_path / "engine")))
-        return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda row, reason: None)
+        return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None)
 
     return make
 

@@ -263,7 +263,7 @@ def _states(connection: Connection, job_ids: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for some in _parts(job_ids):
         query = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(some), jobs.c.state.in_((*ENDED, "paused")))
-        found |= dict(connection.execute(query).tuples().all())
+        found |= {row.id: row.state for row in connection.execute(query)}
     return found
 
 

@@ -146,5 +146,5 @@ def note_up(database: ServiceDatabase, store: str) -> None:
 def stores_down(database: ServiceDatabase) -> dict[str, str]:
     """Return the stores that do not answer, with the URL to ask. Raises StateError."""
     with database.read() as connection:
-        rows = connection.execute(select(down_stores.c.store, down_stores.c.url)).tuples().all()
-    return dict(rows)
+        rows = connection.execute(select(down_stores.c.store, down_stores.c.url)).all()
+    return {row.store: row.url for row in rows}
