@@ -13,6 +13,8 @@ from pathlib import Path
 import httpx
 
 QUEUED, RUNNING, STREAMS, READS = 1_000, 50, 200, 1_000
+FILES, FILE_BYTES, RATE_BYTES_PER_S = 200, 100_000, 20_000
+"""Each job would take 1,000 s, so the ones that run do so for the whole measurement."""
 READERS = 4
 """Clients that read at the same time."""
 TENANTS = 4
@@ -26,7 +28,8 @@ def measure_load() -> str:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         (data / "source").mkdir(parents=True)
-        (data / "source" / "file").write_bytes(os.urandom(4_000_000))
+        for number in range(FILES):
+            (data / "source" / f"{number}").write_bytes(os.urandom(FILE_BYTES))
         command = [sys.executable, "-m", "tradewind.service", "--state", f"{folder}/state", "--jobs", str(RUNNING)]
         command += ["--listen", "127.0.0.1:0", "--allow-path", str(data)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -83,9 +86,9 @@ async def _tenants(client: httpx.AsyncClient, token: str) -> list[dict[str, str]
 
 
 async def _submit(client: httpx.AsyncClient, headers: dict[str, str], data: Path, number: int) -> str:
-    """Submit a job that takes long: the first ones run for the whole measurement."""
+    """Submit a job, and return its id."""
     body = {"source": f"{data}/source", "destination": f"{data}/copy{number}", "recursive": True}
-    body |= {"limit_bytes_per_s": 10_000}
+    body |= {"limit_bytes_per_s": RATE_BYTES_PER_S}
     while True:
         key = {"Idempotency-Key": f"{number}"}
         answer = await client.post("/v1/jobs", json=body, headers=headers | key)
