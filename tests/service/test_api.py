@@ -135,7 +135,7 @@ def test_jobs_with_the_same_destination_wait_for_each_other(server: Server, admi
     shown = until(admin, second, "waiting")
     while shown["waiting"] is None:
         shown = admin.get(f"/v1/jobs/{second}").json()
-    assert shown["waiting"] == f"job {first} writes to {server.data}/own"
+    assert shown["waiting"] == f"Job {first} writes to the same place first."
     until(admin, second, "done")
     assert admin.get(f"/v1/jobs/{first}").json()["state"] == "done"
 

@@ -11,6 +11,7 @@ from sqlalchemy import update
 from tradewind.service.auth import Sender, ensure_admin
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobLease, JobQueue
 from tradewind.service.runner import JobRunner
 from tradewind.service.settings import ServiceSettings
@@ -46,7 +47,8 @@ def test_its_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: s
 
     if moment == "before the run is recorded":
         monkeypatch.setattr(JobQueue, "note", note_after_theft)
-    runner = JobRunner(queue, ClaimTable(database, "this", 1, 60_000), settings)
+    grid = GridReader(settings.engine_state)
+    runner = JobRunner(database, queue, ClaimTable(database, "this", 1, 60_000), settings, grid)
     request: dict[str, Any] = {
         "source": str(tmp_path / "source"),
         "destination": [str(tmp_path / "copy")],

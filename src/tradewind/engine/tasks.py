@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from tradewind.engine.attributes import checked
 from tradewind.engine.patterns import Existence, Pattern, fixed_folder, gateway_existence, is_all, pattern_of
 from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
-from tradewind.errors import UsageError
+from tradewind.errors import Unavailable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import AttributeRules, ByteRange, Comparison, NameGlob, ObjectFilter, PrefixSelection
 from tradewind.model.plan import local_plan
@@ -36,6 +36,7 @@ __all__ = [
     "find_gateway",
     "find_pattern",
     "parse_place",
+    "store_answers",
     "store_findings",
     "write_objects",
 ]
@@ -364,6 +365,20 @@ def store_findings(
 
     stores = [to_document(directory_place(parse_place(url), access)[0]) for url in urls]
     return follow_task(gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": True}, heed)
+
+
+def store_answers(gateway: str | None, url: str, *, timeout_s: float) -> bool:
+    """Return whether a store answers within a time, in whatever way: also a refusal is an answer.
+
+    Raises UsageError, GatewayError.
+    """
+    from tradewind.gateway.task import exit_code_of_task
+
+    stores = [to_document(directory_place(parse_place(url), Access())[0])]
+    code = exit_code_of_task(
+        gateway or find_gateway(), {"task": "doctor", "stores": stores, "json": True}, timeout_s=timeout_s
+    )
+    return code not in (None, Unavailable.exit_code)
 
 
 def become(gateway: str | None, task: dict[str, Any], *, mute: bool = False) -> NoReturn:

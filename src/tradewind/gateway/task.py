@@ -102,6 +102,30 @@ def answer_of_task(binary: str, task: dict[str, Any]) -> dict[str, Any]:
     raise TASK_ERRORS.get(done.returncode, GatewayError)(message, hint=said.get("hint"))
 
 
+def exit_code_of_task(binary: str, task: dict[str, Any], *, timeout_s: float) -> int | None:
+    """Run the task as a child without its output, and return its exit code; None if it takes longer than `timeout_s`.
+
+    Raises GatewayError if the program cannot be run.
+    """
+    descriptor = _task_file(task)
+    try:
+        return subprocess.run(
+            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=timeout_s,
+            check=False,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return None
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
 def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:
     """Run the task as a child and return the JSON documents that it prints, one per line.
 

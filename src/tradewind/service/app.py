@@ -17,15 +17,18 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from tradewind._version import __version__
 from tradewind.errors import StateError
 from tradewind.service.api import (
+    bans,
     grid,
     health,
     jobs,
+    limits,
     market,
     members,
     money,
     quotes,
     receipts,
     rotation,
+    schedules,
     sites,
     tenants,
     webhooks,
@@ -74,10 +77,10 @@ class Service:
         self.settings, self.database = settings, database
         self.queue = JobQueue(database)
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
-        self.runner = JobRunner(self.queue, claims, settings)
+        self.grid = GridReader(settings.engine_state)
+        self.runner = JobRunner(database, self.queue, claims, settings, self.grid)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
-        self.grid = GridReader(settings.engine_state)
         self.streams = StreamCount()
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.console = ConsoleFiles.load()
@@ -132,7 +135,10 @@ def create_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    for part in (health, jobs, receipts, quotes, money, grid, market, sites, tenants, rotation, members, webhooks):
+    for part in (
+        *(health, jobs, schedules, receipts, quotes, money, grid, market, limits, bans),
+        *(sites, tenants, rotation, members, webhooks),
+    ):
         app.include_router(part.router)
     app.include_router(console)
     app.add_middleware(BoundedBodies)

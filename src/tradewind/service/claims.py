@@ -1,22 +1,19 @@
 """Claims of jobs in the database: which server works on which job, and until when.
 
-A claim gives a job an owner, a higher epoch, and a lease by the database's clock. Waiting jobs are claimed in one
-transaction at a time over all servers, which compares their places with those of all active jobs: so two jobs that
-write to the same place are never active together.
+A claim gives a job an owner, a higher epoch, and a lease by the database's clock. The scheduler makes waiting jobs
+`running` without an owner, see `scheduling`; each server with room claims some of them, and those of servers that died.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from tradewind.model.records import dataclass
-from tradewind.service.database import ServiceDatabase, now_unix_ms
-from tradewind.service.jobs import ACTIVE, JobLease, add_event
-from tradewind.service.places import conflict
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.jobs import ACTIVE, JobLease
+from tradewind.service.scheduling_tables import schedulers
 from tradewind.service.tables import jobs, replicas
 
 __all__ = ["Capacity", "ClaimTable"]
@@ -91,30 +88,6 @@ class ClaimTable:
                 adopted[self._given(connection, job, epoch, until)] = state
         return adopted
 
-    def claim(self, job_ids: Sequence[str]) -> dict[JobLease, str]:
-        """Start waiting jobs whose places no active job writes to; return those. Raises StateError."""
-        if not job_ids:
-            return {}
-        claimed: dict[JobLease, str] = {}
-        with self._database.write() as connection:
-            until = self._until(connection)
-            active = connection.execute(select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))).scalars()
-            places = [json.loads(owned) for owned in active]
-            waiting = connection.execute(
-                select(jobs.c.id, jobs.c.epoch, jobs.c.owned)
-                .where(jobs.c.id.in_(job_ids), jobs.c.state == "waiting")
-                .with_for_update(skip_locked=True)
-            ).all()
-            for job, epoch, owned in sorted(waiting, key=lambda row: job_ids.index(row[0])):
-                ours = json.loads(owned)
-                if any(conflict(ours, theirs) for theirs in places):
-                    continue
-                places.append(ours)
-                values = {"state": "running", "waiting": None, "updated_unix_ms": now_unix_ms()}
-                claimed[self._given(connection, job, epoch, until, **values)] = "running"
-                add_event(connection, job, "running", None)
-        return claimed
-
     def release(self, lease: JobLease) -> None:
         """Give a job up, so that another server adopts it at once. Raises StateError."""
         with self._database.write_rows() as connection:
@@ -131,6 +104,7 @@ class ClaimTable:
         """End the leases of all other servers, which are gone: a lock says that this one is alone."""
         with self._database.write() as connection:
             connection.execute(delete(replicas))
+            connection.execute(update(schedulers).values(lease_unix_ms=0))
             connection.execute(update(jobs).where(jobs.c.owner.is_not(None)).values(owner=None))
 
     def _until(self, connection: Connection) -> int:

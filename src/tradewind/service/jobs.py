@@ -1,8 +1,9 @@
 """The jobs of the service in its database: submitted once, in one state, with a reason while they wait.
 
-States: `waiting` → `running` → `done` or `failed`; `pausing` → `paused` → `waiting`; `cancelling` → `cancelled`. Every
-change is one transaction that names the states that it may start from, so two threads never both make it. A change
-by the owner of an active job also names its lease, so a server that has lost the job changes nothing.
+States: `waiting` → `running` → `done` or `failed`; `pausing` → `paused` → `waiting`; `stopping` → `waiting`, if the
+scheduler stops a run; `cancelling` → `cancelled`. Every change is one transaction that names the states that it may
+start from, so two threads never both make it. A change by the owner of an active job also names its lease, so a server
+that has lost the job changes nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.money import job_moved, job_submitted
+from tradewind.service.money_tables import accounts
 from tradewind.service.problems import ApiProblem
+from tradewind.service.scheduling_rules import bans_in_force
+from tradewind.service.stores import stores_of
 from tradewind.service.tables import job_events, jobs
 from tradewind.service.webhooks import enqueue_event
 
 __all__ = ["ACTIVE", "ENDED", "STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
 
 #: States of jobs that may write to their places.
-ACTIVE = ("running", "pausing", "cancelling")
+ACTIVE = ("running", "pausing", "stopping", "cancelling")
 #: States that never change again.
 ENDED = ("done", "failed", "cancelled")
 STATES = ("waiting", *ACTIVE, "paused", *ENDED)
@@ -65,6 +69,14 @@ class JobRow:
     epoch: int
     created_unix_ms: int
     updated_unix_ms: int
+    size_bytes: int | None
+    price_usd_micros: int | None
+    failures: str
+    failure: str | None
+    moved_bytes: int
+    granted: str | None
+    earliest_unix_ms: int | None
+    latest_unix_ms: int | None
 
 
 #: Read once: records make their fields anew each time.
@@ -87,14 +99,17 @@ class JobQueue:
         request: Mapping[str, Any],
         owned: Sequence[str],
         links: Sequence[tuple[str, str]] = (),
+        *,
+        size_bytes: int | None = None,
+        schedule: str | None = None,
     ) -> tuple[JobRow, bool]:
         """Record a job, or return the one that was submitted with this key; and whether it is new.
 
         `digest` is that of the request as it was sent; `request` has resolved places, and may name
-        a quote; `links` are its pairs of regions.
+        a quote; `links` are its pairs of regions; `size_bytes` is its size, if that is known.
 
-        Raises ApiProblem 409 if the key was used for another request, 429 if the tenant has too many open jobs; for
-        those of quote and budget see `job_submitted`.
+        Raises ApiProblem 409 if the key was used for another request or a ban refuses new jobs, 429 if the tenant has
+        too many open jobs; for those of quote and budget see `job_submitted`.
         """
         text = json.dumps(dict(request))
         now, job_id = now_unix_ms(), new_job_id()
@@ -107,6 +122,7 @@ class JobQueue:
                 raise ApiProblem(
                     429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"}
                 )
+            _require_no_ban(connection, sender.tenant, request)
             connection.execute(
                 insert(jobs).values(
                     id=job_id,
@@ -122,11 +138,15 @@ class JobQueue:
                     lease_unix_ms=0,
                     created_unix_ms=now,
                     updated_unix_ms=now,
+                    size_bytes=size_bytes,
+                    schedule=schedule,
                 )
             )
             proposal = job_submitted(connection, job_id, sender.tenant, links, request.get("quote"), now)
             if proposal is not None:
-                connection.execute(update(jobs).where(jobs.c.id == job_id).values(proposal=proposal))
+                price = select(accounts.c.quote_usd_micros).where(accounts.c.job == job_id).scalar_subquery()
+                values = {"proposal": proposal, "price_usd_micros": price}
+                connection.execute(update(jobs).where(jobs.c.id == job_id).values(**values))
             add_event(connection, job_id, "waiting", None)
             record_change(connection, sender.tenant, sender.token, "job.submit", job_id)
             return _require(_one(connection, job_id)), True
@@ -242,6 +262,30 @@ class JobQueue:
                     .values(waiting=reason, updated_unix_ms=now_unix_ms())
                 )
 
+    def set_ends(self, ends: Mapping[str, tuple[int, int] | None]) -> None:
+        """Record between which Unix times [ms] jobs end; None if that is not known."""
+        with self._database.write_rows() as connection:
+            for job_id, end in sorted(ends.items()):
+                earliest, latest = end or (None, None)
+                values = {"earliest_unix_ms": earliest, "latest_unix_ms": latest}
+                connection.execute(update(jobs).where(jobs.c.id == job_id).values(**values))
+
+    @staticmethod
+    def columns() -> tuple[ColumnElement[Any], ...]:
+        """Return the columns of a JobRow."""
+        return _COLUMNS
+
+    @staticmethod
+    def row(row: Mapping[Any, Any]) -> JobRow:
+        """Return a row that was selected by `columns`."""
+        return _row(row)
+
+    @staticmethod
+    def rows(connection: Connection, job_ids: Sequence[str]) -> list[JobRow]:
+        """Return jobs by their ids, of any tenant."""
+        query = select(*_COLUMNS).where(jobs.c.id.in_(job_ids)).order_by(jobs.c.id)
+        return [_row(row) for row in connection.execute(query).mappings()]
+
     def events(self, job_id: str, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return the changes of a job's state after a number, each with its number."""
         query = (
@@ -257,6 +301,14 @@ class JobQueue:
                 )
                 for row in connection.execute(query).mappings()
             ]
+
+
+def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any]) -> None:
+    """Raise ApiProblem 409 if a ban refuses new jobs like this one."""
+    source, ends = stores_of(request)
+    ban = bans_in_force(connection).refusing(tenant, [source], ends, now_unix_ms() / 1000)
+    if ban is not None:
+        raise ApiProblem(409, f"ban {ban.id} refuses new jobs: {ban.reason}", hint="submit the job later")
 
 
 def _one(connection: Connection, job_id: str) -> JobRow | None:

@@ -26,8 +26,11 @@ STREAM_KEEP_ALIVE_S = 15.0
 STREAM_EVENTS_AT_ONCE = 500
 #: Jobs of one tenant that have not ended; a further one is answered 429.
 OPEN_JOBS_PER_TENANT_MAX = 10_000
-#: Waiting jobs that one scheduling pass looks at, oldest first.
-PASS_JOBS_MAX = 2_000
+#: Waiting jobs that the scheduler knows, oldest first.
+PASS_JOBS_MAX = 20_000
+#: Jobs whose reason and end are computed in one round, and the interval between rounds.
+ANSWERS_AT_ONCE = 2_000
+ANSWER_EVERY_S = 0.5
 #: Entries of one page, and its default.
 PAGE_MAX = 200
 PAGE_DEFAULT = 50
@@ -36,12 +39,21 @@ OBJECT_LINE_BYTES_MAX = 64 << 10
 #: Default of `--jobs`, and its maximum.
 RUNNING_JOBS_DEFAULT = 8
 RUNNING_JOBS_MAX = 256
-#: Runs of a job that ends with temporary errors only; then it has failed.
-ATTEMPTS_MAX = 5
-#: First pause before a job is tried again; doubled each time.
+#: Pause before a cancellation that failed is tried again.
 RETRY_PAUSE_S = 5.0
 #: Interval between scheduling passes if nothing happens.
-PASS_EVERY_S = 1.0
+PASS_EVERY_S = 0.5
+#: Interval at which a store that is down is asked, and the time for its answer.
+PROBE_EVERY_S = 2.0
+PROBE_S_MAX = 10.0
+#: Limits of resources, weights, and bans and maintenance windows of a service; further ones are refused.
+RESOURCE_LIMITS_MAX = 10_000
+WEIGHTS_MAX = 10_000
+BANS_MAX = 1_000
+#: Schedules of one tenant; a further one is answered 409.
+SCHEDULES_PER_TENANT_MAX = 100
+#: Largest priority of a job, and smallest with a minus.
+PRIORITY_MAX = 100
 #: Default of `--lease`, and its limits: without a sign of life for so long, a server's jobs are adopted by another one.
 LEASE_S_DEFAULT = 15
 LEASE_S_MIN = 2

@@ -8,7 +8,7 @@ from tradewind.engine.sides import known_region
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
 
-__all__ = ["UNKNOWN", "transfer_links"]
+__all__ = ["HERE", "UNKNOWN", "transfer_links"]
 
 #: Region of local files, and of a store whose address does not name its region: only tariffs for `*` apply to it.
 HERE = "site:local"

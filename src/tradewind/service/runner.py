@@ -1,9 +1,9 @@
 """Runs the jobs of the service with the engine: starts them, resumes them after a crash, pauses and cancels them.
 
-One thread decides which waiting job starts, and claims it in the database. Each claimed job has one more thread, which
-works until the job is in another state or its lease is lost. A job's proposal is recorded before it is started, and the
-engine starts a proposal once. So after a crash the job's run is found by its proposal and resumed from its journal, and
-nothing is started twice.
+One thread runs the scheduler, if it is this server's turn, and adopts jobs that were started. Each adopted job has one
+more thread, which works until the job is in another state or its lease is lost. A job's proposal is recorded before it
+is started, and the engine starts a proposal once. So after a crash the job's run is found by its proposal and resumed
+from its journal, and nothing is started twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import errno
 import json
 import logging
 import threading
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -34,14 +33,24 @@ from tradewind.errors import (
     UsageError,
 )
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
-from tradewind.service.claims import Capacity, ClaimTable
-from tradewind.service.database import now_unix_ms
+from tradewind.model.url import parse_url
+from tradewind.service.bindings import ServiceBinder
+from tradewind.service.claims import ClaimTable
+from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.failures import failure_kind, first_down
+from tradewind.service.grid import GridReader
 from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
-from tradewind.service.limits import ATTEMPTS_MAX, PASS_EVERY_S, RETRY_PAUSE_S
-from tradewind.service.places import allowed_place, conflict
+from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S, RETRY_PAUSE_S
+from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
+from tradewind.service.schedule_runner import ScheduleRunner
+from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
+from tradewind.service.scheduler_lease import SchedulerLease
+from tradewind.service.scheduling import ServiceScheduler
+from tradewind.service.scheduling_rules import note_down, note_up, stores_down
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.stores import store_of
 
 __all__ = ["JobRunner", "engine_request"]
 
@@ -80,19 +89,36 @@ def engine_request(document: Mapping[str, Any]) -> Request:
 class JobRunner:
     """Runs jobs until it is closed. `changed` is called after each change that it makes."""
 
-    def __init__(self, queue: JobQueue, claims: ClaimTable, settings: ServiceSettings) -> None:
-        self._queue, self._claims, self._settings = queue, claims, settings
+    def __init__(
+        self,
+        database: ServiceDatabase,
+        queue: JobQueue,
+        claims: ClaimTable,
+        settings: ServiceSettings,
+        grid: GridReader,
+    ) -> None:
+        self._database, self._queue, self._claims, self._settings = database, queue, claims, settings
         self._leases = LeaseKeeper(claims, settings.lease_s)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
+        lease = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
+        self._scheduling = ServiceScheduler(database, queue, claims, lease, ServiceBinder(grid), self.fail)
+        self._schedules = ScheduleRunner(database, queue)
+        self._next_s = 0.0
+        self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
         self._scheduler = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
 
     @property
     def engine(self) -> Engine:
         """The engine that has the jobs' records."""
         return self._engine
+
+    @property
+    def scheduling(self) -> ServiceScheduler:
+        """The scheduler, which decides while it is this server's turn."""
+        return self._scheduling
 
     @property
     def is_alive(self) -> bool:
@@ -105,6 +131,7 @@ class JobRunner:
             self._claims.end_others()
         self._leases.start()
         self._scheduler.start()
+        self._prober.start()
         self.wake()
 
     def wake(self) -> None:
@@ -117,6 +144,9 @@ class JobRunner:
         self._wake.set()
         if self._scheduler.ident is not None:
             self._scheduler.join(STOP_S)
+            self._prober.join(STOP_S)
+        with suppress(StateError):
+            self._scheduling.close()
         with self._lock:
             threads = list(self._threads.values())
         for thread in threads:
@@ -128,70 +158,43 @@ class JobRunner:
 
     def _schedule(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait(PASS_EVERY_S)
+            self._wake.wait(self._next_s)
             self._wake.clear()
             if self._closing.is_set():
                 return
             try:
                 self._pass()
-            except StateError as error:
+            except TradewindError as error:
+                self._next_s = OWN_PAUSE_S
                 _LOG.error("scheduling: %s", error)
 
     def _pass(self) -> None:
-        """Start the waiting jobs that may run, and record why the others wait.
-
-        Jobs of the tenant with the fewest running jobs come first, then the oldest.
-        """
+        """Schedule, if it is this server's turn to, and attend the jobs that this server has or can adopt."""
+        self._next_s = min(PASS_EVERY_S, self._scheduling.step())
+        self._schedules.step(is_scheduling=self._scheduling.is_scheduling)
         own = self._leases.held()
         adopted = self._claims.adopt(self._settings.jobs_max - len(own))
         self._leases.add(adopted)
-        own += adopted
-        for lease in own:
+        for lease in [*own, *adopted]:
             self._attend(lease)
-        waiting: dict[str, deque[JobRow]] = {}
-        for row in self._queue.in_states("waiting"):
-            waiting.setdefault(row.tenant, deque()).append(row)
-        if not waiting:
-            return
-        active, capacity = self._queue.in_states(*ACTIVE), self._claims.capacity()
-        running = Counter(row.tenant for row in active)
-        room = self._settings.jobs_max - len(own)
-        now = now_unix_ms()
-        reasons: dict[str, str] = {}
-        chosen: list[str] = []
-        while waiting:
-            # A pass over thousands of jobs compares only the oldest job of each tenant.
-            tenant = min(waiting, key=lambda one: (running[one], waiting[one][0].id))
-            row = waiting[tenant].popleft()
-            if not waiting[tenant]:
-                del waiting[tenant]
-            reason = self._why_not(row, active, now, capacity)
-            if reason is None and len(chosen) < room:
-                chosen.append(row.id)
-                active.append(row)
-                running[row.tenant] += 1
-            elif reason is not None and reason != row.waiting:
-                reasons[row.id] = reason
-        claimed = self._claims.claim(chosen)
-        self._leases.add(claimed)
-        for lease in claimed:
-            self._attend(lease)
-        if reasons:
-            self._queue.set_waiting(reasons)
 
-    def _why_not(self, row: JobRow, active: list[JobRow], now: int, capacity: Capacity) -> str | None:
-        """Return why no server can start a job now. It never names another tenant's job."""
-        if row.not_before_unix_ms > now:
-            return f"tried again after a temporary error: {row.error}"
-        if len(active) >= capacity.jobs_max:
-            servers = "the server" if capacity.servers == 1 else f"the {capacity.servers} servers"
-            return f"all {capacity.jobs_max} running jobs of {servers} are in use"
-        for other in active:
-            place = conflict(row.owned, other.owned)
-            if place is not None:
-                by = f"job {other.id}" if other.tenant == row.tenant else "another job"
-                return f"{by} writes to {place}"
-        return None
+    def _probe(self) -> None:
+        """Ask the stores that are down, until they answer."""
+        while not self._closing.wait(PROBE_EVERY_S):
+            try:
+                for store, url in stores_down(self._database).items() if self._scheduling.is_scheduling else ():
+                    if first_down(self._settings.gateway, [url]) is None:
+                        note_up(self._database, store)
+                        self.wake()
+            except TradewindError as error:
+                _LOG.error("asking stores: %s", error)
+
+    def fail(self, row: JobRow, reason: str) -> None:
+        """End a waiting job for good. Raises StateError."""
+        error = reason if row.error is None else f"{row.error}; {reason}"
+        found = None if row.engine_job is None else self._engine.job(row.engine_job)
+        text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
+        self._queue.move(row.id, ("waiting",), "failed", receipt=text, error=error, hint=_service_hint(row.hint))
 
     def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""
@@ -222,6 +225,7 @@ class JobRunner:
         steps: dict[str, Callable[[JobRow, JobLease], None]] = {
             "running": self._run,
             "pausing": self._pause,
+            "stopping": self._stop,
             "cancelling": self._cancel,
         }
         try:
@@ -237,6 +241,12 @@ class JobRunner:
             self._closing.wait(OWN_PAUSE_S)
         except (TradewindError, OSError) as error:
             self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=str(error))
+        except LeaseLost:
+            raise
+        except Exception:  # noqa: BLE001
+            # A fault of the program in one job must neither stop the others nor be tried for ever.
+            _LOG.exception("job %s", lease.job)
+            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error="internal error of the service")
         return True
 
     def _run(self, row: JobRow, lease: JobLease) -> None:
@@ -265,15 +275,15 @@ class JobRunner:
     def _started(self, row: JobRow, lease: JobLease) -> Job:
         """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
         found = self._found(row, lease)
-        if found is not None:
-            return found.resume() if found.state not in ("done", "cancelled") else found
+        if found is not None and found.state in ("done", "cancelled"):
+            return found
         document = dict(row.request)
-        for place in (document["source"], *document["destination"]):
-            if allowed_place(place, self._settings) != place:
-                raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
+        require_same_places([document["source"], *document["destination"]], self._settings)
+        if found is not None:
+            return found.resume()
         job = self._started_before(row, lease)
         if job is None:
-            proposal = self._engine.propose(engine_request(document), keep=True)
+            proposal = self._engine.propose(engine_request(_limited(document, row.granted)), keep=True)
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
             job = self._engine.start(proposal)
@@ -329,26 +339,56 @@ class JobRunner:
         hint = getattr(error, "hint", None)
         if isinstance(error, CeilingReached) and row.request.get("quote") is not None:
             error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"
-        if isinstance(error, TEMPORARY):
-            if self._closing.is_set():
-                return  # The next server resumes it.
-            now = self._queue.find(row.id)
-            if now is None or now.state != "running":
-                return  # It was drained to be paused or cancelled.
-            if row.attempts + 1 < ATTEMPTS_MAX:
-                pause_ms = round(RETRY_PAUSE_S * 2**row.attempts * 1000)
-                self._queue.move(
-                    row.id,
-                    ("running",),
-                    "waiting",
-                    lease=lease,
-                    waiting=f"tried again after a temporary error: {error}",
-                    error=str(error),
-                    attempts=row.attempts + 1,
-                    not_before_unix_ms=now_unix_ms() + pause_ms,
-                )
-                return
+        now = self._queue.find(row.id)
+        if isinstance(error, TEMPORARY) and (self._closing.is_set() or now is None or now.state != "running"):
+            return  # The next server resumes it; or it was drained to be paused, stopped or cancelled.
+        kind = self._failure_kind(row, error)
+        if kind == STORE_DOWN or CLASSES[kind].attempts:
+            self._return(now, lease, kind, error)
+            return
         self._end(row, lease, "failed", error=str(error), hint=_service_hint(hint))
+
+    def _failure_kind(self, row: JobRow, error: TradewindError | OSError) -> str:
+        """Return the retry class of an error. A store that does not answer is recorded, and uses no attempt."""
+        kind = failure_kind(error)
+        if isinstance(error, Unavailable) and kind == "transient":
+            down = first_down(self._settings.gateway, [row.request["source"], *row.request["destination"]])
+            if down is not None:
+                place = parse_url(down, cwd="/")
+                note_down(self._database, store_of(place), place.root)
+                return STORE_DOWN
+        return kind
+
+    def _return(self, row: JobRow | None, lease: JobLease, kind: str, error: TradewindError | OSError) -> None:
+        """Give a job back to the scheduler, which tries it again or fails it."""
+        if row is None:
+            return
+        failures = json.loads(row.failures)
+        count = failures[kind] = failures.get(kind, 0) + 1
+        wait_s = retry_wait_s(CLASSES[kind], row.id, count) if kind in CLASSES else 0.0
+        found = self._found(row, lease)
+        progress = None if found is None else found.record.summary
+        self._queue.move(
+            row.id,
+            ("running",),
+            "waiting",
+            lease=lease,
+            error=str(error),
+            hint=_service_hint(getattr(error, "hint", None)),
+            failures=json.dumps(failures),
+            failure=kind,
+            attempts=sum(failures[name] for name in failures.keys() & CLASSES.keys()),
+            moved_bytes=row.moved_bytes if progress is None else progress.progress.bytes_done,
+            not_before_unix_ms=now_unix_ms() + round(wait_s * 1000),
+        )
+
+    def _stop(self, row: JobRow, lease: JobLease) -> None:
+        """Complete a stop by the scheduler. The run has been drained, or its server was killed."""
+        found = self._found(row, lease)
+        if found is not None and found.state == "done":
+            self._end(row, lease, "done")
+            return
+        self._queue.move(row.id, ("stopping",), "waiting", lease=lease)
 
     def _pause(self, row: JobRow, lease: JobLease) -> None:
         """Complete a pause. The run has been drained, or its server was killed."""
@@ -386,6 +426,15 @@ def _ended_on_error(job: Job) -> Iterator[None]:
             job.running.kill()
             job.running.close()
         raise
+
+
+def _limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, Any]:
+    """Return a job's document with the rate that it was granted, if a limit of the service applies."""
+    grant = {} if granted is None else json.loads(granted)
+    if not grant.get("is_limited"):
+        return document
+    limit = max(1, round(grant["rate_gbps"] * 1e9 / 8))
+    return {**document, "limit_bytes_per_s": min(document["limit_bytes_per_s"] or limit, limit)}
 
 
 def _service_hint(hint: str | None) -> str | None:

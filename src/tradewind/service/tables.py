@@ -47,6 +47,9 @@ tokens = Table(
 #: `proposal` is recorded before the job starts, so that a restarted server finds what it has started. `receipt` is
 #: kept when the job has ended, because the engine removes old jobs. `owner` is the replica that works on an active job,
 #: until `lease_unix_ms` by the database's clock; `epoch` counts the owners, so that an earlier one changes nothing.
+#: For the scheduler: `size_bytes` and `price_usd_micros` if they are known before the start; `failures` counts those of
+#: each retry class (JSON), and `failure` is the last one; `moved_bytes` are proven so far; `granted` is what the job
+#: was started with (JSON); `earliest_unix_ms` and `latest_unix_ms` say when it will end.
 jobs = Table(
     "jobs",
     METADATA,
@@ -70,9 +73,19 @@ jobs = Table(
     Column("lease_unix_ms", BigInteger, nullable=False),
     Column("created_unix_ms", BigInteger, nullable=False),
     Column("updated_unix_ms", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger),
+    Column("price_usd_micros", BigInteger),
+    Column("failures", Text, nullable=False, server_default="{}"),
+    Column("failure", Text),
+    Column("moved_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("granted", Text),
+    Column("earliest_unix_ms", BigInteger),
+    Column("latest_unix_ms", BigInteger),
+    Column("schedule", Text),
     UniqueConstraint("tenant", "idempotency_key", name="job_of_key"),
     Index("jobs_of_tenant", "tenant", "id"),
     Index("jobs_by_state", "state", "id"),
+    Index("jobs_of_schedule", "schedule"),
 )
 
 #: Changes of a job's state. Events of its runs are in the engine's state folder.

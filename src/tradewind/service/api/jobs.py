@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.service.auth import Sender, needs
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
-from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, PRIORITY_MAX
 from tradewind.service.links import transfer_links
 from tradewind.service.money import charges_of
 from tradewind.service.places import allowed_place, owned_places, require_same_places
@@ -26,17 +27,19 @@ from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
 from tradewind.service.settings import ServiceSettings
 
-__all__ = ["JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "router"]
+__all__ = ["ACTIVITY", "JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 READ, WRITE = needs("jobs:read"), needs("jobs:write")
 JOB_ID = r"^[a-z0-9-]{1,64}$"
+ACTIVITY = r"^[a-z0-9][a-z0-9-]{0,62}$"
 QUOTE_ID = r"^q-[0-9a-f]{16}$"
-#: Fields that are newer than the first jobs: without them a request has the digest that it had before.
-ADDED = ("quote", "chunk_bytes")
 JobId = Annotated[str, Path(pattern=JOB_ID)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+#: Fields that earlier versions did not have, with their defaults.
+LATER_FIELDS: dict[str, Any] = {"quote": None, "chunk_bytes": None, "priority": 0, "activity": "default"}
+State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
 
@@ -62,6 +65,11 @@ class JobRequest(BaseModel):
         60, description="time without progress before an attempt ends"
     )
 
+    priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = Field(
+        0, description="a higher one goes first among the tenant's jobs; a step is worth an hour of waiting"
+    )
+    activity: Annotated[str, Field(pattern=ACTIVITY)] = Field("default", description="kind of work, which has a weight")
+
     @model_validator(mode="after")
     def _has_places_or_quote(self) -> JobRequest:
         if self.quote is not None and self.model_fields_set != {"quote"}:
@@ -75,7 +83,7 @@ class JobView(BaseModel):
     """A job. Times are Unix times in ms; `waiting` says why it waits."""
 
     id: str
-    state: Literal["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"]
+    state: State
     waiting: str | None
     created_unix_ms: int
     updated_unix_ms: int
@@ -85,9 +93,20 @@ class JobView(BaseModel):
     request: dict[str, Any]
 
 
-class JobDetail(JobView):
-    """A job with its figures: counts, proofs by kind, and the cost line by line."""
+class EndView(BaseModel):
+    """A job ends between these Unix times [ms] in 90% of cases."""
 
+    earliest_unix_ms: int
+    latest_unix_ms: int
+
+
+class JobDetail(JobView):
+    """A job with its figures: counts, proofs by kind, and the cost line by line.
+
+    `eta` is null for a job that has ended, or whose end depends on people or on a store that is down.
+    """
+
+    eta: EndView | None
     counts: dict[str, Any] | None
     proofs: dict[str, int] | None
     ledger: dict[str, Any] | None
@@ -111,11 +130,17 @@ class ObjectPage(BaseModel):
 def submit(body: JobRequest, request: Request, response: Response, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
     """Submit a job. The same key and body answer the same job with 200; the same key with another body is refused."""
     service = request.app.state.service
-    given = body.model_dump(exclude={name for name in ADDED if getattr(body, name) is None})
+    # Fields of later versions count only if they are set: a request that is sent again after an update is the same.
+    given = {
+        name: value
+        for name, value in body.model_dump().items()
+        if name not in LATER_FIELDS or value != LATER_FIELDS[name]
+    }
     digest = sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
     row, is_new = service.queue.resubmitted(sender, key, digest), False
     if row is None:
-        row, is_new = service.queue.submit(sender, key, digest, *_job_of(body, request, sender))
+        document, owned, links, size_bytes = _job_of(body, request, sender)
+        row, is_new = service.queue.submit(sender, key, digest, document, owned, links, size_bytes=size_bytes)
         service.runner.wake()
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{row.id}"
@@ -126,8 +151,7 @@ def submit(body: JobRequest, request: Request, response: Response, key: Key, sen
 def list_jobs(
     request: Request,
     cursor: Annotated[str | None, Query(pattern=JOB_ID)] = None,
-    state: Literal["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"]
-    | None = None,
+    state: State | None = None,
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
@@ -146,7 +170,7 @@ def show(
 ) -> Response:
     """Show a job with its counts, proofs and ledger. The ETag changes with any of them."""
     row = request.app.state.service.queue.get(sender.tenant, job_id)
-    document = {**_view(row), **figures(_receipt(request, row))}
+    document = {**_view(row), **_answers(request, row), **figures(_receipt(request, row))}
     text = json.dumps(document)
     tag = f'"{sha256(text.encode()).hexdigest()[:32]}"'
     if if_none_match is not None and tag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
@@ -157,7 +181,7 @@ def show(
 @router.post("/{job_id}/pause", response_model=JobView, status_code=202)
 def pause(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
     """Pause a job at its next checkpoint."""
-    return _changed(request, sender, job_id, {"waiting": "paused", "running": "pausing"})
+    return _changed(request, sender, job_id, {"waiting": "paused", "running": "pausing", "stopping": "pausing"})
 
 
 @router.post("/{job_id}/resume", response_model=JobView, status_code=202)
@@ -172,7 +196,7 @@ def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str,
 @router.post("/{job_id}/cancel", response_model=JobView, status_code=202)
 def cancel(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
     """Stop a job for good, and abort its unfinished uploads. Copied objects stay."""
-    moves = dict.fromkeys(("waiting", "running", "pausing", "paused"), "cancelling")
+    moves = dict.fromkeys(("waiting", "running", "pausing", "stopping", "paused"), "cancelling")
     return _changed(request, sender, job_id, moves)
 
 
@@ -254,13 +278,28 @@ def events(
 
 def _job_of(
     body: JobRequest, request: Request, sender: Sender
-) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
-    """Return what `resolved_request` does; for a quote, its own request. Raises ApiProblem."""
+) -> tuple[dict[str, Any], list[str], list[tuple[str, str]], int | None]:
+    """Return what `resolved_request` does, for a quote its own request; and the size, if it is known.
+
+    Raises ApiProblem.
+    """
     if body.quote is None:
-        return resolved_request(body, request)
+        document, owned, links = resolved_request(body, request)
+        return document, owned, links, _file_bytes(document["source"])
     with request.app.state.service.database.read() as connection:
         row = quote_of(connection, body.quote, sender.tenant)
-    return json.loads(row["request"]), json.loads(row["owned"]), []
+    return json.loads(row["request"]), json.loads(row["owned"]), [], json.loads(row["view"]).get("volume_bytes")
+
+
+def _file_bytes(source: str) -> int | None:
+    """Return the size of a local file; None for a folder, or an object of a store."""
+    if not source.startswith("/"):
+        return None
+    try:
+        status = os.stat(source)
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def resolved_request(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
@@ -294,7 +333,8 @@ def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
     while row.state in moves:
-        fields = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0, "receipt": None}
+        fields: dict[str, Any] = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0, "receipt": None}
+        fields |= {"failures": "{}", "failure": None}
         reset = fields if moves[row.state] == "waiting" else {}
         if service.queue.move(job_id, (row.state,), moves[row.state], by=sender, **reset):
             service.runner.wake()
@@ -322,6 +362,25 @@ def _receipt(request: Request, row: JobRow) -> dict[str, Any] | None:
         return public_receipt(row, row.state, service.runner.engine.job(row.engine_job).receipt())
     except JobNotFound:
         return None
+
+
+def _answers(request: Request, row: JobRow) -> dict[str, Any]:
+    """Return why a job waits and when it ends: as the scheduler says now, or as another server's has last written."""
+    if row.state in ENDED or row.state == "paused":
+        return {"eta": None}
+    answer = request.app.state.service.runner.scheduling.answer(row.id)
+    if answer is None:
+        is_known = row.earliest_unix_ms is not None
+        end: dict[str, Any] = {"earliest_unix_ms": row.earliest_unix_ms, "latest_unix_ms": row.latest_unix_ms}
+        return {"eta": end if is_known else None}
+    sentence, eta = answer
+    waits: dict[str, Any] = {"waiting": sentence} if row.state == "waiting" and sentence is not None else {}
+    if eta is None:
+        return {**waits, "eta": None}
+    return {
+        **waits,
+        "eta": {"earliest_unix_ms": round(eta.earliest_s * 1000), "latest_unix_ms": round(eta.latest_s * 1000)},
+    }
 
 
 def _view(row: JobRow) -> dict[str, Any]:

@@ -70,10 +70,11 @@ class Admitter:
         causes: list[WaitCause] = []
         for binding in self._binder(job):
             resources = resources_of(job, binding)
-            usd = left_bytes / 1e9 * binding.usd_per_gb
+            usd = job.cost_usd(left_bytes, binding.usd_per_gb)
             cause = self._closed(job, binding, resources, now_s) or self._held(resources, queue)
             if cause is None:
-                admission = self.limits.admit(resources, binding.rate_gbps, job.rate_gbps_min, usd)
+                rate_gbps = min(binding.rate_gbps, job.rate_gbps_max)
+                admission = self.limits.admit(resources, rate_gbps, job.rate_gbps_min, usd)
                 if admission.resource is None:
                     return Grant(binding, resources, admission.rate_gbps, usd)
                 cause = WaitCause(LIMITED, admission.resource, admission.dimension)
@@ -85,7 +86,8 @@ class Admitter:
     def _closed(
         self, job: ServiceJob, binding: Binding, resources: tuple[Resource, ...], now_s: float
     ) -> WaitCause | None:
-        for kind, store in ((STORE_OUT, binding.source), (STORE_IN, job.destination)) if self.down else ():
+        used = [(STORE_OUT, binding.source), *((STORE_IN, name) for name in job.destinations)] if self.down else []
+        for kind, store in used:
             if store in self.down:
                 return WaitCause(STORE_IS_DOWN, Resource(kind, store), store)
         ban = self.bans.in_force(resources, now_s)

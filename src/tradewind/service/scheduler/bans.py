@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from tradewind.model.records import dataclass
-from tradewind.service.scheduler.jobs import Resource
+from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, TENANT, Resource
 
 __all__ = ["Ban", "Bans"]
 
@@ -56,9 +56,17 @@ class Bans:
 
     def in_force(self, resources: Iterable[Resource], now_s: float) -> Ban | None:
         """Return a ban that is in force on one of the resources, or None."""
-        if self._of:
-            for resource in resources:
-                for ban in self._of.get(resource, {}).values():
-                    if ban.start_s <= now_s < ban.end_s:
-                        return ban
-        return None
+        return next(self._all_in_force(resources, now_s), None)
+
+    def _all_in_force(self, resources: Iterable[Resource], now_s: float) -> Iterator[Ban]:
+        for resource in resources if self._of else ():
+            for ban in self._of.get(resource, {}).values():
+                if ban.start_s <= now_s < ban.end_s:
+                    yield ban
+
+    def refusing(self, tenant: str, sources: Sequence[str], destinations: Sequence[str], now_s: float) -> Ban | None:
+        """Return a ban that refuses a new job: on one of its destinations, its tenant, or its only source."""
+        named = [*(Resource(STORE_IN, name) for name in destinations), Resource(TENANT, tenant)]
+        if len(sources) == 1:
+            named.append(Resource(STORE_OUT, sources[0]))
+        return next((ban for ban in self._all_in_force(named, now_s) if ban.refuses_jobs), None)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from tradewind.model.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tradewind.service.scheduler.bans import Ban
     from tradewind.service.scheduler.jobs import Binding, Resource, ServiceJob
     from tradewind.service.scheduler.limits import ResourceLimit
@@ -14,10 +16,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BanLifted",
     "BanSet",
+    "CostCounted",
     "Decision",
     "FailJob",
     "JobCancelled",
     "JobPaused",
+    "JobRestored",
     "JobResumed",
     "JobSubmitted",
     "LimitSet",
@@ -41,6 +45,32 @@ class JobSubmitted:
     """A tenant submitted a job."""
 
     job: ServiceJob
+
+
+@dataclass(frozen=True)
+class JobRestored:
+    """A job of before the scheduler's start. With a `binding` it runs, with the rate that it was granted.
+
+    `failures` counts the failures of each retry class, and `failure` is the class of the last one; `moved_bytes` are
+    proven at the destination.
+    """
+
+    job: ServiceJob
+    failures: Mapping[str, int]
+    failure: str = ""
+    not_before_s: float = 0.0
+    moved_bytes: int = 0
+    binding: Binding | None = None
+    rate_gbps: float = 0.0
+    started_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class CostCounted:
+    """A job that ended today, before the scheduler's start, has cost `usd` on its resources."""
+
+    resources: tuple[Resource, ...]
+    usd: float
 
 
 @dataclass(frozen=True)
@@ -145,6 +175,8 @@ class TimePassed:
 
 SchedulerEvent = (
     JobSubmitted
+    | JobRestored
+    | CostCounted
     | RunEnded
     | RunFailed
     | RunProgressed
@@ -164,11 +196,12 @@ SchedulerEvent = (
 
 @dataclass(frozen=True)
 class StartJob:
-    """Start a run of a job with this binding, at this rate."""
+    """Start a run of a job with this binding, at this rate. If `is_limited`, it must not be faster."""
 
     job_id: str
     binding: Binding
     rate_gbps: float
+    is_limited: bool = False
 
 
 @dataclass(frozen=True)

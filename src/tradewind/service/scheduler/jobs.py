@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ __all__ = [
     "TENANT",
     "Binder",
     "Binding",
+    "OwnedPlace",
     "Resource",
     "ServiceJob",
     "resources_of",
@@ -34,12 +36,24 @@ class Resource(NamedTuple):
         return f"{kinds.get(self.kind, self.kind)} {self.name}"
 
 
+class OwnedPlace(NamedTuple):
+    """A place that a job writes: an object of a store, or all objects whose names begin with `path`."""
+
+    store: str
+    path: str
+    is_prefix: bool
+
+
 @dataclass(frozen=True)
 class ServiceJob:
     """A job that a tenant submitted.
 
     A higher `priority` goes first; one step is worth `AGEING_S` of waiting. `sources` are stores that each hold all of
     the data. `path` is the object in the destination store, or a prefix if `is_prefix`.
+
+    A job with several destinations has the others in `also_to`, and the other places that it writes in `also_owns`. It
+    needs at least `rate_gbps_min`, and uses at most `rate_gbps_max`. `usd` is its whole cost if that is known;
+    otherwise the binding's price counts.
     """
 
     id: str
@@ -54,6 +68,26 @@ class ServiceJob:
     priority: int = 0
     not_before_s: float = 0.0
     rate_gbps_min: float = 0.0
+    rate_gbps_max: float = math.inf
+    usd: float | None = None
+    also_to: tuple[str, ...] = ()
+    also_owns: tuple[OwnedPlace, ...] = ()
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """All stores that the job writes to."""
+        return (self.destination, *self.also_to)
+
+    @property
+    def owned(self) -> tuple[OwnedPlace, ...]:
+        """All places that the job writes."""
+        return (OwnedPlace(self.destination, self.path, self.is_prefix), *self.also_owns)
+
+    def cost_usd(self, left_bytes: int, usd_per_gb: float) -> float:
+        """Return the cost of what is left of the job."""
+        if self.usd is None:
+            return left_bytes / 1e9 * usd_per_gb
+        return self.usd * (left_bytes / self.size_bytes if self.size_bytes else 1.0)
 
 
 @dataclass(frozen=True)
@@ -80,7 +114,7 @@ def resources_of(job: ServiceJob, binding: Binding) -> tuple[Resource, ...]:
     """Return everything that the job uses with this binding."""
     return (
         Resource(STORE_OUT, binding.source),
-        Resource(STORE_IN, job.destination),
+        *(Resource(STORE_IN, name) for name in job.destinations),
         *(Resource(LINK, name) for name in binding.links),
         *(Resource(SITE, name) for name in binding.sites),
         Resource(TENANT, job.tenant),

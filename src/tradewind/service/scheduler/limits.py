@@ -75,6 +75,10 @@ class Limits:
         """Return whether a limit was set for a resource."""
         return resource in self._limits
 
+    def has_rate_limit(self, resources: Iterable[Resource]) -> bool:
+        """Return whether the rate of one of the resources is limited."""
+        return any(self.limit(resource).rate_gbps < math.inf for resource in resources)
+
     def limit(self, resource: Resource) -> ResourceLimit:
         """Return the limit of a resource."""
         return self._limits.get(resource, NO_LIMIT)
@@ -87,6 +91,9 @@ class Limits:
 
     def admit(self, resources: Iterable[Resource], rate_gbps: float, rate_gbps_min: float, usd: float) -> Admission:
         """Return the rate at which a job may start, or the first resource that has no room for it."""
+        resources = tuple(resources)
+        # A limit below the route's rate makes the job slower; it does not keep it waiting for ever.
+        rate_gbps = min([rate_gbps, *(self.limit(one).rate_gbps or math.inf for one in resources)])
         least = max(rate_gbps_min, rate_gbps * RATE_SHARE_MIN)
         for resource in resources:
             limit = self._limits.get(resource)
@@ -118,6 +125,11 @@ class Limits:
             used.active -= 1
             used.rate_gbps = used.rate_gbps - rate_gbps if used.active else 0.0
             used.usd = max(0.0, used.usd - usd_unspent)
+
+    def spend(self, resources: Iterable[Resource], usd: float) -> None:
+        """Count a cost of today that no running job has."""
+        for resource in resources:
+            self.usage(resource).usd += usd
 
     def begin_day(self, now_s: float) -> list[Resource]:
         """Start the day of `now_s` if it is a new one. Return the resources that have more to spend than before."""

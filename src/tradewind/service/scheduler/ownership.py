@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 
-from tradewind.service.scheduler.jobs import ServiceJob
+from tradewind.service.scheduler.jobs import OwnedPlace, ServiceJob
 
 __all__ = ["Ownership"]
 
@@ -36,22 +36,22 @@ class StoreClaims:
             at += 1
         return found
 
-    def add(self, job: ServiceJob) -> None:
-        insort(self.paths, (job.path, job.id, job.is_prefix))
-        if job.is_prefix:
-            self.prefixes.setdefault(job.path, set()).add(job.id)
-            self.lengths[len(job.path)] += 1
+    def add(self, job_id: str, place: OwnedPlace) -> None:
+        insort(self.paths, (place.path, job_id, place.is_prefix))
+        if place.is_prefix:
+            self.prefixes.setdefault(place.path, set()).add(job_id)
+            self.lengths[len(place.path)] += 1
 
-    def remove(self, job: ServiceJob) -> None:
-        del self.paths[bisect_left(self.paths, (job.path, job.id, job.is_prefix))]
-        if job.is_prefix:
-            owners = self.prefixes[job.path]
-            owners.discard(job.id)
+    def remove(self, job_id: str, place: OwnedPlace) -> None:
+        del self.paths[bisect_left(self.paths, (place.path, job_id, place.is_prefix))]
+        if place.is_prefix:
+            owners = self.prefixes[place.path]
+            owners.discard(job_id)
             if not owners:
-                del self.prefixes[job.path]
-            self.lengths[len(job.path)] -= 1
-            if not self.lengths[len(job.path)]:
-                del self.lengths[len(job.path)]
+                del self.prefixes[place.path]
+            self.lengths[len(place.path)] -= 1
+            if not self.lengths[len(place.path)]:
+                del self.lengths[len(place.path)]
 
 
 class Ownership:
@@ -64,11 +64,13 @@ class Ownership:
 
     def claim(self, job: ServiceJob) -> bool:
         """Add a job after all earlier ones. Return whether it may write now."""
-        claims = self._stores.get(job.destination)
-        if claims is None:
-            claims = self._stores[job.destination] = StoreClaims()
-        earlier = claims.overlapping(job.path, job.is_prefix)
-        claims.add(job)
+        places = set(job.owned)
+        earlier: set[str] = set()
+        for place in places:
+            claims = self._stores.setdefault(place.store, StoreClaims())
+            earlier |= claims.overlapping(place.path, place.is_prefix)
+        for place in places:
+            self._stores[place.store].add(job.id, place)
         self._earlier[job.id] = earlier
         for other in earlier:
             self._later.setdefault(other, set()).add(job.id)
@@ -78,7 +80,8 @@ class Ownership:
         """Remove a job. Return the jobs that may write now, in the order of their ids."""
         if job.id not in self._earlier:
             return []
-        self._stores[job.destination].remove(job)
+        for place in set(job.owned):
+            self._stores[place.store].remove(job.id, place)
         for other in self._earlier.pop(job.id):
             self._later[other].discard(job.id)
         freed = []

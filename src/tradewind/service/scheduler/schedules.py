@@ -6,7 +6,7 @@ and a time that it repeats comes once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -76,14 +76,31 @@ class Occurrence:
 
 
 class Timetable:
-    """One schedule and the jobs that it has submitted."""
+    """One schedule and the jobs that it has submitted.
 
-    def __init__(self, schedule: JobSchedule, start_s: float) -> None:
+    A timetable is continued after `start_s` with the number of jobs that it has `submitted`, those that are `active`,
+    and the times that are `queued`.
+    """
+
+    def __init__(
+        self,
+        schedule: JobSchedule,
+        start_s: float,
+        *,
+        submitted: int = 0,
+        active: Iterable[str] = (),
+        queued: Iterable[float] = (),
+    ) -> None:
         self.schedule = schedule
-        self.submitted = 0
-        self._active: set[str] = set()
-        self._queued: list[float] = []
+        self.submitted = submitted
+        self._active = set(active)
+        self._queued = list(queued)
         self._next_s = next(schedule.times_after(start_s), None)
+
+    @property
+    def queued(self) -> tuple[float, ...]:
+        """Times that wait for the job before them."""
+        return tuple(self._queued)
 
     @property
     def is_over(self) -> bool:
@@ -131,6 +148,10 @@ class Timetable:
     def ended(self, job_id: str) -> list[Occurrence]:
         """Note that a job has ended, in whatever way. Return the occurrence that waited for it."""
         self._active.discard(job_id)
+        return self.waited()
+
+    def waited(self) -> list[Occurrence]:
+        """Return the first occurrence that waited, if no job is active any more."""
         if self._active or not self._queued or self.is_over:
             return []
         return [Occurrence(self._queued.pop(0))]

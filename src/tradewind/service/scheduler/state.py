@@ -17,7 +17,7 @@ from tradewind.service.scheduler.admission import NO_RESOURCE, Admitter, Grant
 from tradewind.service.scheduler.bans import Ban
 from tradewind.service.scheduler.eta import Calibration, Eta
 from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, SchedulerEvent, StartJob, StopJob
-from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, TENANT, Binder, Resource, ServiceJob
+from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, Binder, Binding, Resource, ServiceJob, resources_of
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
 from tradewind.service.scheduler.queues import ResourceQueue, WaitingQueue, order_key
@@ -62,7 +62,7 @@ class JobState:
 class Scheduler:
     """Decides which job starts next.
 
-    Jobs, resources and queues are kept in memory; the service writes its events down and replays them after a restart.
+    Jobs, resources and queues are kept in memory. After a restart the service sends `JobRestored` for each job.
     """
 
     def __init__(self, binder: Binder) -> None:
@@ -105,7 +105,13 @@ class Scheduler:
         if state is None or state.phase == RUNNING_PHASE:
             return None
         causes = self._causes(state)
-        return WaitReason(sentence(causes), tuple(causes))
+        others = [one.subject for one in causes if self._is_of_another(one.subject, state.job.tenant)]
+        return WaitReason(sentence(causes, hidden=others), tuple(causes))
+
+    def _is_of_another(self, job_id: str, tenant: str) -> bool:
+        """Return whether a job belongs to another tenant, which must not learn of it."""
+        other = self._jobs.get(job_id)
+        return other is not None and other.job.tenant != tenant
 
     def eta(self, job_id: str) -> Eta | None:
         """Return when a job ends; None if that depends on people: a pause, a ban, a store that is down, no route."""
@@ -143,7 +149,7 @@ class Scheduler:
         if job.id in self._jobs:
             self._decisions.append(RefuseJob(job.id, "a job with this id exists"))
             return
-        if ban := self._refusing_ban(job):
+        if ban := self._admitter.bans.refusing(job.tenant, job.sources, job.destinations, self._now_s):
             self._decisions.append(RefuseJob(job.id, f"ban {ban.id} refuses new jobs: {ban.reason}"))
             return
         self._numbers += 1
@@ -152,16 +158,34 @@ class Scheduler:
         self._claim(state)
         self._estimate(state)
 
-    def _refusing_ban(self, job: ServiceJob) -> Ban | None:
-        """Return a ban that refuses the job: on its destination, its tenant, or its only source."""
-        named = [Resource(STORE_IN, job.destination), Resource(TENANT, job.tenant)]
-        if len(job.sources) == 1:
-            named.append(Resource(STORE_OUT, job.sources[0]))
-        for resource in named:
-            ban = self._admitter.bans.in_force([resource], self._now_s)
-            if ban and ban.refuses_jobs:
-                return ban
-        return None
+    def _restore(self, event: events.JobRestored) -> None:
+        job, failure, moved_bytes = event.job, event.failure, min(event.moved_bytes, event.job.size_bytes)
+        if job.id in self._jobs:
+            return
+        self._numbers += 1
+        left_bytes = job.size_bytes - moved_bytes
+        state = JobState(job, self._numbers, left_bytes, failure=failure, failures=dict(event.failures))
+        state.not_before_s = max(event.not_before_s, job.not_before_s)
+        self._jobs[job.id] = state
+        if event.binding is not None:
+            self._ownership.claim(job)
+            self._restore_run(state, event, event.binding)
+            return
+        self._claim(state)
+        self._estimate(state)
+        if failure in CLASSES and state.failures.get(failure, 0) > CLASSES[failure].attempts:
+            self._fail(state)
+
+    def _restore_run(self, state: JobState, event: events.JobRestored, binding: Binding) -> None:
+        resources = resources_of(state.job, binding)
+        usd = state.job.cost_usd(state.left_bytes, binding.usd_per_gb)
+        self._admitter.limits.take(resources, event.rate_gbps, usd)
+        state.phase, state.grant = RUNNING_PHASE, Grant(binding, resources, event.rate_gbps, usd)
+        state.runs = [(event.started_s, _run_s(state.left_bytes, event.rate_gbps))]
+        state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
+
+    def _count_cost(self, event: events.CostCounted) -> None:
+        self._admitter.limits.spend(event.resources, event.usd)
 
     def _claim(self, state: JobState) -> None:
         if self._ownership.claim(state.job):
@@ -184,7 +208,7 @@ class Scheduler:
             self._fresh[queue] = None
 
     def _queue_of(self, job: ServiceJob) -> WaitingQueue:
-        key = (job.tenant, job.activity, job.sources, job.destination, job.rate_gbps_min)
+        key = (job.tenant, job.activity, job.sources, job.destinations, job.rate_gbps_min, job.rate_gbps_max)
         if key not in self._queues:
             self._queues[key] = WaitingQueue(len(self._queues), job.tenant, job.activity)
         return self._queues[key]
@@ -240,7 +264,8 @@ class Scheduler:
         ]
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
         state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, _run_s(state.left_bytes, grant.rate_gbps))]
-        self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps))
+        is_limited = self._admitter.limits.has_rate_limit(grant.resources)
+        self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps, is_limited))
 
     def _free(self, resources: tuple[Resource, ...] | list[Resource]) -> None:
         for resource in resources:
@@ -320,17 +345,24 @@ class Scheduler:
         self._end_run(state, event.moved_bytes)
         state.failure = event.kind
         if event.kind == STORE_DOWN:
-            state.not_before_s = self._now_s + STORE_DOWN_WAIT_S
+            is_known = any(self._uses(state, store) for store in self._admitter.down)
+            state.not_before_s = self._now_s + (0.0 if is_known else STORE_DOWN_WAIT_S)
             self._make_ready(state)
             return
         rule, count = CLASSES[event.kind], state.failures.get(event.kind, 0) + 1
         state.failures[event.kind] = count
         if count > rule.attempts:
-            self._decisions.append(FailJob(state.job.id, f"{rule.meaning} ({event.kind}, {count} times)"))
-            self._remove(state)
+            self._fail(state)
             return
         state.not_before_s = self._now_s + retry_wait_s(rule, state.job.id, count)
         self._make_ready(state)
+
+    def _fail(self, state: JobState) -> None:
+        """Fail a job whose last failure has used all attempts of its class."""
+        kind = state.failure
+        reason = f"{CLASSES[kind].meaning} ({kind}, {state.failures[kind]} times)"
+        self._decisions.append(FailJob(state.job.id, reason))
+        self._remove(state)
 
     def _progressed(self, event: events.RunProgressed) -> None:
         state = self._jobs.get(event.job_id)
@@ -358,7 +390,9 @@ class Scheduler:
 
     def _disown(self, state: JobState) -> None:
         for other in self._ownership.release(state.job):
-            self._make_ready(self._jobs[other])
+            # A restored job may run although others claimed the place before.
+            if self._jobs[other].phase == OWNED_PHASE:
+                self._make_ready(self._jobs[other])
 
     def _cancelled(self, event: events.JobCancelled) -> None:
         state = self._jobs.get(event.job_id)
@@ -420,10 +454,22 @@ class Scheduler:
     def _store_down(self, event: events.StoreDown) -> None:
         self._admitter.down.add(event.store)
         self._stop_all(_both(event.store), f"store {event.store} does not answer")
+        self._end_delays(event.store)
 
     def _store_up(self, event: events.StoreUp) -> None:
         self._admitter.down.discard(event.store)
         self._free(_both(event.store))
+        self._end_delays(event.store)
+
+    def _end_delays(self, store: str) -> None:
+        """Queue the jobs that wait because the store did not answer. It may look at all jobs, like `_stop_all`."""
+        for state in list(self._jobs.values()):
+            if state.phase == DELAYED_PHASE and state.failure == STORE_DOWN and self._uses(state, store):
+                state.not_before_s = state.job.not_before_s
+                self._make_ready(state)
+
+    def _uses(self, state: JobState, store: str) -> bool:
+        return store in state.job.sources or store in state.job.destinations
 
     def _routes_changed(self, event: events.RoutesChanged) -> None:
         self._fresh.update((queue, None) for queue in self._queues.values() if len(queue))
@@ -452,7 +498,7 @@ class Scheduler:
         """Estimate the duration of a job that was just submitted: its delay, the bytes before it, and its own."""
         job, kind = state.job, QUEUED_PHASE
         bindings = self._admitter.bindings(job)
-        rate_gbps = bindings[0].rate_gbps if bindings else 1.0
+        rate_gbps = min(bindings[0].rate_gbps, job.rate_gbps_max) if bindings else 1.0
         ahead_bytes = 0
         if state.phase == OWNED_PHASE:
             kind = OWNED_PHASE
@@ -468,6 +514,8 @@ _PASSING = {"limited", "turn"}
 """Causes that end without people."""
 _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.JobSubmitted: Scheduler._submit,
+    events.JobRestored: Scheduler._restore,
+    events.CostCounted: Scheduler._count_cost,
     events.RunEnded: Scheduler._ended,
     events.RunFailed: Scheduler._failed,
     events.RunProgressed: Scheduler._progressed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime, timezone
 
 from tradewind.model.records import dataclass
@@ -49,27 +49,27 @@ class WaitReason:
     causes: tuple[WaitCause, ...]
 
 
-def sentence(causes: Sequence[WaitCause]) -> str:
-    """Return the first cause as a sentence, with the number of the others."""
-    first = _clause(causes[0])
+def sentence(causes: Sequence[WaitCause], hidden: Container[str] = ()) -> str:
+    """Return the first cause as a sentence, with the number of the others. Jobs in `hidden` are not named."""
+    first = _clause(causes[0], "Another job" if causes[0].subject in hidden else f"Job {causes[0].subject}")
     others = len(set(causes)) - 1
     if not others:
         return f"{first}."
     return f"{first}; {others} other {'route is' if others == 1 else 'routes are'} blocked, too."
 
 
-def _clause(cause: WaitCause) -> str:
+def _clause(cause: WaitCause, job: str) -> str:
     until = f" until {_time(cause.until_s)}" if cause.until_s is not None else ""
     clauses = {
         BANNED: f"Ban {cause.subject} closes {cause.resource}{until}",
         LIMITED: f"The limit of {cause.resource} is reached: {cause.subject}{until}",
         NOT_YET: f"The job does not start{until}",
         NO_ROUTE: "No route leads to the destination now",
-        OWNED: f"Job {cause.subject} writes to the same place first",
+        OWNED: f"{job} writes to the same place first",
         PAUSED: "The job is paused",
         RETRYING: f"The last run failed ({cause.subject}); the next one waits{until}",
         STORE_IS_DOWN: f"Store {cause.subject} does not answer",
-        TURN: f"Job {cause.subject} goes first" + (f" on {cause.resource}" if cause.resource else ""),
+        TURN: f"{job} goes first" + (f" on {cause.resource}" if cause.resource else ""),
     }
     return clauses[cause.kind]
 

@@ -1,0 +1,117 @@
+"""The service under load: many jobs that wait, some that run, and clients that follow events while others read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+
+QUEUED, RUNNING, STREAMS, READS = 1_000, 50, 200, 1_000
+FILES, FILE_BYTES, RATE_BYTES_PER_S = 200, 100_000, 20_000
+"""Each job would take 1,000 s, so the ones that run do so for the whole measurement."""
+READERS = 4
+"""Clients that read at the same time."""
+TENANTS = 4
+"""Tenants over which streams and reads are spread: a tenant has at most 64 streams, a token 100 requests per second."""
+PAUSE_S = 0.05
+"""Pause of a reader between two reads."""
+
+
+def measure_load() -> str:
+    """Run the scenario and return its figures as a Markdown table."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        (data / "source").mkdir(parents=True)
+        for number in range(FILES):
+            (data / "source" / f"{number}").write_bytes(os.urandom(FILE_BYTES))
+        command = [sys.executable, "-m", "tradewind.service", "--state", f"{folder}/state", "--jobs", str(RUNNING)]
+        command += ["--listen", "127.0.0.1:0", "--allow-path", str(data)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            url = next(line.split()[-1] for line in process.stdout if line.startswith("listening on "))
+            token = (Path(folder) / "state" / "admin.token").read_text().strip()
+            try:
+                return asyncio.run(_measure(url, token, data, process.pid))
+            finally:
+                process.terminate()
+
+
+async def _measure(url: str, token: str, data: Path, pid: int) -> str:
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+        headers = await _tenants(client, token)
+        begun_s = time.monotonic()
+        names = [await _submit(client, headers[number % TENANTS], data, number) for number in range(QUEUED + RUNNING)]
+        submitted_s = time.monotonic() - begun_s
+        admin = {"Authorization": f"Bearer {token}"}
+        while f'{{state="running"}} {RUNNING}.0' not in (await client.get("/metrics", headers=admin)).text:
+            await asyncio.sleep(0.2)
+        jobs = list(enumerate(names))
+        streams = [asyncio.create_task(_follow(client, headers[n % TENANTS], one)) for n, one in jobs[:STREAMS]]
+        await asyncio.sleep(3)
+        readers = (_read(client, headers[reader % TENANTS], names[reader % TENANTS]) for reader in range(READERS))
+        times = sorted(one for found in await asyncio.gather(*readers) for one in found)
+        open_streams = sum(not stream.done() for stream in streams)
+        for stream in streams:
+            stream.cancel()
+        await asyncio.gather(*streams, return_exceptions=True)
+    rss = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    rows = [
+        ("jobs submitted per second", f"{(QUEUED + RUNNING) / submitted_s:.0f}"),
+        ("open event streams", f"{open_streams}"),
+        ("reads", f"{len(times):,}"),
+        ("read, median", f"{times[len(times) // 2] * 1e3:.0f} ms"),
+        ("read, 99%", f"{times[int(len(times) * 0.99)] * 1e3:.0f} ms"),
+        ("memory of the server, highest", f"{int(rss.split()[1]) / 1024:.0f} MiB"),
+    ]
+    return "\n".join(["| figure | value |", "|---|---:|", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+async def _tenants(client: httpx.AsyncClient, token: str) -> list[dict[str, str]]:
+    """Make tenants; return the headers of each one's token."""
+    admin = {"Authorization": f"Bearer {token}"}
+    found = []
+    for number in range(TENANTS):
+        name = f"tenant{number}"
+        (await client.post("/v1/tenants", json={"name": name}, headers=admin)).raise_for_status()
+        made = await client.post("/v1/tokens", json={"tenant": name, "role": "operator"}, headers=admin)
+        found.append({"Authorization": f"Bearer {made.raise_for_status().json()['token']}"})
+    return found
+
+
+async def _submit(client: httpx.AsyncClient, headers: dict[str, str], data: Path, number: int) -> str:
+    """Submit a job, and return its id."""
+    body = {"source": f"{data}/source", "destination": f"{data}/copy{number}", "recursive": True}
+    body |= {"limit_bytes_per_s": RATE_BYTES_PER_S}
+    while True:
+        key = {"Idempotency-Key": f"{number}"}
+        answer = await client.post("/v1/jobs", json=body, headers=headers | key)
+        if answer.status_code != 429:
+            name: str = answer.raise_for_status().json()["id"]
+            return name
+        await asyncio.sleep(0.2)
+
+
+async def _follow(client: httpx.AsyncClient, headers: dict[str, str], job_id: str) -> None:
+    async with client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as answer:
+        answer.raise_for_status()
+        async for _ in answer.aiter_raw():
+            pass
+
+
+async def _read(client: httpx.AsyncClient, headers: dict[str, str], job_id: str) -> list[float]:
+    """Return the time of each read [s]: of one job, and of a page of jobs."""
+    times = []
+    for number in range(READS // READERS):
+        begun_s = time.perf_counter()
+        path = f"/v1/jobs/{job_id}" if number % 2 else "/v1/jobs"
+        (await client.get(path, headers=headers)).raise_for_status()
+        times.append(time.perf_counter() - begun_s)
+        await asyncio.sleep(PAUSE_S)
+    return times

@@ -1,0 +1,112 @@
+"""`/v1/limits` and `/v1/weights`: how much may run on a resource, and the shares of tenants and activities."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import delete, insert, select
+
+from tradewind.service.api.jobs import ACTIVITY
+from tradewind.service.api.tenants import NAME, TENANTS
+from tradewind.service.auth import Sender
+from tradewind.service.database import record_change
+from tradewind.service.limits import RESOURCE_LIMITS_MAX, WEIGHTS_MAX
+from tradewind.service.problems import ApiProblem
+from tradewind.service.scheduling_tables import resource_limits, weights
+
+__all__ = ["RESOURCE_NAME", "router"]
+
+router = APIRouter(prefix="/v1", tags=["scheduling"])
+#: A store is `local` or the URL of its bucket; a link is `START>END`, with regions or stores.
+RESOURCE_NAME = r"^[!-~]+$"
+Name = Annotated[str, Field(min_length=1, max_length=500, pattern=RESOURCE_NAME)]
+Amount = Annotated[float, Field(ge=0, le=1e9)]
+
+
+class ResourceLimitDocument(BaseModel):
+    """The most that may run on a resource; null is no limit, and 0 closes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Literal["store-in", "store-out", "link", "site", "tenant"]
+    name: Name
+    active: Annotated[int, Field(ge=0, le=10**6)] | None = Field(None, description="jobs that run at a time")
+    rate_gbps: Amount | None = Field(None, description="sum of their rates [Gbit/s]")
+    usd_per_day: Amount | None = Field(None, description="cost of the jobs that start in a day (UTC)")
+
+
+class LimitList(BaseModel):
+    """The limits of all resources; others have none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limits: Annotated[list[ResourceLimitDocument], Field(max_length=RESOURCE_LIMITS_MAX)]
+
+
+class WeightDocument(BaseModel):
+    """The weight of a tenant, or of one of its activities among them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: str = Field(pattern=NAME)
+    activity: Annotated[str, Field(pattern=ACTIVITY)] | None = None
+    weight: Annotated[float, Field(gt=0, le=1e6)]
+
+
+class WeightList(BaseModel):
+    """The weights of tenants and activities; others have 1."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    weights: Annotated[list[WeightDocument], Field(max_length=WEIGHTS_MAX)]
+
+
+@router.get("/limits", response_model=LimitList)
+def show_limits(request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
+    """Show the limits of resources."""
+    query = select(resource_limits).order_by(resource_limits.c.kind, resource_limits.c.name)
+    with request.app.state.service.database.read() as connection:
+        return {"limits": [dict(row) for row in connection.execute(query).mappings()]}
+
+
+@router.put("/limits", response_model=LimitList)
+def set_limits(body: LimitList, request: Request, sender: Sender = TENANTS) -> LimitList:
+    """Replace the limits of resources. Running jobs keep what they have."""
+    rows = [one.model_dump() for one in body.limits]
+    if len({(row["kind"], row["name"]) for row in rows}) < len(rows):
+        raise ApiProblem(422, "a resource has two limits")
+    service = request.app.state.service
+    with service.database.write() as connection:
+        connection.execute(delete(resource_limits))
+        if rows:
+            connection.execute(insert(resource_limits), rows)
+        record_change(connection, sender.tenant, sender.token, "limits.set", "limits", {"limits": rows})
+    service.runner.wake()
+    return body
+
+
+@router.get("/weights", response_model=WeightList)
+def show_weights(request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
+    """Show the weights of tenants and activities."""
+    query = select(weights).order_by(weights.c.tenant, weights.c.activity)
+    with request.app.state.service.database.read() as connection:
+        rows = connection.execute(query).mappings()
+        return {"weights": [{**row, "activity": row["activity"] or None} for row in rows]}
+
+
+@router.put("/weights", response_model=WeightList)
+def set_weights(body: WeightList, request: Request, sender: Sender = TENANTS) -> WeightList:
+    """Replace the weights of tenants and activities."""
+    rows = [{**one.model_dump(), "activity": one.activity or ""} for one in body.weights]
+    if len({(row["tenant"], row["activity"]) for row in rows}) < len(rows):
+        raise ApiProblem(422, "a tenant or activity has two weights")
+    service = request.app.state.service
+    with service.database.write() as connection:
+        connection.execute(delete(weights))
+        if rows:
+            connection.execute(insert(weights), rows)
+        record_change(connection, sender.tenant, sender.token, "weights.set", "weights", {"weights": rows})
+    service.runner.wake()
+    return body

@@ -1,0 +1,110 @@
+"""Jobs of the service as the scheduler sees them: their stores, links and sites, and the rates that they may get."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tradewind.engine.sides import known_region
+from tradewind.model.store import Access
+from tradewind.model.url import parse_url
+from tradewind.service.grid import GridReader
+from tradewind.service.jobs import JobRow
+from tradewind.service.links import HERE
+from tradewind.service.scheduler.events import StartJob
+from tradewind.service.scheduler.jobs import Binding, OwnedPlace, ServiceJob
+from tradewind.service.stores import LOCAL, SERVERS, store_of, stores_of
+
+__all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
+
+#: Rate of a link that nothing is known about [Gbit/s].
+RATE_GBPS_UNKNOWN = 1.0
+#: Size of a job that nothing is known about [bytes].
+SIZE_BYTES_UNKNOWN = 1_000_000_000
+
+
+def service_job(row: JobRow) -> ServiceJob:
+    """Return a job as the scheduler sees it."""
+    source, ends = stores_of(row.request)
+    owned = [one for text in row.owned for one in _owned(text)]
+    first = next((one for one in owned if one.store == ends[0]), OwnedPlace(ends[0], "", True))
+    limit = row.request.get("limit_bytes_per_s")
+    return ServiceJob(
+        id=row.id,
+        tenant=row.tenant,
+        activity=row.request.get("activity", "default"),
+        sources=(source,),
+        destination=ends[0],
+        path=first.path,
+        is_prefix=first.is_prefix,
+        size_bytes=SIZE_BYTES_UNKNOWN if row.size_bytes is None else row.size_bytes,
+        submitted_s=row.created_unix_ms / 1000,
+        priority=row.request.get("priority", 0),
+        rate_gbps_max=math.inf if limit is None else limit * 8e-9,
+        usd=None if row.price_usd_micros is None else row.price_usd_micros / 1e6,
+        also_to=ends[1:],
+        also_owns=tuple(one for one in owned if one != first),
+    )
+
+
+def _owned(text: str) -> list[OwnedPlace]:
+    """Return the object or file of a place, and all below it."""
+    place = parse_url(text, cwd="/")
+    store, path = store_of(place), place.key.strip("/")
+    if not path:
+        return [OwnedPlace(store, "", True)]
+    return [OwnedPlace(store, path, False), OwnedPlace(store, path + "/", True)]
+
+
+class ServiceBinder:
+    """Binds a job to the direct links from its source to its destinations, at the rate of the grid."""
+
+    def __init__(self, grid: GridReader) -> None:
+        self._grid = grid
+
+    def __call__(self, job: ServiceJob) -> Sequence[Binding]:
+        """Return the only binding of a job."""
+        starts, ends = [_end(name) for name in job.sources], [_end(name) for name in job.destinations]
+        links = tuple(f"{start}>{end}" for start in starts for end in ends)
+        sites = dict.fromkeys([SERVERS.name, *(name for name in (*starts, *ends) if "://" not in name)])
+        rates = [self._rate_gbps(start, end) for start in starts for end in ends]
+        return [Binding(job.sources[0], links, tuple(sites), (), min(rates))]
+
+    def _rate_gbps(self, start: str, end: str) -> float:
+        found = (row.gbps for row in self._grid.rows() if (row.src, row.dst) == (start, end))
+        return next((gbps for gbps in found if gbps > 0), RATE_GBPS_UNKNOWN)
+
+
+def _end(store: str) -> str:
+    """Return the end of a link: the region of a store, or the store if its address does not name one."""
+    if store == LOCAL:
+        return HERE
+    region = known_region(parse_url(store, cwd="/"), Access()).region
+    return store if region is None else str(region)
+
+
+def grant_document(start: StartJob, usd: float, now_ms: int) -> str:
+    """Return what a job was started with, as the database keeps it."""
+    one = start.binding
+    return json.dumps(
+        {
+            "source": one.source,
+            "links": one.links,
+            "sites": one.sites,
+            "machines": one.machines,
+            "binding_gbps": one.rate_gbps,
+            "usd_per_gb": one.usd_per_gb,
+            "rate_gbps": start.rate_gbps,
+            "is_limited": start.is_limited,
+            "usd": usd,
+            "at_unix_ms": now_ms,
+        }
+    )
+
+
+def binding_of(granted: Mapping[str, Any]) -> Binding:
+    """Return the binding of a grant."""
+    links, sites, machines = (tuple(granted[name]) for name in ("links", "sites", "machines"))
+    return Binding(granted["source"], links, sites, machines, granted["binding_gbps"], granted["usd_per_gb"])

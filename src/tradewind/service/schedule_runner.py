@@ -1,0 +1,92 @@
+"""Submits the jobs of schedules at their times. The key of a job is made of schedule and time, so it comes once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import or_, select, update
+
+from tradewind.service.auth import Sender
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.jobs import ENDED, JobQueue
+from tradewind.service.problems import ApiProblem
+from tradewind.service.scheduler.schedules import JobSchedule, Timetable
+from tradewind.service.scheduling_tables import schedules
+from tradewind.service.tables import jobs
+
+__all__ = ["ScheduleRunner", "job_schedule"]
+
+#: Schedules that one pass looks at, those that have waited longest first.
+AT_ONCE = 200
+
+
+def job_schedule(row: Mapping[Any, Any]) -> JobSchedule:
+    """Return the schedule of a row. Raises UsageError."""
+    end_ms = row["end_unix_ms"]
+    end_s = None if end_ms is None else end_ms / 1000
+    return JobSchedule(row["id"], row["cron"], row["time_zone"], end_s, row["count"], row["overlap"])
+
+
+class ScheduleRunner:
+    """Submits the jobs of all tenants' schedules."""
+
+    def __init__(self, database: ServiceDatabase, queue: JobQueue) -> None:
+        self._database, self._queue = database, queue
+
+    def step(self, *, is_scheduling: bool) -> None:
+        """Submit what has come, if this server schedules. Raises StateError, UsageError."""
+        if not is_scheduling:
+            return
+        now_s = time.time()
+        is_due = or_(schedules.c.next_unix_ms <= now_s * 1000, schedules.c.queued != "[]")
+        with self._database.read() as connection:
+            query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
+            rows = connection.execute(query).mappings().all()
+        for row in rows:
+            self._run(row, now_s)
+
+    def _run(self, row: Mapping[Any, Any], now_s: float) -> None:
+        with self._database.read() as connection:
+            open_jobs = select(jobs.c.id).where(jobs.c.schedule == row["id"], jobs.c.state.not_in(ENDED))
+            active = connection.execute(open_jobs).scalars().all()
+        table = Timetable(
+            job_schedule(row),
+            row["last_unix_ms"] / 1000,
+            submitted=row["submitted"],
+            active=active,
+            queued=json.loads(row["queued"]),
+        )
+        skipped, last_s = row["skipped"], row["last_unix_ms"] / 1000
+        for one in [*table.waited(), *table.due(now_s)]:
+            last_s, reason = max(last_s, one.at_s), one.skipped
+            if reason is None:
+                try:
+                    table.began(self._submit(row, one.at_s))
+                except ApiProblem as problem:
+                    reason = problem.detail
+            skipped = reason or skipped
+        last_s = max(last_s, *table.queued, 0.0)
+        following = table.next_s()
+        values = {
+            "submitted": table.submitted,
+            "queued": json.dumps(table.queued if not table.is_over else []),
+            "skipped": skipped,
+            "last_unix_ms": round(last_s * 1000),
+            "next_unix_ms": None if following is None else round(following * 1000),
+        }
+        with self._database.write_rows() as connection:
+            mine = schedules.c.id == row["id"], schedules.c.last_unix_ms == row["last_unix_ms"]
+            connection.execute(update(schedules).where(*mine).values(**values))
+
+    def _submit(self, row: Mapping[Any, Any], at_s: float) -> str:
+        """Submit the job of a time, and return its id. The same time gives the same job. Raises ApiProblem."""
+        sender = Sender(row["token"], row["tenant"], "operator", frozenset())
+        key, digest = f"schedule-{row['id']}-{round(at_s)}", sha256(row["id"].encode()).hexdigest()
+        request, owned, links = (json.loads(row[name]) for name in ("request", "owned", "links"))
+        pairs = [(start, end) for start, end in links]
+        job, _ = self._queue.submit(sender, key, digest, request, owned, pairs, schedule=row["id"])
+        return job.id

@@ -1,0 +1,76 @@
+"""The right to schedule: one replica has it at a time, with a number that grows with each holder.
+
+Each transaction that carries out decisions checks it. So a replica that has lost the right, and does not know it yet,
+changes nothing, and its successor has read the jobs after its last change.
+"""
+
+from __future__ import annotations
+
+import time
+
+from sqlalchemy import Connection, insert, select, update
+
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.scheduling_tables import schedulers
+
+__all__ = ["SchedulerLease"]
+
+NAME = "scheduler"
+#: Share of the lease after which it is renewed.
+RENEW_SHARE = 0.3
+
+
+class SchedulerLease:
+    """The lease of one server. `lease_ms` is its length [ms]."""
+
+    def __init__(self, database: ServiceDatabase, owner: str, lease_ms: int) -> None:
+        self._database, self._owner, self._lease_ms = database, owner, lease_ms
+        self._epoch: int | None = None
+        self._renewed_s = 0.0
+
+    def hold(self) -> int | None:
+        """Acquire or renew the lease; return its number, or None while another server has it. Raises StateError."""
+        now_s = time.monotonic()
+        if self._epoch is not None and now_s - self._renewed_s < self._lease_ms / 1000 * RENEW_SHARE:
+            return self._epoch
+        clock_ms = self._database.clock_ms
+        query = select(schedulers.c.owner, schedulers.c.epoch, schedulers.c.lease_unix_ms, clock_ms).where(
+            schedulers.c.name == NAME
+        )
+        with self._database.read() as connection:
+            found = connection.execute(query).first()
+            if found is not None and found[0] != self._owner and found[2] >= found[3]:
+                self._epoch = None
+                return None
+        with self._database.write() as connection:
+            found = connection.execute(query).first()
+            until = int(connection.execute(select(clock_ms)).scalar_one()) + self._lease_ms
+            if found is None:
+                row = {"name": NAME, "owner": self._owner, "epoch": 1, "lease_unix_ms": until}
+                connection.execute(insert(schedulers).values(**row))
+                epoch = 1
+            elif found[0] != self._owner and found[2] >= found[3]:
+                self._epoch = None
+                return None
+            else:
+                epoch = found[1] + (found[0] != self._owner)
+                values = {"owner": self._owner, "epoch": epoch, "lease_unix_ms": until}
+                connection.execute(update(schedulers).where(schedulers.c.name == NAME).values(**values))
+        self._epoch, self._renewed_s = epoch, now_s
+        return epoch
+
+    def is_held(self, connection: Connection) -> bool:
+        """Return whether this server still has the lease, in a transaction that excludes all others that decide."""
+        query = select(schedulers.c.owner, schedulers.c.epoch).where(schedulers.c.name == NAME)
+        found = connection.execute(query).first()
+        if found is None or tuple(found) != (self._owner, self._epoch):
+            self._epoch = None
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Give the lease up, so that another server schedules at once. Raises StateError."""
+        with self._database.write_rows() as connection:
+            mine = schedulers.c.name == NAME, schedulers.c.owner == self._owner
+            connection.execute(update(schedulers).where(*mine).values(lease_unix_ms=0))
+        self._epoch = None

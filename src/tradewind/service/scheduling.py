@@ -1,0 +1,326 @@
+"""The scheduler in the service: it learns of jobs from the database, and its decisions are written there.
+
+One replica schedules, see `scheduler_lease`. It compares the jobs' rows with what its scheduler knows, and sends an
+event for each difference; so changes by users and by other replicas need no messages, and a restart is a comparison
+with an empty scheduler. A job that may start becomes `running` without an owner, and a replica with room adopts it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from tradewind.model.records import dataclass
+from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
+from tradewind.service.claims import ClaimTable
+from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
+from tradewind.service.limits import ANSWER_EVERY_S, ANSWERS_AT_ONCE, PASS_JOBS_MAX
+from tradewind.service.places import conflict
+from tradewind.service.scheduler.eta import Eta
+from tradewind.service.scheduler.events import (
+    CostCounted,
+    Decision,
+    JobCancelled,
+    JobRestored,
+    JobSubmitted,
+    RefuseJob,
+    RunEnded,
+    RunFailed,
+    SchedulerEvent,
+    StartJob,
+    StopJob,
+    TimePassed,
+)
+from tradewind.service.scheduler.jobs import resources_of
+from tradewind.service.scheduler.limits import DAY_S
+from tradewind.service.scheduler.state import RUNNING_PHASE, Scheduler
+from tradewind.service.scheduler_lease import SchedulerLease
+from tradewind.service.scheduling_rules import RuleReader
+from tradewind.service.tables import jobs
+
+__all__ = ["ServiceScheduler"]
+
+#: Rows that are read at once.
+ROWS_AT_ONCE = 500
+#: An end is written anew if it moved by more than this share of the time until it.
+END_CHANGE_SHARE = 0.1
+#: States of jobs whose run ends soon, and which do not start again then.
+LEAVING = ("pausing", "cancelling")
+
+
+@dataclass
+class SeenJob:
+    """A job as it was when the scheduler last learned of it, and what was written about it."""
+
+    failures: str
+    moved_bytes: int
+    sentence: str | None
+    ends: tuple[int, int] | None
+
+
+class ServiceScheduler:
+    """Schedules the jobs while this server has the lease. `fail` ends a waiting job for good, with a reason."""
+
+    def __init__(
+        self,
+        database: ServiceDatabase,
+        queue: JobQueue,
+        claims: ClaimTable,
+        lease: SchedulerLease,
+        binder: ServiceBinder,
+        fail: Callable[[JobRow, str], None],
+    ) -> None:
+        self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
+        self._binder, self._fail = binder, fail
+        self._lock = threading.Lock()
+        self._epoch: int | None = None
+        self._scheduler: Scheduler | None = None
+        self._rules = RuleReader()
+        self._seen: dict[str, SeenJob] = {}
+        self._answered_s = 0.0
+        self._answered_to = ""
+
+    @property
+    def is_scheduling(self) -> bool:
+        """Return whether this server schedules."""
+        return self._scheduler is not None
+
+    def step(self) -> float:
+        """Schedule once; return the seconds until there may be something to do. Raises StateError."""
+        epoch = self._lease.hold()
+        with self._lock:
+            if epoch is None or epoch != self._epoch:
+                self._forget()
+                self._epoch = epoch
+            if epoch is None:
+                return float("inf")
+            decisions = self._learn()
+            ended = self._carry_out(decisions)
+        for row, reason in ended:
+            self._fail(row, reason)
+        with self._lock:
+            self._answer()
+            return max(0.0, self._scheduler.next_wakeup_s() - time.time()) if self._scheduler else 0.0
+
+    def answer(self, job_id: str) -> tuple[str | None, Eta | None] | None:
+        """Return why a job waits and when it ends, from the scheduler's own state; None if another server schedules."""
+        with self._lock:
+            if self._scheduler is None or self._scheduler.phase(job_id) is None:
+                return None
+            why = self._scheduler.why(job_id)
+            return (None if why is None else why.sentence), self._scheduler.eta(job_id)
+
+    def close(self) -> None:
+        """Let another server schedule. Raises StateError."""
+        with self._lock:
+            self._forget()
+        self._lease.leave()
+
+    def _forget(self) -> None:
+        self._scheduler, self._rules, self._seen = None, RuleReader(), {}
+
+    def _learn(self) -> list[Decision]:
+        """Send the scheduler all that has changed, and return its decisions."""
+        is_new = self._scheduler is None
+        if self._scheduler is None:
+            self._scheduler = Scheduler(self._binder)
+        capacity = self._claims.capacity()
+        with self._database.read() as connection:
+            rules = self._rules.changes(connection, capacity.jobs_max)
+            found = _open_jobs(connection)
+            ended = _states(connection, self._seen.keys() - found.keys())
+            costs = _costs_today(connection) if is_new else []
+            rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
+        decisions: list[Decision] = []
+        for event in [TimePassed(), *costs, *rules, *self._ends(ended), *self._job_events(rows, is_new)]:
+            decisions += self._scheduler.handle(time.time(), event)
+        return decisions
+
+    def _is_news(self, job_id: str, state: str, failures: str) -> bool:
+        """Return whether the row of a job differs from what the scheduler knows."""
+        assert self._scheduler is not None
+        seen, phase = self._seen.get(job_id), self._scheduler.phase(job_id)
+        if seen is None or phase is None:
+            return True
+        if state == "waiting":
+            return phase == RUNNING_PHASE or seen.failures != failures
+        return phase != RUNNING_PHASE and state in LEAVING
+
+    def _ends(self, states: dict[str, str]) -> Iterator[SchedulerEvent]:
+        for job_id, state in sorted(states.items()):
+            del self._seen[job_id]
+            yield RunEnded(job_id) if state == "done" else JobCancelled(job_id)
+
+    def _job_events(self, rows: Sequence[JobRow], is_new: bool) -> Iterator[SchedulerEvent]:
+        """Yield the events of jobs that are new, or have changed. Jobs that run already come first."""
+        assert self._scheduler is not None
+        for row in sorted(rows, key=lambda one: (one.state == "waiting", one.id)):
+            seen, phase = self._seen.get(row.id), self._scheduler.phase(row.id)
+            self._seen[row.id] = SeenJob(row.failures, row.moved_bytes, row.waiting, None)
+            is_failed = seen is not None and seen.failures != row.failures and row.failure is not None
+            if seen is not None and phase == RUNNING_PHASE and row.state == "waiting" and is_failed:
+                assert row.failure is not None
+                yield RunFailed(row.id, row.failure, row.moved_bytes - seen.moved_bytes)
+                continue
+            if phase is not None:
+                yield JobCancelled(row.id)
+            if row.state == "waiting" and row.failures == "{}" and row.granted is None and not is_new:
+                yield JobSubmitted(service_job(row))
+            elif row.state == "waiting" or row.granted is not None:
+                yield _restored(row)
+
+    def _carry_out(self, decisions: Sequence[Decision]) -> list[tuple[JobRow, str]]:
+        """Write decisions; return the jobs that have failed with the reasons. Nothing is written without the lease."""
+        if not decisions:
+            return []
+        failed: dict[str, str] = {}
+        with self._database.write() as connection:
+            if not self._lease.is_held(connection):
+                self._forget()
+                return []
+            places = [json.loads(owned) for owned in connection.execute(_ACTIVE_PLACES).scalars()]
+            for decision in decisions:
+                if isinstance(decision, StartJob):
+                    if not self._start(connection, decision, places):
+                        self._not_started(decision.job_id)
+                elif isinstance(decision, StopJob):
+                    _stop(connection, decision)
+                else:
+                    reason = decision.reason
+                    failed[decision.job_id] = (
+                        reason[0].upper() + reason[1:] if isinstance(decision, RefuseJob) else reason
+                    )
+        rows = {row.id: row for row in (self._queue.find(one) for one in failed) if row is not None}
+        return [(row, failed[row.id]) for row in rows.values() if row.state == "waiting"]
+
+    def _start(self, connection: Connection, start: StartJob, places: list[list[str]]) -> bool:
+        """Let a waiting job run, unless an active one writes to its places; return whether it runs."""
+        row = connection.execute(
+            select(jobs.c.owned, jobs.c.price_usd_micros).where(jobs.c.id == start.job_id, jobs.c.state == "waiting")
+        ).first()
+        if row is None or any(conflict(json.loads(row[0]), theirs) for theirs in places):
+            return False
+        now = now_unix_ms()
+        granted = grant_document(start, (row[1] or 0) / 1e6, now)
+        values = {"state": "running", "waiting": None, "owner": None, "granted": granted, "updated_unix_ms": now}
+        connection.execute(update(jobs).where(jobs.c.id == start.job_id).values(**values))
+        places.append(json.loads(row[0]))
+        add_event(connection, start.job_id, "running", None)
+        return True
+
+    def _not_started(self, job_id: str) -> None:
+        """Take a start back: the row has changed since it was read, so the next pass reads it again."""
+        assert self._scheduler is not None
+        self._scheduler.handle(time.time(), JobCancelled(job_id))
+        self._seen.pop(job_id, None)
+
+    def _answer(self) -> None:
+        """Write why jobs wait and when they end, for all servers. Only changes are written."""
+        if self._scheduler is None or time.monotonic() - self._answered_s < ANSWER_EVERY_S:
+            return
+        names = sorted(self._seen)
+        later = [name for name in names if name > self._answered_to]
+        chosen = later[:ANSWERS_AT_ONCE]
+        # The last round ends the list, and the next one starts again.
+        self._answered_to = chosen[-1] if len(later) > ANSWERS_AT_ONCE else ""
+        reasons: dict[str, str] = {}
+        ends: dict[str, tuple[int, int] | None] = {}
+        now = now_unix_ms()
+        for name in chosen:
+            seen, why, eta = self._seen[name], self._scheduler.why(name), self._scheduler.eta(name)
+            if why is not None and why.sentence != seen.sentence:
+                reasons[name] = seen.sentence = why.sentence
+            end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
+            if _has_moved(seen.ends, end, now):
+                ends[name] = seen.ends = end
+        if reasons:
+            self._queue.set_waiting(reasons)
+        if ends:
+            self._queue.set_ends(ends)
+        self._answered_s = time.monotonic()
+
+
+_ACTIVE_PLACES = select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))
+
+
+def _open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
+    """Return state and failures of the active jobs and the oldest waiting ones."""
+    columns = select(jobs.c.id, jobs.c.state, jobs.c.failures)
+    active = connection.execute(columns.where(jobs.c.state.in_(ACTIVE)))
+    waiting = columns.where(jobs.c.state == "waiting").order_by(jobs.c.id).limit(PASS_JOBS_MAX)
+    return {one: (state, failures) for found in (active, connection.execute(waiting)) for one, state, failures in found}
+
+
+def _states(connection: Connection, job_ids: Iterable[str]) -> dict[str, str]:
+    """Return the states of jobs that are neither active nor among the oldest waiting ones."""
+    found: dict[str, str] = {}
+    for some in _parts(job_ids):
+        query = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(some), jobs.c.state.in_((*ENDED, "paused")))
+        found |= {row.id: row.state for row in connection.execute(query)}
+    return found
+
+
+def _rows(connection: Connection, job_ids: Iterable[str]) -> list[JobRow]:
+    return [row for some in _parts(job_ids) for row in JobQueue.rows(connection, some)]
+
+
+def _parts(job_ids: Iterable[str]) -> Iterator[list[str]]:
+    left = iter(job_ids)
+    while some := list(islice(left, ROWS_AT_ONCE)):
+        yield some
+
+
+def _restored(row: JobRow) -> JobRestored:
+    """Return the event for a job that this scheduler does not know, but an earlier one did."""
+    common: dict[str, Any] = {
+        "job": service_job(row),
+        "failures": json.loads(row.failures),
+        "failure": row.failure or "",
+        "not_before_s": row.not_before_unix_ms / 1000,
+        "moved_bytes": row.moved_bytes,
+    }
+    if row.state == "waiting" or row.granted is None:
+        return JobRestored(**common)
+    granted = json.loads(row.granted)
+    run = {"rate_gbps": granted["rate_gbps"], "started_s": granted["at_unix_ms"] / 1000}
+    return JobRestored(**common, **run, binding=binding_of(granted))
+
+
+def _costs_today(connection: Connection) -> list[CostCounted]:
+    """Return the costs of jobs that were started today and have ended."""
+    day_ms = int(time.time() // DAY_S) * DAY_S * 1000
+    query = select(*JobQueue.columns()).where(
+        jobs.c.state.in_(ENDED),
+        jobs.c.updated_unix_ms >= day_ms,
+        jobs.c.price_usd_micros > 0,
+        jobs.c.granted.is_not(None),
+    )
+    costs = []
+    for row in (JobQueue.row(found) for found in connection.execute(query).mappings()):
+        assert row.granted is not None and row.price_usd_micros is not None
+        if json.loads(row.granted)["at_unix_ms"] >= day_ms:
+            resources = resources_of(service_job(row), binding_of(json.loads(row.granted)))
+            costs.append(CostCounted(resources, row.price_usd_micros / 1e6))
+    return costs
+
+
+def _stop(connection: Connection, stop: StopJob) -> None:
+    """Ask the owner of a running job to stop it."""
+    change = update(jobs).where(jobs.c.id == stop.job_id, jobs.c.state == "running")
+    values = {"state": "stopping", "waiting": stop.reason, "updated_unix_ms": now_unix_ms()}
+    if connection.execute(change.values(**values)).rowcount:
+        add_event(connection, stop.job_id, "stopping", stop.reason)
+
+
+def _has_moved(before: tuple[int, int] | None, end: tuple[int, int] | None, now_ms: int) -> bool:
+    if before is None or end is None:
+        return before != end
+    room = max(1000.0, END_CHANGE_SHARE * max(0, end[1] - now_ms))
+    return abs(end[0] - before[0]) > room or abs(end[1] - before[1]) > room

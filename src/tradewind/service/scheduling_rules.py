@@ -1,0 +1,150 @@
+"""What operators have set for the scheduler, in the database: limits, weights, bans, and stores that are down.
+
+`RuleReader` reads them, and returns the events that tell the scheduler of each change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, or_, select
+
+from tradewind.model.records import replace
+from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.limits import BANS_MAX, RESOURCE_LIMITS_MAX, WEIGHTS_MAX
+from tradewind.service.scheduler.bans import Ban, Bans
+from tradewind.service.scheduler.events import (
+    BanLifted,
+    BanSet,
+    LimitSet,
+    SchedulerEvent,
+    StoreDown,
+    StoreUp,
+    WeightSet,
+)
+from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, Resource
+from tradewind.service.scheduler.limits import NO_LIMIT, ResourceLimit
+from tradewind.service.scheduling_tables import bans, down_stores, resource_limits, weights
+from tradewind.service.stores import SERVERS
+
+__all__ = ["STORE", "RuleReader", "bans_in_force", "note_down", "note_up", "stores_down"]
+
+#: Kind of a ban on both the reads and the writes of a store.
+STORE = "store"
+
+
+class RuleReader:
+    """The rules as the scheduler knows them."""
+
+    def __init__(self) -> None:
+        self._limits: dict[Resource, ResourceLimit] = {}
+        self._weights: dict[tuple[str, str], float] = {}
+        self._bans: dict[str, Ban] = {}
+        self._down: set[str] = set()
+
+    def changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
+        """Return what has changed since the last call. All servers together may run `servers_jobs_max` jobs."""
+        return [
+            *self._limit_changes(connection, servers_jobs_max),
+            *self._weight_changes(connection),
+            *self._ban_changes(connection),
+            *self._store_changes(connection),
+        ]
+
+    def _limit_changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
+        query = select(resource_limits).limit(RESOURCE_LIMITS_MAX)
+        now = {Resource(row["kind"], row["name"]): _limit(row) for row in connection.execute(query).mappings()}
+        own = now.get(SERVERS, NO_LIMIT)
+        active = servers_jobs_max if own.active is None else min(own.active, servers_jobs_max)
+        now[SERVERS] = replace(own, active=active)
+        changed: list[SchedulerEvent] = [
+            LimitSet(one, limit) for one, limit in now.items() if self._limits.get(one) != limit
+        ]
+        changed += [LimitSet(one, NO_LIMIT) for one in self._limits.keys() - now.keys()]
+        self._limits = now
+        return changed
+
+    def _weight_changes(self, connection: Connection) -> list[SchedulerEvent]:
+        query = select(weights.c.tenant, weights.c.activity, weights.c.weight).limit(WEIGHTS_MAX)
+        now = {(tenant, activity): weight for tenant, activity, weight in connection.execute(query)}
+        gone = dict.fromkeys(self._weights.keys() - now.keys(), 1.0)
+        changed = {**{key: weight for key, weight in now.items() if self._weights.get(key) != weight}, **gone}
+        self._weights = now
+        return [WeightSet(tenant, weight, activity or None) for (tenant, activity), weight in changed.items()]
+
+    def _ban_changes(self, connection: Connection) -> list[SchedulerEvent]:
+        now = {ban.id: ban for ban in _bans(connection)}
+        changed: list[SchedulerEvent] = [BanSet(ban) for ban in now.values() if self._bans.get(ban.id) != ban]
+        changed += [BanLifted(name) for name in self._bans.keys() - now.keys()]
+        self._bans = now
+        return changed
+
+    def _store_changes(self, connection: Connection) -> list[SchedulerEvent]:
+        now = set(connection.execute(select(down_stores.c.store)).scalars())
+        changed: list[SchedulerEvent] = [
+            *(StoreDown(one) for one in now - self._down),
+            *(StoreUp(one) for one in self._down - now),
+        ]
+        self._down = now
+        return changed
+
+
+def bans_in_force(connection: Connection) -> Bans:
+    """Return all bans that have not ended."""
+    found = Bans()
+    for ban in _bans(connection):
+        found.add(ban)
+    return found
+
+
+def _bans(connection: Connection) -> list[Ban]:
+    not_over = or_(bans.c.end_unix_ms.is_(None), bans.c.end_unix_ms > now_unix_ms())
+    query = select(bans).where(not_over).order_by(bans.c.id).limit(BANS_MAX)
+    return [ban for row in connection.execute(query).mappings() for ban in _bans_of(row)]
+
+
+def _bans_of(row: Mapping[Any, Any]) -> list[Ban]:
+    """Return the bans of a row: two for a store."""
+    kinds = {row["id"]: row["kind"]}
+    if row["kind"] == STORE:
+        kinds = {row["id"]: STORE_IN, f"{row['id']}-reads": STORE_OUT}
+    end_ms = row["end_unix_ms"]
+    return [
+        Ban(
+            name,
+            Resource(kind, row["name"]),
+            row["reason"],
+            start_s=row["start_unix_ms"] / 1000,
+            end_s=math.inf if end_ms is None else end_ms / 1000,
+            stops_jobs=bool(row["stops_jobs"]),
+            refuses_jobs=bool(row["refuses_jobs"]),
+        )
+        for name, kind in kinds.items()
+    ]
+
+
+def _limit(row: Mapping[Any, Any]) -> ResourceLimit:
+    rate, usd = row["rate_gbps"], row["usd_per_day"]
+    return ResourceLimit(row["active"], math.inf if rate is None else rate, math.inf if usd is None else usd)
+
+
+def note_down(database: ServiceDatabase, store: str, url: str) -> None:
+    """Record that a store does not answer. Raises StateError."""
+    with database.write() as connection:
+        if connection.execute(select(down_stores.c.store).where(down_stores.c.store == store)).first() is None:
+            connection.execute(insert(down_stores).values(store=store, url=url, since_unix_ms=now_unix_ms()))
+
+
+def note_up(database: ServiceDatabase, store: str) -> None:
+    """Record that a store answers again. Raises StateError."""
+    with database.write_rows() as connection:
+        connection.execute(delete(down_stores).where(down_stores.c.store == store))
+
+
+def stores_down(database: ServiceDatabase) -> dict[str, str]:
+    """Return the stores that do not answer, with the URL to ask. Raises StateError."""
+    with database.read() as connection:
+        rows = connection.execute(select(down_stores.c.store, down_stores.c.url)).all()
+    return {row.store: row.url for row in rows}

@@ -1,0 +1,244 @@
+"""The scheduler decides in a real server: limits, bans, weights, schedules, retry classes, and stores that are down."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from testbed.s3 import S3
+from testbed.servers import InstallError, versitygw
+from testbed.servers.process import spawn, stop_group
+from tests.service.server import WAIT_S, Server, submit, until
+
+KEYS = {"ROOT_ACCESS_KEY": "testbed"}
+SLOW = {"recursive": True, "limit_bytes_per_s": 1_000_000}
+
+
+def serve(folder: Path, *options: str, **environment: str) -> Server:
+    server = Server(folder, "--jobs", "8", *options, **environment)
+    for number in range(8):
+        path = server.data / "source" / f"{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(100_000))
+    server.start()
+    return server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = serve(tmp_path_factory.mktemp("scheduling"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def admin(server: Server) -> Iterator[httpx.Client]:
+    with server.client() as client:
+        yield client
+        client.put("/v1/limits", json={"limits": []})
+
+
+def waits(client: httpx.Client, job_id: str, words: str) -> dict[str, Any]:
+    """Return the job once its reason has these words."""
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        found: dict[str, Any] = client.get(f"/v1/jobs/{job_id}").json()
+        if found["state"] == "waiting" and words in (found["waiting"] or ""):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{found} does not wait with {words!r}")
+
+
+def begin(client: httpx.Client, server: Server, name: str, **others: Any) -> str:
+    made = submit(client, name, server.data / "source", server.data / name, **{**SLOW, **others})
+    assert made.status_code == 201, made.text
+    job_id: str = made.json()["id"]
+    return job_id
+
+
+def limit(client: httpx.Client, kind: str, name: str, **limits: Any) -> None:
+    done = client.put("/v1/limits", json={"limits": [{"kind": kind, "name": name, **limits}]})
+    assert done.status_code == 200, done.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("store-in", "local"),
+        ("store-out", "local"),
+        ("link", "site:local>site:local"),
+        ("site", "servers"),
+        ("tenant", "default"),
+    ],
+)
+def test_a_limit_of_each_kind_keeps_the_second_job_waiting(
+    server: Server, admin: httpx.Client, kind: str, name: str
+) -> None:
+    limit(admin, kind, name, active=1)
+    first, second = (begin(admin, server, f"{kind}-{number}") for number in range(2))
+    until(admin, first, "running")
+    words = {"store-in": "writes to store", "store-out": "reads from store"}.get(kind, kind)
+    found = waits(admin, second, f"The limit of {words} {name} is reached: active jobs.")
+    assert found["eta"]["earliest_unix_ms"] < found["eta"]["latest_unix_ms"]
+    admin.put("/v1/limits", json={"limits": []})
+    until(admin, second, "running", "done")
+    for job_id in (first, second):
+        admin.delete(f"/v1/jobs/{job_id}")
+
+
+def test_a_limited_rate_slows_the_job(server: Server, admin: httpx.Client) -> None:
+    limit(admin, "store-in", "local", rate_gbps=0.004)
+    begin_s = time.monotonic()
+    job_id = begin(admin, server, "rate", limit_bytes_per_s=None)
+    until(admin, job_id, "running")
+    second = begin(admin, server, "slow", limit_bytes_per_s=None)
+    waits(admin, second, "The limit of writes to store local is reached: rate.")
+    until(admin, job_id, "done")
+    assert time.monotonic() - begin_s > 1, "800 kB at 500 kB/s"
+    admin.delete(f"/v1/jobs/{second}")
+
+
+def test_a_ban_drains_stops_or_refuses(server: Server, admin: httpx.Client) -> None:
+    running = begin(admin, server, "drained", limit_bytes_per_s=300_000)
+    until(admin, running, "running")
+    resource = {"kind": "store-in", "name": "local", "reason": "new disks"}
+    ban = admin.post("/v1/bans", json=resource).json()
+    second = begin(admin, server, "banned")
+    waits(admin, second, f"Ban {ban['id']} closes writes to store local.")
+    assert admin.get(f"/v1/jobs/{running}").json()["state"] == "running"
+    assert [one["id"] for one in admin.get("/v1/bans").json()["bans"]] == [ban["id"]]
+    stops = admin.post("/v1/bans", json={**resource, "stops_jobs": True, "refuses_jobs": True}).json()
+    found = waits(admin, running, "closes writes to store local")
+    assert (found["attempts"], found["eta"]) == (0, None)
+    refused = submit(admin, "refused", server.data / "source", server.data / "refused", **SLOW)
+    assert (refused.status_code, refused.json()["detail"]) == (409, f"ban {stops['id']} refuses new jobs: new disks")
+    for one in (ban, stops):
+        assert admin.delete(f"/v1/bans/{one['id']}").status_code == 204
+    for job_id in (running, second):
+        until(admin, job_id, "done")
+
+
+def test_a_maintenance_window_ends_by_itself(server: Server, admin: httpx.Client) -> None:
+    now = round(time.time() * 1000)
+    window = {"kind": "store", "name": "local", "reason": "move", "start_unix_ms": now - 1, "end_unix_ms": now + 1500}
+    made = admin.post("/v1/maintenance", json=window).json()
+    job_id = begin(admin, server, "window")
+    waits(admin, job_id, f"Ban {made['id']}")
+    until(admin, job_id, "running", "done")
+    assert admin.get("/v1/maintenance").json() == {"windows": []}
+    wrong = admin.post("/v1/maintenance", json={**window, "end_unix_ms": now - 2})
+    assert wrong.status_code == 422
+
+
+def test_priorities_and_weights_decide_the_order(server: Server, admin: httpx.Client) -> None:
+    weights = [{"tenant": "default", "activity": "nightly", "weight": 0.5}]
+    assert admin.put("/v1/weights", json={"weights": weights}).status_code == 200
+    assert admin.get("/v1/weights").json()["weights"] == weights
+    limit(admin, "tenant", "default", active=0)
+    low = begin(admin, server, "low", activity="nightly")
+    high = begin(admin, server, "high", activity="nightly", priority=5)
+    for job_id in (low, high):
+        waits(admin, job_id, "The limit of tenant default is reached")
+    limit(admin, "tenant", "default", active=1)
+    until(admin, high, "running")
+    waits(admin, low, "is reached: active jobs.")
+    for job_id in (low, high):
+        admin.delete(f"/v1/jobs/{job_id}")
+
+
+def test_a_schedule_submits_each_time_once(server: Server, admin: httpx.Client) -> None:
+    job = {"source": str(server.data / "source"), "destination": str(server.data / "daily"), "recursive": True}
+    made = admin.post("/v1/schedules", json={"job": job, "cron": "0 3 * * *", "count": 1})
+    assert made.status_code == 201, made.text
+    name, next_ms = made.json()["id"], made.json()["next_unix_ms"]
+    with closing(sqlite3.connect(server.state / "service.sqlite", timeout=10)) as database, database:
+        # The time has come: the schedule was made a day earlier.
+        earlier = (
+            "UPDATE schedules SET last_unix_ms = last_unix_ms - 86400000, next_unix_ms = ?",
+            (next_ms - 86_400_000,),
+        )
+        assert database.execute(*earlier).rowcount == 1
+    deadline_s = time.monotonic() + WAIT_S
+    while (found := admin.get(f"/v1/schedules/{name}").json())["submitted"] < 1:
+        assert time.monotonic() < deadline_s, found
+        time.sleep(0.05)
+    assert found["next_unix_ms"] is None, "its one job was submitted"
+    with closing(sqlite3.connect(server.state / "service.sqlite", timeout=10)) as database:
+        rows = database.execute("SELECT id, idempotency_key FROM jobs WHERE schedule = ?", (name,)).fetchall()
+    assert [key for _, key in rows] == [f"schedule-{name}-{next_ms // 1000 - 86_400}"]
+    until(admin, rows[0][0], "done")
+    assert admin.delete(f"/v1/schedules/{name}").status_code == 204
+    assert admin.get("/v1/schedules").json() == {"schedules": []}
+    wrong = admin.post("/v1/schedules", json={"job": job, "cron": "61 * * * *"})
+    assert wrong.status_code == 422
+
+
+def test_a_missing_source_uses_no_further_attempts(server: Server, admin: httpx.Client) -> None:
+    job_id = submit(admin, "none", server.data / "none", server.data / "x", recursive=True).json()["id"]
+    deadline_s = time.monotonic() + WAIT_S
+    while (found := admin.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
+        assert time.monotonic() < deadline_s, found
+        time.sleep(0.05)
+    assert (found["attempts"], found["eta"]) == (0, None)
+
+
+def test_a_restart_keeps_the_limits_and_what_runs(tmp_path: Path) -> None:
+    server = serve(tmp_path)
+    with server.client() as client:
+        limit(client, "tenant", "default", active=1)
+        first, second = (begin(client, server, f"{number}", limit_bytes_per_s=200_000) for number in range(2))
+        until(client, first, "running")
+        waits(client, second, "The limit of tenant default")
+    server.kill()
+    server.start()
+    try:
+        with server.client() as client:
+            waits(client, second, "The limit of tenant default")
+            assert client.get(f"/v1/jobs/{first}").json()["state"] == "running"
+            client.delete(f"/v1/jobs/{first}")
+            until(client, second, "running", "done")
+    finally:
+        server.kill()
+
+
+def test_a_store_that_is_down_pauses_its_jobs(tmp_path: Path) -> None:
+    try:
+        store = versitygw()
+    except InstallError as error:
+        pytest.skip(str(error))
+    assert store.process is not None
+    S3(store.endpoint, store.access_key, store.secret_key, store.ca_file).create_bucket("bucket")
+    server = serve(tmp_path, "--allow-store", "s3://bucket", **store.environment)
+    try:
+        with server.client() as client:
+            stop(store.process)
+            body = {"source": str(server.data / "source"), "destination": "s3://bucket/copy", "recursive": True}
+            made = client.post("/v1/jobs", json={**body, "stall_s": 1}, headers={"Idempotency-Key": "down"})
+            job_id = made.json()["id"]
+            waits(client, job_id, "Store s3://bucket does not answer.")
+            later = client.post(
+                "/v1/jobs", json={**body, "destination": "s3://bucket/other"}, headers={"Idempotency-Key": "later"}
+            )
+            waits(client, later.json()["id"], "Store s3://bucket does not answer.")
+            again = spawn(store.process.args, store.folder, KEYS | {"ROOT_SECRET_KEY": store.secret_key})  # type: ignore[arg-type]
+            try:
+                for one in (job_id, later.json()["id"]):
+                    assert until(client, one, "done")["attempts"] == 0
+            finally:
+                stop_group(again)
+    finally:
+        server.kill()
+        store.stop()
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(WAIT_S)

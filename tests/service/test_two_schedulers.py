@@ -1,0 +1,118 @@
+"""Two servers on one database: one schedules at a time, and an earlier one that does not know it decides nothing."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from tradewind.service.auth import Sender, ensure_admin
+from tradewind.service.bindings import ServiceBinder
+from tradewind.service.claims import ClaimTable
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.grid import GridReader
+from tradewind.service.jobs import JobQueue
+from tradewind.service.scheduler_lease import SchedulerLease
+from tradewind.service.scheduling import ServiceScheduler
+from tradewind.service.scheduling_tables import schedulers
+from tradewind.service.settings import ServiceSettings
+from tradewind.service.tables import jobs
+
+SENDER = Sender("admin", "default", "service_admin", frozenset())
+ROOM = 3
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
+    settings = ServiceSettings(state=tmp_path / "state")
+    settings.state.mkdir(mode=0o700)
+    database = ServiceDatabase(settings.state)
+    database.require_current()
+    ensure_admin(database, settings)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def server(database: ServiceDatabase, tmp_path: Path) -> Callable[[str], ServiceScheduler]:
+    def make(name: str) -> ServiceScheduler:
+        claims = ClaimTable(database, name, ROOM, 60_000)
+        claims.renew()
+        lease, binder = SchedulerLease(database, name, 60_000), ServiceBinder(GridReader(str(tmp_path / "engine")))
+        return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None)
+
+    return make
+
+
+def submit(database: ServiceDatabase, first: int, count: int) -> list[str]:
+    request: dict[str, Any] = {"source": "/data/source", "verb": "cp", "recursive": True, "limit_bytes_per_s": None}
+    made = []
+    for number in range(first, first + count):
+        place = f"/data/{number}"
+        row, _ = JobQueue(database).submit(SENDER, f"{number}", "", {**request, "destination": [place]}, [place])
+        made.append(row.id)
+    return made
+
+
+def running(database: ServiceDatabase) -> int:
+    with database.read() as connection:
+        count = select(func.count()).select_from(jobs).where(jobs.c.state == "running")
+        return int(connection.execute(count).scalar_one())
+
+
+def expire(database: ServiceDatabase) -> None:
+    with database.write() as connection:
+        connection.execute(update(schedulers).values(lease_unix_ms=0))
+
+
+def test_an_earlier_scheduler_starts_nothing(
+    database: ServiceDatabase, server: Callable[[str], ServiceScheduler]
+) -> None:
+    one, two = server("one"), server("two")
+    one.step()
+    two.step()
+    assert (one.is_scheduling, two.is_scheduling) == (True, False)
+    submit(database, 0, 4)
+    one.step()
+    assert running(database) == 4, "two servers with room for three each"
+    submit(database, 4, 4)
+    expire(database)
+    two.step()
+    assert running(database) == 2 * ROOM, "it knows what the first one has started"
+    with database.write() as connection:
+        started = select(jobs.c.id).where(jobs.c.state == "running").limit(1)
+        connection.execute(update(jobs).where(jobs.c.id.in_(started)).values(state="done"))
+    one.step()
+    assert running(database) == 2 * ROOM - 1, "the first one sees room, and may not use it"
+    two.step()
+    assert running(database) == 2 * ROOM
+    assert not one.is_scheduling
+
+
+def test_the_reasons_in_the_database_are_those_of_the_scheduler(
+    database: ServiceDatabase, server: Callable[[str], ServiceScheduler]
+) -> None:
+    one = server("one")
+    names = submit(database, 0, ROOM + 3)
+    one.step()
+    waiting = 0
+    for name in names:
+        row, answer = JobQueue(database).find(name), one.answer(name)
+        assert row is not None
+        assert answer is not None
+        sentence, eta = answer
+        assert row.waiting == sentence
+        assert eta is not None
+        assert row.latest_unix_ms is not None
+        assert abs(row.latest_unix_ms / 1000 - eta.latest_s) < 0.1 * (eta.latest_s - row.created_unix_ms / 1000)
+        waiting += row.state == "waiting"
+    assert waiting == 3
+    two = server("two")
+    expire(database)
+    two.step()
+    for name in names:
+        row, answer = JobQueue(database).find(name), two.answer(name)
+        assert row is not None
+        assert answer is not None
+        assert (row.state == "waiting") == (answer[0] is not None)
