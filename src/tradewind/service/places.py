@@ -1,7 +1,8 @@
 """Places that jobs may use, and what they write there.
 
 A job may use only what the operator has allowed: folders by `--allow-path`, buckets and prefixes by `--allow-store`,
-with the credentials of the server. The state folder of the server is never allowed.
+with the credentials of the server. The state folder of the server is never allowed. Of a pattern, the fixed directory
+counts: what the pattern matches is known only when the job runs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from tradewind.engine.patterns import fixed_folder
 from tradewind.errors import UsageError
 from tradewind.model.url import Location, parse_url
 from tradewind.service.settings import ServiceSettings
@@ -37,10 +39,11 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
     if not any(_is_below(path, root) for root in settings.allow_paths):
         # The same answer for every path, so that nobody learns which exist.
         raise UsageError(f"{place.key}: not below an allowed folder", hint="`tradewind serve --allow-path` allows one")
-    own = os.path.realpath(settings.state)
-    if _is_below(path, own) or _is_below(own, path):
+    resolved = path + "/" if place.is_directory and path != "/" else path
+    own, folder = os.path.realpath(settings.state), fixed_folder(parse_url(resolved))
+    if _is_below(path, own) or _is_below(own, path if folder is None else folder.key.rstrip("/")):
         raise UsageError(f"{place.key}: not below an allowed folder")
-    return path + "/" if place.is_directory and path != "/" else path
+    return resolved
 
 
 def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, moves: bool) -> list[str]:
@@ -48,16 +51,17 @@ def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursi
 
     A job that moves objects also owns its sources, because it deletes them.
     """
+    starts = [parse_url(source, cwd="/") for source in sources]
+    folders = [fixed_folder(start) for start in starts]
     owned = []
     for text in destinations:
         end = parse_url(text, cwd="/")
-        names = [parse_url(source, cwd="/").name for source in sources]
-        if recursive or not end.is_directory:
+        if recursive or not end.is_directory or any(folders):
             owned.append(_plain(end))
         else:
-            owned += [f"{_plain(end)}/{name}" for name in names]
+            owned += [f"{_plain(end)}/{start.name}" for start in starts]
     if moves:
-        owned += [_plain(parse_url(source, cwd="/")) for source in sources]
+        owned += [_plain(folder or start) for folder, start in zip(folders, starts, strict=True)]
     return sorted(set(owned))
 
 
