@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +193,7 @@ def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_
         ("receipt", json.dumps(receipt)),
         ("pretty", json.dumps(receipt, indent=2, sort_keys=True)),
         ("changed", json.dumps(changed)),
+        ("twice", '{"state": "failed", ' + json.dumps(receipt)[1:]),
         ("unsigned", json.dumps({**receipt, "signature": None})),
         ("keys", json.dumps(keys)),
         ("objects", objects),
@@ -207,6 +210,7 @@ def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_
         "error: the signature does not match: it was changed, or signed with another key",
     )
     assert verify(files["unsigned"], *offline)[0] == 6
+    assert verify(files["twice"], *offline)[0] == 6
     assert verify(files["receipt"], *offline, "--objects", files["fewer"])[0] == 6
     assert verify(files["receipt"])[0] == 2
     assert verify(files["receipt"], "--key", files["objects"])[0] == 2
@@ -240,6 +244,24 @@ def test_the_market_has_a_price_now(admin: httpx.Client) -> None:
     assert bounds[0] <= found["now"]["usd_per_hour"] <= bounds[1]
     empty = admin.get("/v1/market", params={"extra_nodes": 3}).json()
     assert empty["now"]["usd_per_hour"] is None
+
+
+def test_a_tier_that_costs_nothing_counts_towards_the_next_one(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+    tiers = [
+        {"from_quantity": 0, "usd_micros_per_unit": 0},
+        {"from_quantity": 1, "usd_micros_per_unit": 10_000_000},
+    ]
+    free = {"name": "free", "unit": "GB", "tiers": tiers}
+    assert admin.put("/v1/tariffs", json={"tariffs": [free]}).status_code == 200
+    with tenant_of(server, admin, "starts") as starts:
+        job_id = submit(starts, "free", server.data / "source", server.data / "free", recursive=True).json()["id"]
+        until(starts, job_id, "done")
+        what = "service: free, site:local → site:local"
+        assert starts.get(f"/v1/jobs/{job_id}/receipt").json()["charges"] == [{"what": what, "usd_micros": 0}]
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
+        assert database.execute("SELECT volume_bytes FROM charges WHERE job = ?", (job_id,)).fetchall() == [(BYTES,)]
+    assert admin.put("/v1/tariffs", json=before).status_code == 200
 
 
 def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:

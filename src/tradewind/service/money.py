@@ -94,7 +94,10 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
 
 
 def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
-    """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price."""
+    """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
+
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those.
+    """
     job, tenant = account["job"], account["tenant"]
     use = TariffUse(int(receipt["progress"]["bytes_done"]), _run_ms(receipt["runs"]))
     owed: defaultdict[str, int] = defaultdict(int)
@@ -117,7 +120,7 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
     }
     nothing = dict.fromkeys(quantity, 0)
     for what, micros in new.items():
-        if micros:
+        if micros or any(quantity.values()):
             connection.execute(
                 insert(charges).values(
                     tenant=tenant, job=job, at_unix_ms=now_ms, what=what, usd_micros=micros, **quantity
