@@ -138,6 +138,26 @@ def test_a_budget_is_never_exceeded_by_concurrent_jobs(server: Server, admin: ht
         assert crowd.put("/v1/tenants/crowd/budget", json={"limit_usd_micros": 1}).status_code == 403
 
 
+def test_a_failed_job_without_a_quote_is_not_resumed_under_a_budget(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "late") as late:
+        source = server.data / "late"
+        job_id = submit(late, "late", source, server.data / "late2", recursive=True).json()["id"]
+        deadline = 600
+        while late.get(f"/v1/jobs/{job_id}").json()["state"] != "failed":
+            deadline -= 1
+            assert deadline
+            time.sleep(0.05)
+        source.mkdir()
+        (source / "a").write_bytes(bytes(BYTES))
+        assert admin.put("/v1/tenants/late/budget", json={"limit_usd_micros": 1}).status_code == 200
+        refused = late.post(f"/v1/jobs/{job_id}/resume")
+        assert (refused.status_code, refused.json()["detail"]) == (
+            409,
+            "the tenant has a budget: a job needs a quote",
+        )
+        assert late.get(f"/v1/jobs/{job_id}").json()["state"] == "failed"
+
+
 def test_a_cancelled_job_releases_its_reservation(server: Server, admin: httpx.Client) -> None:
     with tenant_of(server, admin, "cancels", 5_000) as cancels:
         slow = quote(cancels, server, "cancelled", limit_bytes_per_s=1_000)

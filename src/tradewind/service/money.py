@@ -39,10 +39,8 @@ def job_submitted(
         accepted = accept_quote(connection, quote, tenant, job, now_ms)
         price, proposal, links = accepted.usd_micros, accepted.proposal, accepted.links
         require_room(connection, tenant, job, price, now_ms)
-    elif has_budget(connection, tenant):
-        raise ApiProblem(
-            409, "the tenant has a budget: a job needs a quote", hint='POST /v1/quotes, then submit {"quote": ID}'
-        )
+    else:
+        _require_no_budget(connection, tenant)
     connection.execute(
         insert(accounts).values(
             job=job,
@@ -59,7 +57,10 @@ def job_submitted(
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
-    """Settle the account of a job that has ended, or open that of a resumed one. Raises ApiProblem 402."""
+    """Settle the account of a job that has ended, or open that of a resumed one.
+
+    Raises ApiProblem: 402 if the budget has too little left, 409 if the tenant has a budget and the job no quote.
+    """
     account = connection.execute(select(accounts).where(accounts.c.job == job)).mappings().first()
     if account is None or account["is_open"] != (state in CLOSED):
         return
@@ -68,15 +69,26 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
             _charge(connection, account, json.loads(receipt), now_ms)
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
-    price = account["quote_usd_micros"]
-    left = 0 if price is None else max(0, price - sum(_charged(connection, job).values()))
-    require_room(connection, account["tenant"], job, left, now_ms)
+    price, left = account["quote_usd_micros"], 0
+    if price is None:
+        _require_no_budget(connection, account["tenant"])
+    else:
+        left = max(0, price - sum(_charged(connection, job).values()))
+        require_room(connection, account["tenant"], job, left, now_ms)
     _set_account(connection, job, is_open=1, reserved_usd_micros=left)
 
 
 def charges_of(connection: Connection, job: str) -> list[dict[str, Any]]:
     """Return what was charged for a job so far, with the same lines added up."""
     return [{"what": what, "usd_micros": micros} for what, micros in _charged(connection, job).items()]
+
+
+def _require_no_budget(connection: Connection, tenant: str) -> None:
+    """Return if a job may run without a quote. Raises ApiProblem 409."""
+    if has_budget(connection, tenant):
+        raise ApiProblem(
+            409, "the tenant has a budget: a job needs a quote", hint='POST /v1/quotes, then submit {"quote": ID}'
+        )
 
 
 def _set_account(connection: Connection, job: str, **fields: int) -> None:
