@@ -28,8 +28,8 @@ def test_no_pattern_reaches_the_state_folder(tmp_path: Path, pattern: str) -> No
 @pytest.mark.parametrize("recursive", [False, True])
 @pytest.mark.parametrize("root", ["/data", "s3://bucket"])
 def test_a_move_of_a_pattern_excludes_all_jobs_that_write_what_it_may_match(root: str, recursive: bool) -> None:
-    moves = owned_places([f"{root}/in*/*.csv"], [f"{root}/to/"], recursive=recursive, moves=True)
-    copy = owned_places([f"{root}/in*/*.csv"], [f"{root}/to/"], recursive=recursive, moves=False)
+    moves = owned_places([f"{root}/in*/*.csv"], [f"{root}/to/"], recursive=recursive, with_sources=True)
+    copy = owned_places([f"{root}/in*/*.csv"], [f"{root}/to/"], recursive=recursive, with_sources=False)
     for other in (f"{root}/in2", f"{root}/in2/1.csv", f"{root}/to/in2/1.csv", f"{root}/to"):
         assert conflict(moves, [other])
     assert conflict(copy, [f"{root}/to/in2/1.csv"])

@@ -46,10 +46,13 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
     return resolved
 
 
-def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, moves: bool) -> list[str]:
+def owned_places(
+    sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, with_sources: bool
+) -> list[str]:
     """Return the places that a job writes, as URLs or paths without a trailing slash. A job owns what is below, too.
 
-    A job that moves objects also owns its sources, because it deletes them.
+    A job that moves objects also owns its sources, because it deletes them (`with_sources`). So does one that deletes
+    what its source does not have: another job that still writes the source would let it delete too much.
     """
     starts = [parse_url(source, cwd="/") for source in sources]
     folders = [fixed_folder(start) for start in starts]
@@ -60,7 +63,7 @@ def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursi
             owned.append(_plain(end))
         else:
             owned += [f"{_plain(end)}/{start.name}" for start in starts]
-    if moves:
+    if with_sources:
         owned += [_plain(folder or start) for folder, start in zip(folders, starts, strict=True)]
     return sorted(set(owned))
 
