@@ -284,6 +284,19 @@ def test_a_tier_that_costs_nothing_counts_towards_the_next_one(server: Server, a
     assert admin.put("/v1/tariffs", json=before).status_code == 200
 
 
+def test_a_price_list_holds_although_the_clock_is_set_back(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database, database:
+        database.execute("UPDATE tariffs SET set_unix_ms = set_unix_ms + 600000")
+    assert admin.get("/v1/tariffs").json() == before
+    assert quote(admin, server, "back")["usd_micros"] == 3_000
+    job_id = submit(admin, "back", server.data / "source", server.data / "back", recursive=True).json()["id"]
+    until(admin, job_id, "done")
+    charges = admin.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+    assert sum(line["usd_micros"] for line in charges) == 3_000
+    assert admin.put("/v1/tariffs", json=before).status_code == 200
+
+
 def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:
     tier = {"from_quantity": 5, "usd_micros_per_unit": 1}
     refused = admin.put("/v1/tariffs", json={"tariffs": [{"name": "x", "unit": "GB", "tiers": [tier]}]})

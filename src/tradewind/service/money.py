@@ -16,7 +16,15 @@ from sqlalchemy import Connection, func, insert, select, update
 from tradewind.errors import MarketError
 from tradewind.service.budgets import has_budget, require_room
 from tradewind.service.money_tables import accounts, charges
-from tradewind.service.prices import Amount, TariffUse, ledger_amounts, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.prices import (
+    Amount,
+    TariffUse,
+    ledger_amounts,
+    price_time_ms,
+    tariff_amounts,
+    tariffs_at,
+    used_in_month,
+)
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import accept_quote
 
@@ -48,7 +56,7 @@ def job_submitted(
             quote=quote,
             quote_usd_micros=None if quote is None else price,
             links=json.dumps([list(link) for link in links]),
-            opened_unix_ms=now_ms,
+            opened_unix_ms=price_time_ms(connection, now_ms),
             reserved_usd_micros=price,
             is_open=1,
         )

@@ -23,7 +23,7 @@ from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
 from tradewind.service.money_tables import quotes
-from tradewind.service.prices import TariffUse, hourly_tariff, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.prices import TariffUse, hourly_tariff, price_time_ms, tariff_amounts, tariffs_at, used_in_month
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
@@ -111,7 +111,7 @@ class QuoteMaker:
             self._require_few(connection, tenant)
             used = used_in_month(connection, tenant, now_ms)
             use = TariffUse(counted.bytes_total, run_ms)
-            price_list = tariffs_at(connection, now_ms)
+            price_list = tariffs_at(connection, price_time_ms(connection, now_ms))
             if rate_gbps is None and (hourly := hourly_tariff(price_list, links, now_ms)):
                 raise ApiProblem(
                     409,
