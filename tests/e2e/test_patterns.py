@@ -112,7 +112,7 @@ def test_rm_deletes_what_matches_and_an_exact_name_alone(
 def test_a_pattern_of_wildcards_alone_counts_as_the_bucket(place: Callable[[str], Place], command: Command) -> None:
     there = place("moto")
     there.put("k", b"1")
-    for pattern in ("*", "**", "*/*"):
+    for pattern in ("*", "**", "*/*", "[!a]*", "[a-z]**"):
         refused = command.run("rm", f"{there.url}/{pattern}", *there.flags("src")).expect(2)
         assert f"the whole of {there.url}" in refused.stderr
     missing = command.run("rm", f"{there.url}-none/k*", *there.flags("src")).expect(3)

@@ -140,6 +140,21 @@ def test_jobs_with_the_same_destination_wait_for_each_other(server: Server, admi
     assert admin.get(f"/v1/jobs/{first}").json()["state"] == "done"
 
 
+def test_a_deleting_sync_waits_for_the_job_that_writes_its_source(server: Server, admin: httpx.Client) -> None:
+    for name in [f"{number:02}" for number in range(16)]:
+        (server.data / "mirror").mkdir(exist_ok=True)
+        (server.data / "mirror" / name).write_bytes((server.data / "large" / name).read_bytes())
+    (server.data / "mirror" / "old").write_bytes(b"")
+    slow = {"recursive": True, "limit_bytes_per_s": 6_000_000}
+    first = submit(admin, "writes", server.data / "large", server.data / "between", **slow).json()["id"]
+    until(admin, first, "running")
+    places = server.data / "between", server.data / "mirror"
+    second = submit(admin, "deletes", *places, verb="sync", delete=True).json()["id"]
+    until(admin, second, "done")
+    assert admin.get(f"/v1/jobs/{first}").json()["state"] == "done"
+    assert len(list((server.data / "mirror").iterdir())) == 16
+
+
 def test_a_tenant_sees_nothing_of_another(server: Server, admin: httpx.Client) -> None:
     assert admin.post("/v1/tenants", json={"name": "other"}).status_code == 201
     mine = submit(admin, "shared-key", server.data / "source", server.data / "mine", recursive=True).json()["id"]

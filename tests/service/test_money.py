@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,7 @@ def test_a_quoted_job_stops_when_its_source_has_grown(server: Server, admin: htt
     (server.data / "grows" / "a").write_bytes(b"x")
     made = quote(admin, server, "grown", source=str(server.data / "grows"))
     with (server.data / "grows" / "b").open("wb") as file:
-        file.truncate(200 << 20)
+        file.truncate(2 << 20)
     job_id = accept(admin, made["id"], "grown").json()["id"]
     deadline = 600
     while (job := admin.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
@@ -134,6 +136,26 @@ def test_a_budget_is_never_exceeded_by_concurrent_jobs(server: Server, admin: ht
         assert admin.put("/v1/tenants/crowd/budget", json={"limit_usd_micros": None}).status_code == 204
         assert crowd.get("/v1/tenants/crowd/budget").status_code == 404
         assert crowd.put("/v1/tenants/crowd/budget", json={"limit_usd_micros": 1}).status_code == 403
+
+
+def test_a_failed_job_without_a_quote_is_not_resumed_under_a_budget(server: Server, admin: httpx.Client) -> None:
+    with tenant_of(server, admin, "late") as late:
+        source = server.data / "late"
+        job_id = submit(late, "late", source, server.data / "late2", recursive=True).json()["id"]
+        deadline = 600
+        while late.get(f"/v1/jobs/{job_id}").json()["state"] != "failed":
+            deadline -= 1
+            assert deadline
+            time.sleep(0.05)
+        source.mkdir()
+        (source / "a").write_bytes(bytes(BYTES))
+        assert admin.put("/v1/tenants/late/budget", json={"limit_usd_micros": 1}).status_code == 200
+        refused = late.post(f"/v1/jobs/{job_id}/resume")
+        assert (refused.status_code, refused.json()["detail"]) == (
+            409,
+            "the tenant has a budget: a job needs a quote",
+        )
+        assert late.get(f"/v1/jobs/{job_id}").json()["state"] == "failed"
 
 
 def test_a_cancelled_job_releases_its_reservation(server: Server, admin: httpx.Client) -> None:
@@ -191,6 +213,7 @@ def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_
         ("receipt", json.dumps(receipt)),
         ("pretty", json.dumps(receipt, indent=2, sort_keys=True)),
         ("changed", json.dumps(changed)),
+        ("twice", '{"state": "failed", ' + json.dumps(receipt)[1:]),
         ("unsigned", json.dumps({**receipt, "signature": None})),
         ("keys", json.dumps(keys)),
         ("objects", objects),
@@ -207,6 +230,7 @@ def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_
         "error: the signature does not match: it was changed, or signed with another key",
     )
     assert verify(files["unsigned"], *offline)[0] == 6
+    assert verify(files["twice"], *offline)[0] == 6
     assert verify(files["receipt"], *offline, "--objects", files["fewer"])[0] == 6
     assert verify(files["receipt"])[0] == 2
     assert verify(files["receipt"], "--key", files["objects"])[0] == 2
@@ -240,6 +264,37 @@ def test_the_market_has_a_price_now(admin: httpx.Client) -> None:
     assert bounds[0] <= found["now"]["usd_per_hour"] <= bounds[1]
     empty = admin.get("/v1/market", params={"extra_nodes": 3}).json()
     assert empty["now"]["usd_per_hour"] is None
+
+
+def test_a_tier_that_costs_nothing_counts_towards_the_next_one(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+    tiers = [
+        {"from_quantity": 0, "usd_micros_per_unit": 0},
+        {"from_quantity": 1, "usd_micros_per_unit": 10_000_000},
+    ]
+    free = {"name": "free", "unit": "GB", "tiers": tiers}
+    assert admin.put("/v1/tariffs", json={"tariffs": [free]}).status_code == 200
+    with tenant_of(server, admin, "starts") as starts:
+        job_id = submit(starts, "free", server.data / "source", server.data / "free", recursive=True).json()["id"]
+        until(starts, job_id, "done")
+        what = "service: free, site:local → site:local"
+        assert starts.get(f"/v1/jobs/{job_id}/receipt").json()["charges"] == [{"what": what, "usd_micros": 0}]
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
+        assert database.execute("SELECT volume_bytes FROM charges WHERE job = ?", (job_id,)).fetchall() == [(BYTES,)]
+    assert admin.put("/v1/tariffs", json=before).status_code == 200
+
+
+def test_a_price_list_holds_although_the_clock_is_set_back(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database, database:
+        database.execute("UPDATE tariffs SET set_unix_ms = set_unix_ms + 600000")
+    assert admin.get("/v1/tariffs").json() == before
+    assert quote(admin, server, "back")["usd_micros"] == 3_000
+    job_id = submit(admin, "back", server.data / "source", server.data / "back", recursive=True).json()["id"]
+    until(admin, job_id, "done")
+    charges = admin.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+    assert sum(line["usd_micros"] for line in charges) == 3_000
+    assert admin.put("/v1/tariffs", json=before).status_code == 200
 
 
 def test_bad_tariffs_are_refused(server: Server, admin: httpx.Client) -> None:

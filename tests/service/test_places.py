@@ -26,7 +26,8 @@ def test_names_that_no_document_can_have(settings: ServiceSettings, name: str) -
 
 
 @pytest.mark.parametrize(
-    "name", ["state", "state/admin.token", "*", "st*/admin.token", "?tate/*", "[a-s]tate/x?", ".", ""]
+    "name",
+    ["state", "state/admin.token", "*", "st*/admin.token", "?tate/*", "[a-s]tate/x?", ".", "", "**", "a/b*/../../s*/x"],
 )
 def test_the_state_folder_is_never_reached(settings: ServiceSettings, name: str) -> None:
     with pytest.raises(UsageError, match="not below an allowed folder"):
@@ -54,7 +55,18 @@ def test_a_pattern_in_an_allowed_folder(settings: ServiceSettings) -> None:
 
 
 def test_a_job_with_a_pattern_owns_what_it_may_match() -> None:
-    owned = owned_places(["/data/a/*.gz"], ["/data/b/"], recursive=False, moves=True)
+    owned = owned_places(["/data/a/*.gz"], ["/data/b/"], recursive=False, with_sources=True)
     assert owned == ["/data/a", "/data/b"]
     assert conflict(["/data/a/one.gz"], owned) == "/data/a/one.gz"
-    assert owned_places(["/data/a/x"], ["/data/b/"], recursive=False, moves=True) == ["/data/a/x", "/data/b/x"]
+    assert owned_places(["/data/a/x"], ["/data/b/"], recursive=False, with_sources=True) == ["/data/a/x", "/data/b/x"]
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.parametrize("root", ["/data", "s3://bucket"])
+def test_a_move_of_a_pattern_excludes_all_jobs_that_write_what_it_may_match(root: str, recursive: bool) -> None:
+    moves = owned_places([f"{root}/in*/*.csv"], [f"{root}/to/"], recursive=recursive, with_sources=True)
+    copy = owned_places([f"{root}/in*/*.csv"], [f"{root}/to/"], recursive=recursive, with_sources=False)
+    for other in (f"{root}/in2", f"{root}/in2/1.csv", f"{root}/to/in2/1.csv", f"{root}/to"):
+        assert conflict(moves, [other])
+    assert conflict(copy, [f"{root}/to/in2/1.csv"])
+    assert not conflict(copy, [f"{root}/in2"])

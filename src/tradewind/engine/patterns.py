@@ -24,6 +24,8 @@ __all__ = ["Existence", "Pattern", "fixed_folder", "gateway_existence", "is_all"
 WILDCARD = re.compile(r"[*?]")
 #: A part with any of these belongs to the pattern, not to the fixed directory.
 _IN_PATTERN = re.compile(r"[*?\[]")
+#: A class of more than one character, such as `[!a]`.
+_SEVERAL = re.compile(r"\[[^/\]][^/\]]+\]")
 
 #: Returns whether an object has exactly this key, and whether there are objects below it. Raises TradewindError.
 Existence = Callable[[StoreSpec, str], tuple[bool, bool]]
@@ -78,8 +80,8 @@ def fixed_folder(place: Location) -> Location | None:
 
 
 def is_all(glob: str) -> bool:
-    """Return whether a glob consists of wildcards alone, so that it may match everything."""
-    return not glob.strip("*?/")
+    """Return whether a glob consists of wildcards alone, so that it may match everything. `[*]` is a literal."""
+    return not _SEVERAL.sub("", glob).strip("*?/")
 
 
 def gateway_existence(gateway: Callable[[], str]) -> Existence:

@@ -35,7 +35,7 @@ def payload_of(receipt: Mapping[str, Any]) -> bytes:
 
 
 def read_receipt(path: str) -> dict[str, Any]:
-    """Return a receipt from a file. Raises UsageError, OSError."""
+    """Return a receipt from a file. Raises UsageError, ReceiptMismatch, OSError."""
     return _object(read_user_file(Path(path)), path)
 
 
@@ -109,12 +109,22 @@ def _base64url(content: bytes) -> str:
 
 def _object(content: bytes, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        found = json.loads(content, object_pairs_hook=_members)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise UsageError(f"{name}: not a JSON object")
     return found
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's members. Raises ReceiptMismatch for a name twice: readers disagree about which one counts."""
+    members: dict[str, Any] = {}
+    for name, member in pairs:
+        if name in members:
+            raise ReceiptMismatch(f"{name!r} occurs twice in an object", hint="fetch receipt and key again")
+        members[name] = member
+    return members
 
 
 def _key_set(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from sqlalchemy import Connection, func, insert, select, update
 from tradewind.errors import MarketError
 from tradewind.service.budgets import has_budget, require_room
 from tradewind.service.money_tables import accounts, charges
-from tradewind.service.prices import Amount, TariffUse, ledger_amounts, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.prices import (
+    Amount,
+    TariffUse,
+    ledger_amounts,
+    price_time_ms,
+    tariff_amounts,
+    tariffs_at,
+    used_in_month,
+)
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import accept_quote
 
@@ -39,10 +47,8 @@ def job_submitted(
         accepted = accept_quote(connection, quote, tenant, job, now_ms)
         price, proposal, links = accepted.usd_micros, accepted.proposal, accepted.links
         require_room(connection, tenant, job, price, now_ms)
-    elif has_budget(connection, tenant):
-        raise ApiProblem(
-            409, "the tenant has a budget: a job needs a quote", hint='POST /v1/quotes, then submit {"quote": ID}'
-        )
+    else:
+        _require_no_budget(connection, tenant)
     connection.execute(
         insert(accounts).values(
             job=job,
@@ -50,7 +56,7 @@ def job_submitted(
             quote=quote,
             quote_usd_micros=None if quote is None else price,
             links=json.dumps([list(link) for link in links]),
-            opened_unix_ms=now_ms,
+            opened_unix_ms=price_time_ms(connection, now_ms),
             reserved_usd_micros=price,
             is_open=1,
         )
@@ -59,7 +65,10 @@ def job_submitted(
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
-    """Settle the account of a job that has ended, or open that of a resumed one. Raises ApiProblem 402."""
+    """Settle the account of a job that has ended, or open that of a resumed one.
+
+    Raises ApiProblem: 402 if the budget has too little left, 409 if the tenant has a budget and the job no quote.
+    """
     account = connection.execute(select(accounts).where(accounts.c.job == job)).mappings().first()
     if account is None or account["is_open"] != (state in CLOSED):
         return
@@ -68,15 +77,26 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
             _charge(connection, account, json.loads(receipt), now_ms)
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
-    price = account["quote_usd_micros"]
-    left = 0 if price is None else max(0, price - sum(_charged(connection, job).values()))
-    require_room(connection, account["tenant"], job, left, now_ms)
+    price, left = account["quote_usd_micros"], 0
+    if price is None:
+        _require_no_budget(connection, account["tenant"])
+    else:
+        left = max(0, price - sum(_charged(connection, job).values()))
+        require_room(connection, account["tenant"], job, left, now_ms)
     _set_account(connection, job, is_open=1, reserved_usd_micros=left)
 
 
 def charges_of(connection: Connection, job: str) -> list[dict[str, Any]]:
     """Return what was charged for a job so far, with the same lines added up."""
     return [{"what": what, "usd_micros": micros} for what, micros in _charged(connection, job).items()]
+
+
+def _require_no_budget(connection: Connection, tenant: str) -> None:
+    """Return if a job may run without a quote. Raises ApiProblem 409."""
+    if has_budget(connection, tenant):
+        raise ApiProblem(
+            409, "the tenant has a budget: a job needs a quote", hint='POST /v1/quotes, then submit {"quote": ID}'
+        )
 
 
 def _set_account(connection: Connection, job: str, **fields: int) -> None:
@@ -94,7 +114,10 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
 
 
 def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
-    """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price."""
+    """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
+
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those.
+    """
     job, tenant = account["job"], account["tenant"]
     use = TariffUse(int(receipt["progress"]["bytes_done"]), _run_ms(receipt["runs"]))
     owed: defaultdict[str, int] = defaultdict(int)
@@ -117,7 +140,7 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
     }
     nothing = dict.fromkeys(quantity, 0)
     for what, micros in new.items():
-        if micros:
+        if micros or any(quantity.values()):
             connection.execute(
                 insert(charges).values(
                     tenant=tenant, job=job, at_unix_ms=now_ms, what=what, usd_micros=micros, **quantity

@@ -1,7 +1,8 @@
 """Places that jobs may use, and what they write there.
 
 A job may use only what the operator has allowed: folders by `--allow-path`, buckets and prefixes by `--allow-store`,
-with the credentials of the server. The state folder of the server is never allowed.
+with the credentials of the server. The state folder of the server is never allowed. Of a pattern, the fixed directory
+counts: what the pattern matches is known only when the job runs.
 """
 
 from __future__ import annotations
@@ -66,11 +67,14 @@ def require_same_places(places: Sequence[str], settings: ServiceSettings) -> Non
             raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
 
 
-def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, moves: bool) -> list[str]:
+def owned_places(
+    sources: Sequence[str], destinations: Sequence[str], *, recursive: bool, with_sources: bool
+) -> list[str]:
     """Return the places that a job writes, as URLs or paths without a trailing slash. A job owns what is below, too.
 
-    A job that moves objects also owns its sources, because it deletes them. What a pattern matches is not known before,
-    so such a job owns the whole destination, and the pattern's fixed folder.
+    A job that moves objects also owns its sources, because it deletes them (`with_sources`). So does one that deletes
+    what its source does not have: another job that still writes the source would let it delete too much. What a pattern
+    matches is not known before, so such a job owns the whole destination, and the pattern's fixed folder.
     """
     owned, starts = [], [parse_url(source, cwd="/") for source in sources]
     folders = [fixed_folder(start) for start in starts]
@@ -80,8 +84,8 @@ def owned_places(sources: Sequence[str], destinations: Sequence[str], *, recursi
             owned.append(_plain(end))
         else:
             owned += [f"{_plain(end)}/{start.name}" for start in starts]
-    if moves:
-        owned += [_plain(folder or start) for start, folder in zip(starts, folders, strict=True)]
+    if with_sources:
+        owned += [_plain(folder or start) for folder, start in zip(folders, starts, strict=True)]
     return sorted(set(owned))
 
 

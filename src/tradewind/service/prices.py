@@ -17,7 +17,16 @@ from tradewind.model.records import dataclass
 from tradewind.service.budgets import period_start_ms
 from tradewind.service.money_tables import charges, tariffs
 
-__all__ = ["Amount", "TariffUse", "hourly_tariff", "ledger_amounts", "tariff_amounts", "tariffs_at", "used_in_month"]
+__all__ = [
+    "Amount",
+    "TariffUse",
+    "hourly_tariff",
+    "ledger_amounts",
+    "price_time_ms",
+    "tariff_amounts",
+    "tariffs_at",
+    "used_in_month",
+]
 
 MS_PER_HOUR = 3_600_000
 BYTES_PER_GB = 10**9
@@ -46,6 +55,12 @@ def tariffs_at(connection: Connection, at_ms: int) -> tuple[Tariff, ...]:
     query = select(tariffs.c.document).where(tariffs.c.set_unix_ms <= at_ms).order_by(tariffs.c.number.desc()).limit(1)
     text = connection.execute(query).scalar()
     return () if text is None else tuple(Tariff.from_document(entry) for entry in json.loads(text))
+
+
+def price_time_ms(connection: Connection, now_ms: int) -> int:
+    """Return the Unix time by which prices are chosen [ms]: that of the newest price list if a clock was set back."""
+    newest = connection.execute(select(func.max(tariffs.c.set_unix_ms))).scalar()
+    return max(now_ms, newest or 0)
 
 
 def used_in_month(connection: Connection, tenant: str, at_ms: int, *, without_job: str = "") -> TariffUse:

@@ -23,14 +23,16 @@ from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
 from tradewind.service.money_tables import quotes
-from tradewind.service.prices import TariffUse, hourly_tariff, tariff_amounts, tariffs_at, used_in_month
+from tradewind.service.prices import TariffUse, hourly_tariff, price_time_ms, tariff_amounts, tariffs_at, used_in_month
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["AcceptedQuote", "QuoteMaker", "accept_quote", "quote_of"]
 
-#: A quoted job may send this much more than was counted: bytes that are sent again, and small growth of the source.
+#: A quoted job may send this much more than was counted: bytes that are sent again, and small growth of the source. A
+#: small job may send at most its volume again, so that nobody moves much for the price of a little.
 EXTRA_PART = 0.25
 EXTRA_BYTES = 64 << 20
+EXTRA_BYTES_MIN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class QuoteMaker:
             with self._database.read() as connection:
                 self._require_few(connection, sender[0])
             counted = self._count(request)
-            ceiling = counted.bytes_total + max(EXTRA_BYTES, round(counted.bytes_total * EXTRA_PART))
+            ceiling = counted.bytes_total + _extra_bytes(counted.bytes_total)
             bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
             proposal = self._engine.propose(bounded, keep=True)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
@@ -109,7 +111,7 @@ class QuoteMaker:
             self._require_few(connection, tenant)
             used = used_in_month(connection, tenant, now_ms)
             use = TariffUse(counted.bytes_total, run_ms)
-            price_list = tariffs_at(connection, now_ms)
+            price_list = tariffs_at(connection, price_time_ms(connection, now_ms))
             if rate_gbps is None and (hourly := hourly_tariff(price_list, links, now_ms)):
                 raise ApiProblem(
                     409,
@@ -160,6 +162,12 @@ class QuoteMaker:
         )
         if connection.execute(open_quotes).scalar_one() >= QUOTES_PER_TENANT_MAX:
             raise ApiProblem(429, f"{QUOTES_PER_TENANT_MAX:,} quotes are open", hint="wait until some expire")
+
+
+def _extra_bytes(volume_bytes: int) -> int:
+    """Return how much more than its volume a quoted job may send."""
+    small = max(EXTRA_BYTES_MIN, min(EXTRA_BYTES, volume_bytes))
+    return max(small, round(volume_bytes * EXTRA_PART))
 
 
 def quote_of(connection: Connection, quote: str, tenant: str) -> Mapping[Any, Any]:

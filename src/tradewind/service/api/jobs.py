@@ -315,7 +315,7 @@ def resolved_request(body: JobRequest, request: Request) -> tuple[dict[str, Any]
     if body.delete and body.verb != "sync":
         raise ApiProblem(422, "delete needs the verb sync", field="body.delete")
     recursive = body.recursive or body.verb == "sync"
-    owned = owned_places([source], ends, recursive=recursive, moves=body.verb == "mv")
+    owned = owned_places([source], ends, recursive=recursive, with_sources=body.verb == "mv" or body.delete)
     given_fields = body.model_dump(exclude={"quote"})
     return {**given_fields, "source": source, "destination": ends}, owned, transfer_links(source, ends)
 

@@ -18,7 +18,7 @@ from tradewind.service.database import now_unix_ms, record_change
 from tradewind.service.invoices import INVOICE_ID, csv_of, invoice_months, invoice_of
 from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX, TARIFFS_MAX
 from tradewind.service.money_tables import budgets, tariffs
-from tradewind.service.prices import tariffs_at
+from tradewind.service.prices import price_time_ms, tariffs_at
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import tenants
 
@@ -159,7 +159,7 @@ def set_budget(name: Name, body: BudgetRequest, request: Request, sender: Sender
 def show_tariffs(request: Request, sender: Sender = READ) -> dict[str, Any]:
     """Show the price list in force. Without tariffs, jobs are charged their machines, egress and requests."""
     with request.app.state.service.database.read() as connection:
-        found = tariffs_at(connection, now_unix_ms())
+        found = tariffs_at(connection, price_time_ms(connection, now_unix_ms()))
     return {"tariffs": [to_document(tariff) for tariff in found]}
 
 
@@ -168,7 +168,9 @@ def set_tariffs(body: PriceList, request: Request, sender: Sender = TENANTS) -> 
     """Replace the price list. Quotes, and jobs that were submitted before, keep their prices."""
     made = [to_document(Tariff.from_document(entry.model_dump())) for entry in body.tariffs]
     with request.app.state.service.database.write() as connection:
-        connection.execute(insert(tariffs).values(set_unix_ms=now_unix_ms(), document=json.dumps(made)))
+        # After the jobs that were submitted before, also if the clock was set back since.
+        set_unix_ms = price_time_ms(connection, now_unix_ms()) + 1
+        connection.execute(insert(tariffs).values(set_unix_ms=set_unix_ms, document=json.dumps(made)))
         record_change(connection, sender.tenant, sender.token, "tariffs.set", "tariffs", {"count": len(made)})
     return {"tariffs": made}
 
