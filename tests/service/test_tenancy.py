@@ -45,7 +45,7 @@ def test_a_job_that_waits_for_another_tenant_learns_only_that(server: Server) ->
         shown = until(other, second.json()["id"], "waiting")
         while shown["waiting"] is None:
             shown = other.get(f"/v1/jobs/{shown['id']}").json()
-        assert shown["waiting"] == f"another job writes to {server.data}/shared"
+        assert shown["waiting"] == "Another job writes to the same place first."
         text = other.get("/v1/jobs").text
         assert first not in text
         assert "mine" not in text.replace(str(server.data), "")
