@@ -24,6 +24,7 @@ LARGE_BYTES = 96 * MIB
 MIDDLE_BYTES = LARGE_BYTES // 4
 USD_PER_GB = 0.05
 CHUNK_BYTES = 16 * MIB
+SMALL_COUNT = 120
 WINDOW_BYTES = 8 * CHUNK_BYTES
 """Bytes that a stalled route may always repeat; more than 2% of this job."""
 
@@ -73,8 +74,10 @@ def test_a_frozen_gateway_does_not_hold_up_the_job(command: Command, tree: Path,
 
 @pytest.fixture(params=["files", "memory", pytest.param("azure", marks=pytest.mark.slow)])
 def occupied(request: pytest.FixtureRequest, command: Command, small: Path) -> Iterator[tuple[str, list[str]]]:
-    """The URL and the options of a destination where each write makes another object, and which checks no condition: all
-    objects are there with other bytes, or it keeps none."""
+    """The URL and the options of a destination where each write of the same bytes makes another object, or none.
+
+    Elsewhere than in memory, all objects are there with other bytes, so that they are written without a condition.
+    """
     names = [path.name for path in small.iterdir()]
     if request.param == "azure":
         with OddStore("azure") as store:
@@ -92,7 +95,7 @@ def occupied(request: pytest.FixtureRequest, command: Command, small: Path) -> I
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    write_tree(tmp_path / "small", {f"{number:03}": 100_000 for number in range(150)})
+    write_tree(tmp_path / "small", {f"{number:03}": 50_000 for number in range(SMALL_COUNT)})
     return tmp_path / "small"
 
 
@@ -102,14 +105,14 @@ def test_objects_that_two_routes_have_written_are_not_reported_as_replaced(
     """The frozen relay continues while its requests are sent over the other route, so both routes write them."""
     url, flags = occupied
     topology = write(twin(), small.parent / "topology.json")
-    running = command.start("cp", "-r", small, url, "--topology", topology, "--limit-rate", "10MB/s", *flags)
-    running.wait_for_bytes(3_000_000)
+    running = command.start("cp", "-r", small, url, "--topology", topology, "--limit-rate", "3MB/s", *flags)
+    running.wait_for_bytes(1_000_000)
     relay = running.gateways()["relay-a"]
     os.kill(relay, signal.SIGSTOP)
     running.wait_for(lambda event: event["event"] == "progress" and event["duplicate_bytes"] > 0)
     os.kill(relay, signal.SIGCONT)
     done = running.finish().expect(0)
-    assert done.summary["progress"]["objects_done"] == 150
+    assert done.summary["progress"]["objects_done"] == SMALL_COUNT
 
 
 def test_a_link_that_is_cut_does_not_hold_up_the_job(command: Command, tree: Path) -> None:
