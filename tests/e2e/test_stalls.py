@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from testbed.chains import Document, diamond, twin, with_detour, write
 from testbed.drive import Command, Finished, Running
 from testbed.faults import TcpProxy
+from testbed.odd_stores import OddPlace, OddStore
 from testbed.servers.process import free_port
 from testbed.trees import MIB, tree_hashes, write_large, write_tree
 
@@ -22,6 +24,7 @@ LARGE_BYTES = 96 * MIB
 MIDDLE_BYTES = LARGE_BYTES // 4
 USD_PER_GB = 0.05
 CHUNK_BYTES = 16 * MIB
+SMALL_COUNT = 120
 WINDOW_BYTES = 8 * CHUNK_BYTES
 """Bytes that a stalled route may always repeat; more than 2% of this job."""
 
@@ -67,6 +70,49 @@ def test_a_frozen_gateway_does_not_hold_up_the_job(command: Command, tree: Path,
     sent_usd = (LARGE_BYTES + 200 * 30_000 + duplicate_bytes) / 1e9 * USD_PER_GB
     shown = json.loads(command.run("jobs", "show", str(job["id"]), "--json").stdout)
     assert shown["cost"]["metered_usd"] >= sent_usd * 0.999
+
+
+@pytest.fixture(params=["files", "memory", pytest.param("azure", marks=pytest.mark.slow)])
+def occupied(request: pytest.FixtureRequest, command: Command, small: Path) -> Iterator[tuple[str, list[str]]]:
+    """The URL and the options of a destination where each write of the same bytes makes another object, or none.
+
+    Elsewhere than in memory, all objects are there with other bytes, so that they are written without a condition.
+    """
+    names = [path.name for path in small.iterdir()]
+    if request.param == "azure":
+        with OddStore("azure") as store:
+            place = OddPlace(store, command)
+            for name in names:
+                place.put(name, b"before")
+            yield place.url, place.flags("dst")
+    elif request.param == "files":
+        write_tree(small.parent / "copy", dict.fromkeys(names, 5))
+        yield str(small.parent / "copy"), []
+        assert tree_hashes(small.parent / "copy") == tree_hashes(small)
+    else:
+        yield "mem:", []
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    write_tree(tmp_path / "small", {f"{number:03}": 50_000 for number in range(SMALL_COUNT)})
+    return tmp_path / "small"
+
+
+def test_objects_that_two_routes_have_written_are_not_reported_as_replaced(
+    command: Command, small: Path, occupied: tuple[str, list[str]]
+) -> None:
+    """The frozen relay continues while its requests are sent over the other route, so both routes write them."""
+    url, flags = occupied
+    topology = write(twin(), small.parent / "topology.json")
+    running = command.start("cp", "-r", small, url, "--topology", topology, "--limit-rate", "3MB/s", *flags)
+    running.wait_for_bytes(1_000_000)
+    relay = running.gateways()["relay-a"]
+    os.kill(relay, signal.SIGSTOP)
+    running.wait_for(lambda event: event["event"] == "progress" and event["duplicate_bytes"] > 0)
+    os.kill(relay, signal.SIGCONT)
+    done = running.finish().expect(0)
+    assert done.summary["progress"]["objects_done"] == SMALL_COUNT
 
 
 def test_a_link_that_is_cut_does_not_hold_up_the_job(command: Command, tree: Path) -> None:

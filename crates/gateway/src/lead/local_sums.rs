@@ -45,7 +45,11 @@ async fn fill(
     Ok(())
 }
 
-async fn read(
+/// Reads the object and returns the checksums needed to compare it with `stated`.
+///
+/// # Errors
+/// The object cannot be read, or is no longer in the given state.
+pub async fn read(
     store: &dyn Store,
     object: &ObjectInfo,
     stated: &Checksums,

@@ -19,7 +19,8 @@ use super::work::{
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
-pub(super) use proof::{hold_same, parts_md5_tag, written_as};
+pub(crate) use proof::written_as;
+pub(super) use proof::{hold_same, parts_md5_tag};
 use std::sync::Arc;
 pub use target::Target;
 use tokio_util::task::TaskTracker;
@@ -165,7 +166,7 @@ impl Sink {
                 let target_proof = self.prove(target, &place, &computed, &looked).await?;
                 let written = looked.written;
                 let unsynced = target.unsynced(&place.options, &computed);
-                Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
+                Ok(Placed { written, source_proof, target_proof, size_bytes, sent: computed, unsynced })
             }
         }
     }
@@ -205,7 +206,8 @@ impl Sink {
         });
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
         let unsynced = target.unsynced(&place.options, &listed);
-        Ok(Placed { written, source_proof: Proof::StoreCopy, target_proof, size_bytes, unsynced })
+        let (source_proof, sent) = (Proof::StoreCopy, Checksums::default());
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, unsynced })
     }
 
     /// Checks whether an object of an earlier run survived. If the machine accepted it since its last start, the object
@@ -226,12 +228,13 @@ impl Sink {
         if place.options.durable {
             target.run("sync", &place.key, None, |_| target.store.sync(&place.key)).await?;
         }
-        let unsynced = target.unsynced(&place.options, &unsynced.checksums);
+        let sent = unsynced.checksums;
+        let unsynced = target.unsynced(&place.options, &sent);
         let (source_proof, target_proof) = (Proof::Length, Proof::Length);
         let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
         let now = now.map_err(|_| lost("it no longer exists"))?;
         let written = written_as(now);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, unsynced })
     }
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
@@ -329,7 +332,7 @@ impl Sink {
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
         let unsynced = target.unsynced(&place.options, &checksums);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, unsynced })
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent: checksums, unsynced })
     }
 
     /// Returns the object if an attempt whose answer was lost has already completed the upload.

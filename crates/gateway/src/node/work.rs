@@ -305,6 +305,8 @@ pub struct Placed {
     pub target_proof: Proof,
     /// Its length.
     pub size_bytes: u64,
+    /// Checksums of the bytes that were written. Empty for a copy by the store, whose bytes passed through no gateway.
+    pub sent: Checksums,
     /// Set while a power loss may undo the write.
     pub unsynced: Option<Unsynced>,
 }

@@ -173,8 +173,8 @@ impl Finisher {
         let looks = futures::stream::iter(doubted.map(|copied| {
             let context = context.clone();
             async move {
-                let copied = copied.map_err(SurveyError::Backlog)?;
-                let verdict = context.look_again(&copied).await;
+                let mut copied = copied.map_err(SurveyError::Backlog)?;
+                let verdict = context.look_again(&mut copied).await;
                 Ok::<_, SurveyError>((copied, verdict))
             }
         }));

@@ -160,7 +160,7 @@ impl Sink {
 }
 
 /// An object that was written earlier, from the store's present description.
-pub(in crate::node) fn written_as(now: ObjectInfo) -> Written {
+pub(crate) fn written_as(now: ObjectInfo) -> Written {
     let ObjectInfo { etag, version, checksums, file, size_bytes, .. } = now;
     Written { etag, version, checksums, file, size_bytes: Some(size_bytes) }
 }
