@@ -47,5 +47,5 @@ def parse_expiry(text: str) -> int:
     """Parse a validity, 1 s to 7 days, in whole seconds. Raises UsageError."""
     seconds = parse_duration_s(text)
     if not 1 <= seconds <= EXPIRES_MAX_S:
-        raise UsageError(f"an address is valid for 1 s to 7 days, not {text}")
+        raise UsageError(f"an address can be valid for 1 s to 7 days, not {text}")
     return int(seconds)

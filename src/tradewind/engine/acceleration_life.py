@@ -288,7 +288,7 @@ class Acceleration:
             found = look.result()
             if isinstance(found, str):
                 if name == HOME:
-                    raise GatewayError(f"the split proxy of this machine is gone: {found}")
+                    raise GatewayError(f"the split proxy of this machine has ended: {found}")
                 self._health.look(name, found)
                 continue
             self._statuses[name] = found

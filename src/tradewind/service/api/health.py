@@ -26,7 +26,7 @@ def readyz(request: Request) -> dict[str, str]:
     service = request.app.state.service
     service.database.version()
     if not service.runner.is_alive:
-        raise ApiProblem(503, "jobs are not being scheduled")
+        raise ApiProblem(503, "this server does not schedule jobs at the moment")
     return {"status": "ready"}
 
 

@@ -73,7 +73,7 @@ class JobRequest(BaseModel):
     @model_validator(mode="after")
     def _has_places_or_quote(self) -> JobRequest:
         if self.quote is not None and self.model_fields_set != {"quote"}:
-            raise ValueError("a quote has the request already: leave the other fields out")
+            raise ValueError("a quote already has the request: leave out the other fields")
         if self.quote is None and (self.source is None or self.destination is None):
             raise ValueError("source and destination, or a quote, are required")
         return self
@@ -246,7 +246,7 @@ def objects(
             raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
         return {"objects": [], "next": None}
     except ValueError:
-        raise ApiProblem(422, "cursor: not from an earlier page") from None
+        raise ApiProblem(422, "cursor: not the `next` of an earlier page") from None
     return {"objects": found, "next": str(place) if len(lines) == limit else None}
 
 
@@ -342,7 +342,9 @@ def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str
         row = service.queue.get(sender.tenant, job_id)
     else:
         if row.state not in _reached(moves):
-            raise ApiProblem(409, f"the job is {row.state}", hint=f"possible while it is {' or '.join(moves)}")
+            raise ApiProblem(
+                409, f"the job is {row.state}", hint=f"this is possible only while it is {' or '.join(moves)}"
+            )
     return _view(service.queue.get(sender.tenant, job_id))
 
 

@@ -76,7 +76,7 @@ def set_limits(body: LimitList, request: Request, sender: Sender = TENANTS) -> L
     """Replace the limits of resources. Running jobs keep what they have."""
     rows = [one.model_dump() for one in body.limits]
     if len({(row["kind"], row["name"]) for row in rows}) < len(rows):
-        raise ApiProblem(422, "a resource has two limits")
+        raise ApiProblem(422, "the list has two limits for one resource")
     service = request.app.state.service
     with service.database.write() as connection:
         connection.execute(delete(resource_limits))
@@ -101,7 +101,7 @@ def set_weights(body: WeightList, request: Request, sender: Sender = TENANTS) ->
     """Replace the weights of tenants and activities."""
     rows = [{**one.model_dump(), "activity": one.activity or ""} for one in body.weights]
     if len({(row["tenant"], row["activity"]) for row in rows}) < len(rows):
-        raise ApiProblem(422, "a tenant or activity has two weights")
+        raise ApiProblem(422, "the list has two weights for one tenant or activity")
     service = request.app.state.service
     with service.database.write() as connection:
         connection.execute(delete(weights))

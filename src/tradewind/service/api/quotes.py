@@ -54,7 +54,7 @@ class QuoteView(BaseModel):
 def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
     """Count the source, and return a price that is kept until the quote expires. Nothing is copied."""
     if body.quote is not None:
-        raise ApiProblem(422, "a quote is made for source and destination, not for a quote")
+        raise ApiProblem(422, "a quote needs source and destination, not another quote")
     document, owned, links = resolved_request(body, request)
     kept_s = document.pop("kept_s")
     by, engine = (sender.tenant, sender.token), engine_request(document)

@@ -70,7 +70,7 @@ class ScheduleList(BaseModel):
 def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
     """Submit a job at each time of a timetable. The key of each job is made of the schedule and the time."""
     if body.job.quote is not None:
-        raise ApiProblem(422, "a schedule has no quote", hint="a quote is for one job")
+        raise ApiProblem(422, "a schedule cannot have a quote", hint="a quote is valid for one job")
     document, owned, links = resolved_request(body.job, request)
     now = now_unix_ms()
     row = {
