@@ -24,7 +24,7 @@ RegionName = Annotated[str | None, Query(pattern=REGION)]
 
 
 class Observation(BaseModel):
-    """What one transfer observed; `at_least` if something else limited it."""
+    """The rate that one transfer observed. `at_least` is true if something else than the link limited it."""
 
     date: str
     gbps: float

@@ -16,7 +16,7 @@ METRICS = needs("metrics:read")
 
 @router.get("/healthz")
 def healthz() -> dict[str, str]:
-    """Answer while the process lives. Needs no token."""
+    """Answer 200 while the process runs. Needs no token."""
     return {"status": "ok"}
 
 

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/quotes", tags=["quotes"])
 
 
 class QuoteRequest(JobRequest):
-    """A transfer to be priced, as a job would be submitted."""
+    """A transfer to price, in the same form as a job."""
 
     kept_s: int = Field(QUOTE_S_DEFAULT, ge=1, le=QUOTE_S_MAX, description="time for which the price is kept [s]")
 

@@ -44,7 +44,7 @@ class ScheduleRequest(BaseModel):
 
 
 class ScheduleView(BaseModel):
-    """A schedule. `next_unix_ms` is null when it is over; `skipped` is why the last time without a job had none."""
+    """A schedule. `next_unix_ms` is null when it has ended; `skipped` says why the latest skipped time got no job."""
 
     id: str
     request: dict[str, Any]
