@@ -165,7 +165,7 @@ def fleet_plan(paths: Iterable[Sequence[str]], regions: Mapping[str, str], home:
 
 @dataclass(frozen=True)
 class ListenerKey:
-    """What tells listeners apart: flows with the same share one."""
+    """The key of the listener: flows with the same key share one."""
 
     listen: str
     way: SplitWay
