@@ -69,7 +69,11 @@ impl Fleet {
     fn reload(&self, folder: &Path) -> Result<(), TlsError> {
         let (fresh, present) = (Identity::load(folder)?, self.identity());
         if fresh.name() != present.name() {
-            return Err(TlsError::Identity(format!("it belongs to {}, this proxy is {}", fresh.name(), present.name())));
+            return Err(TlsError::Identity(format!(
+                "it belongs to {}, this proxy is {}",
+                fresh.name(),
+                present.name()
+            )));
         }
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
         Ok(())
