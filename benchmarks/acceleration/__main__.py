@@ -21,7 +21,7 @@ SEEDS = 30
 """As in the paper."""
 QUICK_SEEDS = 2
 ROUNDS = 3
-"""Of each measurement."""
+"""Repetitions of each measurement."""
 RUNS_FILE, ROWS_FILE = "runs.jsonl", "emulated.jsonl"
 OUT = Path(tempfile.gettempdir()) / "tradewind-acceleration"
 

@@ -44,10 +44,10 @@ class Figure:
     title: str
     x_label: str
     paper: str
-    """What the paper says about it; its plots have no table of figures."""
+    """The statement of the paper; its plots have no table of figures."""
     cells: tuple[Cell, ...]
     metrics: Sequence[str] = ("acceleration",)
-    """What the tables show, by name in a run."""
+    """Figures that the tables show, by name in a run."""
 
 
 BASE = UseCaseSettings(source=SOURCE, budget_cents=CENTS_PER_FLOW * FLOWS)

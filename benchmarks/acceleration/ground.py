@@ -43,7 +43,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Hop:
-    """What the kernel says of the connection that sent most, at its sender."""
+    """The kernel's figures of the connection that sent most, at its sender."""
 
     window_bytes: float
     rtt_ms: float

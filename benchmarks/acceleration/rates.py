@@ -36,7 +36,7 @@ SEED, DRAWS_MAX = 4, 10_000
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a flow sends [s]."""
+    """Time for which a flow sends [s]."""
 
     warmup_s: float = 8.0
     seconds: float = 4.0

@@ -55,7 +55,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What identifies the run; see `Cell.key`."""
+        """The key of the run; see `Cell.key`."""
         return f"{self.figure}/{self.series}/{self.x:g}/{self.algorithm}/{self.seed}"
 
 

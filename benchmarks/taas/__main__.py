@@ -12,7 +12,7 @@ from benchmarks.taas.run import FIGURES, measure
 from testbed.sky import unavailable
 
 ROUNDS = 3
-"""Of each measurement."""
+"""Repetitions of each measurement."""
 ROWS_FILE = "rows.jsonl"
 OUT = Path(tempfile.gettempdir()) / "tradewind-taas"
 

@@ -39,7 +39,7 @@ APPLICATIONS = 5
 SERVICE_NODES = 5
 EXTRA_NODES = 7
 CONNECTIONS = 4
-"""Of each hop."""
+"""Connections of each hop."""
 
 Route = list[str]
 

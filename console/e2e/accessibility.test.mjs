@@ -33,7 +33,7 @@ for (const scheme of ["light", "dark"]) {
       await page.getByText("job.submit").first().waitFor();
       await page.getByLabel("Name", { exact: true }).fill(`robot-${scheme}`);
       await page.getByRole("button", { name: "Make token" }).click();
-      await page.getByText("is shown only now").waitFor();
+      await page.getByText("is shown only once").waitFor();
       await look(page, scheme, "tenants");
     });
   });

@@ -75,7 +75,7 @@ export interface TransferObject {
   proof: { source: string; hop: string; destination: string } | null;
 }
 
-/** Who a token belongs to, and what it may do. */
+/** The owner of a token, and its rights. */
 export interface Me {
   token: string;
   tenant: string;

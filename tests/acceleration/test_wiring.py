@@ -43,7 +43,7 @@ def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
         ({"listen": "0.0.0.0:80"}, "anybody could use it"),
         ({"listen": "0.0.0.0:80", "way_in": "socks5", "clients": ["10.0.0.0/8"]}, "anybody could use it"),
         ({"listen": "host:80"}, "has no IP address"),
-        ({"tokens": {"ann": "0" * 64}}, "cannot ask for tokens"),
+        ({"tokens": {"ann": "0" * 64}}, "does not support tokens"),
         ({"destination": "10.0.0.9"}, "has no port"),
     ],
 )

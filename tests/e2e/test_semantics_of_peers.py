@@ -1,4 +1,4 @@
-"""What users of rclone and s5cmd expect, as a table: trees before, a command, trees after.
+"""Expectations of users of rclone and s5cmd, as a table: trees before, a command, trees after.
 
 The cases have the names of rclone's `fs/sync/sync_test.go` and of s5cmd's `e2e/*_test.go`. Only the behaviour is taken
 from there. Where Tradewind differs on purpose, the case says so, and docs/guides/coming-from.md explains it.
@@ -31,7 +31,7 @@ class Case:
     command: str
     after: Tree
     code: int = 0
-    #: What remains in the source; the whole source unless stated.
+    #: The files that remain in the source; the whole source unless stated.
     left: Tree | None = None
     #: Names of files at the source that are newer than those at the destination.
     newer: tuple[str, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""The grid as rows: what transfers have observed, without what would tell of them."""
+"""The grid as rows: what transfers have observed, without details of the transfers."""
 
 import csv
 import datetime

@@ -48,7 +48,7 @@ def test_the_files_of_the_console_run_only_its_own_scripts(server: Server) -> No
 def test_a_console_that_was_not_built_says_so(tmp_path: Path) -> None:
     with pytest.raises(ApiProblem) as caught:
         ConsoleFiles.load(tmp_path).answer("index.html")
-    assert (caught.value.status, caught.value.hint) == (404, "install Node 20 and run make console")
+    assert (caught.value.status, caught.value.hint) == (404, "install Node 20 and run `make console`")
 
 
 def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:

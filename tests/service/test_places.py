@@ -1,4 +1,4 @@
-"""Which places jobs may use, and what they own: names that hide others, patterns, and the server's own folder."""
+"""Places that jobs may use and own: names that hide others, patterns, and the server's own folder."""
 
 from pathlib import Path
 

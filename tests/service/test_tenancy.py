@@ -1,4 +1,4 @@
-"""What a tenant learns of another, tokens that are replaced, and an audit log that does not change."""
+"""Information about other tenants, tokens that are replaced, and an audit log that does not change."""
 
 import sqlite3
 import stat

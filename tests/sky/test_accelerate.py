@@ -149,7 +149,7 @@ def test_flows_go_through_proxies_past_a_dead_one_and_to_another_plan(world: Com
     ended = world.run("accelerate", "down", "--drain", "1s").expect(0)
     assert f"{state['id']}  ended" in ended.stdout
     assert world.run("fleet", "list").expect(0).stdout == ""
-    assert world.run("accelerate", "down").expect(1).stderr.startswith("error: no acceleration runs\n")
+    assert world.run("accelerate", "down").expect(1).stderr.startswith("error: no acceleration is running\n")
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_killed_supervisor_leaves_nothing_after_down(world: Command) -> None:
     assert world.run("fleet", "list").expect(0).stdout == ""
     assert states(world)[0]["phase"] == "ended"
     refused = world.run("accelerate", "replan", state["id"]).expect(2)
-    assert "does not run" in refused.stderr
+    assert "is not running" in refused.stderr
 
 
 @pytest.mark.slow

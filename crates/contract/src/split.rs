@@ -188,7 +188,7 @@ pub struct SplitTraffic {
     pub bytes_down: u64,
 }
 
-/// What a split proxy knows about one of its next proxies.
+/// The state of one of the next proxies, as a split proxy knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitHop {

@@ -69,7 +69,11 @@ impl Fleet {
     fn reload(&self, folder: &Path) -> Result<(), TlsError> {
         let (fresh, present) = (Identity::load(folder)?, self.identity());
         if fresh.name() != present.name() {
-            return Err(TlsError::Identity(format!("it is of {}, this proxy is {}", fresh.name(), present.name())));
+            return Err(TlsError::Identity(format!(
+                "it belongs to {}, this proxy is {}",
+                fresh.name(),
+                present.name()
+            )));
         }
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
         Ok(())
@@ -202,7 +206,7 @@ mod tests {
         let renewed = fleet.client();
         assert!(!Arc::ptr_eq(&before, &renewed));
         let error = fleet.reload(&folder.path().join("exit")).unwrap_err().to_string();
-        assert!(error.contains("it is of exit, this proxy is entry"), "{error}");
+        assert!(error.contains("it belongs to exit, this proxy is entry"), "{error}");
         assert!(Arc::ptr_eq(&renewed, &fleet.client()));
     }
 }

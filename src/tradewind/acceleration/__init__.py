@@ -1,1 +1,1 @@
-"""Flow acceleration: TCP flows through split proxies, in an emulated WAN and for a command."""
+"""Flow acceleration: TCP flows through split proxies, on machines of a fleet and for a command."""

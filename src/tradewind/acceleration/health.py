@@ -9,7 +9,7 @@ from tradewind.acceleration.wiring import Wire
 __all__ = ["FAILURES_UNTIL_UNHEALTHY", "SUCCESSES_UNTIL_HEALTHY", "Health", "paths_now"]
 
 FAILURES_UNTIL_UNHEALTHY = 2
-"""Consecutive looks that fail until a proxy gets no new flows."""
+"""Consecutive failed checks after which a proxy gets no new flows."""
 SUCCESSES_UNTIL_HEALTHY = 4
 """Consecutive looks that succeed until it gets new flows again: more, so that a proxy in doubt does not flap."""
 
@@ -23,7 +23,7 @@ class Health:
         self._run: dict[str, int] = dict.fromkeys(names, 0)
 
     def look(self, name: str, failure: str | None) -> None:
-        """Take in one look at a proxy: why it failed, or None."""
+        """Record one check of a proxy: why it failed, or None."""
         run = self._run.get(name, 0)
         if failure is None:
             self._run[name] = run + 1 if run > 0 else 1

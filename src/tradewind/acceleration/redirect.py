@@ -62,7 +62,7 @@ def _mount() -> Path:
         _, place, kind, *_ = line.split()
         if kind == "cgroup2" and Path(place).is_relative_to(GROUPS):
             return Path(place)
-    raise GatewayError(f"no control groups of version 2 below {GROUPS}")
+    raise GatewayError(f"no control groups (version 2) below {GROUPS}")
 
 
 @contextmanager

@@ -216,7 +216,7 @@ class _LocalProxy:
             out, _ = self._process.communicate(timeout=STOP_S)
             state: Mapping[str, Any] = json.loads(out)
         except (subprocess.TimeoutExpired, ValueError):
-            raise GatewayError("the local proxy ended without its counts") from None
+            raise GatewayError("the local proxy ended without reporting its counts") from None
         return state
 
     @contextmanager

@@ -110,7 +110,7 @@ def _wire(flow: WantedFlow, placed: FlowPlan, place: str) -> Wire:
 def _target(end: FlowEnd, place: str) -> str:
     if end.address is None or end.address[1] is None:
         raise ConfigError(
-            f"{place}: {end.text} has no port to connect to", hint="write HOST:PORT, and its region apart"
+            f"{place}: {end.text} has no port to connect to", hint="write HOST:PORT, and give its region separately"
         )
     host, port = end.address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -121,7 +121,8 @@ def _listen(flow: WantedFlow, place: str) -> str:
     listen, needs_tokens = flow.listen or LISTEN, flow.way_in in TOKEN_WAYS
     if flow.tokens and not needs_tokens:
         raise ConfigError(
-            f"{place}: way_in {flow.way_in!r} cannot ask for tokens", hint=f"use {' or '.join(TOKEN_WAYS)}, or clients"
+            f"{place}: way_in {flow.way_in!r} does not support tokens",
+            hint=f"use {' or '.join(TOKEN_WAYS)}, or clients",
         )
     try:
         address = ipaddress.ip_address(listen.rpartition(":")[0].strip("[]"))
@@ -164,7 +165,7 @@ def fleet_plan(paths: Iterable[Sequence[str]], regions: Mapping[str, str], home:
 
 @dataclass(frozen=True)
 class ListenerKey:
-    """What tells listeners apart: flows with the same share one."""
+    """The key of the listener: flows with the same key share one."""
 
     listen: str
     way: SplitWay

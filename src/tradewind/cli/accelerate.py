@@ -18,20 +18,20 @@ from tradewind.cli import (
 from tradewind.errors import UsageError
 
 HELP = """\
-Decide which TCP flows go through split proxies in the cloud, and through which, so that the sum of their completion
-times is as small as possible within a budget, and run these proxies.
+Find out what limits TCP flows, place split proxies for them within a budget, and run these proxies.
 
-`plan` reads a flows file, whose prices and round trips come from the catalog, or a problem file, which has all figures
-itself. `advise` measures from this machine where it can. For each flow it reports what limits it now, then the gain
-from larger windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints
-a problem file of a typical use case, with random hosts near random regions. None of these starts anything.
+`plan` decides which flows go through which proxies, and minimises the sum of their completion times. It reads a flows
+file, and takes prices and round trips from the catalog; or it reads a problem file, which has all figures. `advise`
+measures from this machine where it can. For each flow it reports what limits the flow now, then the gain from larger
+windows or bbr at the ends, which costs nothing, and only then what proxies add and cost. `generate` prints a problem
+file of a typical use case, with random hosts near random regions. None of these three starts a proxy.
 
 `up` starts the proxies at the configured hosts, clusters and clouds, or in an emulated WAN (`--sky`). It prints the
-addresses of this machine to which applications connect, and watches until `down`, Ctrl-C, `--for` or `--max-cost` ends
-it. `status` shows rates, health and cost, `replan` places the flows again, and `down` lets open connections end first.
-Without an ID, `replan` and `down` take the only acceleration that runs.
+addresses of this machine to which applications connect, and watches the proxies until `down`, Ctrl-C, `--for` or
+`--max-cost` ends them. `status` shows rates, health and cost, `replan` places the flows again, and `down` waits for
+open connections before it ends the proxies. Without an ID, `replan` and `down` use the only running acceleration.
 
-`run` runs a command whose TCP connections go through a proxy that you already run; its exit code is the command's."""
+`run` runs a command whose TCP connections go through a running proxy. Its exit code is that of the command."""
 USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
        tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
        tradewind accelerate [OPTION]… generate CASE

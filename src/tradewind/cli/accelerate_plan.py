@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
     if (args.problem is None) == (args.flows is None):
         raise UsageError("accelerate plan needs either --flows or --problem", hint="for example --flows flows.toml")
     if args.write_problem and args.flows is None:
-        raise UsageError("--write-problem needs --flows", hint="a problem file is written already")
+        raise UsageError("--write-problem needs --flows", hint="--problem names the file already")
     report = _placed(args)
     if args.json:
         print(json.dumps(report.document()))

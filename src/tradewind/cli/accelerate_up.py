@@ -105,10 +105,10 @@ def _agree(args: Namespace, usd: float) -> None:
         return
     if not can_ask():
         raise UsageError(
-            f"it is expected to cost {format_usd(usd)} in a period, and there is no terminal on which to confirm it",
+            f"the acceleration is expected to cost {format_usd(usd)} in a period: no terminal to confirm it",
             hint="confirm with -y, or set a ceiling with --max-cost",
         )
-    confirm(f"It is expected to cost {format_usd(usd)} in a period. Start?")
+    confirm(f"The acceleration is expected to cost {format_usd(usd)} in a period. Start it?")
 
 
 def _document(state: AccelerationState) -> object:

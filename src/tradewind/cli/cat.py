@@ -14,8 +14,8 @@ from tradewind.model.job import ByteRange
 USAGE = "[OPTION]… URL [URL…]"
 HELP = """\
 Write objects to standard output, one after the other, each verified if its store states a checksum. A URL with a * or ?
-is each object that it matches, in the order of names: * and ? match within a directory, ** across. If an object has
-exactly this name, only that is written."""
+writes each object that it matches, in the order of names. * and ? match within a directory, ** across directories. If
+an object has exactly this name, only that is written."""
 EXAMPLES = """\
   tradewind cat s3://bucket/log.txt | tail
   tradewind cat 's3://bucket/2024-*/part-*.csv' > whole.csv

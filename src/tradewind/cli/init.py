@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 USAGE = "[OPTION]…"
 HELP = """\
-Find hosts that can run gateways, and add them to the configuration. Tradewind takes the hosts from ~/.ssh/config, or
-from the file that `config` in the table [ssh] names, logs in to each without asking for a password, and starts nothing.
-For each cloud and cluster of the configuration, print the smallest policy or role that suffices; it is never applied.
-At the end, list the regions where machines are available, and how many.
+Find hosts and clouds that can run gateways, and add them to the configuration. Tradewind takes the hosts from
+~/.ssh/config, or from the file that `config` in the table [ssh] names, logs in to each without asking for a password,
+and starts nothing. For each cloud and cluster of the configuration it prints the smallest policy or role that suffices;
+it applies none. At the end it lists the regions where machines are available, and their number.
 
-It also finds the credentials of clouds, by the variables and files of their own tools, and shows as a diff the tables
-of clouds that the configuration lacks.
+It also looks for credentials of clouds in the variables and files that the clouds' own tools use. If the configuration
+has no table for such a cloud, it shows one as a diff.
 
-It shows the tables that it would add, and asks first. With -y it adds hosts without asking, with --write also clouds;
-without a terminal and these it writes nothing. The present content of the file stays as it is."""
+It asks before it adds anything. With -y it adds hosts without asking, and with --write also clouds. Without a terminal
+and without these options it writes nothing. It never changes what the file already contains."""
 EXAMPLES = """\
   tradewind init
   tradewind init -y

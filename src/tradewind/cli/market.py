@@ -11,9 +11,9 @@ from tradewind.errors import UsageError
 from tradewind.model.units import parse_usd
 
 HELP = """\
-Show the range in which the price of a transfer service pays for its users and for itself; or simulate its market. A
-user compares the service with a transfer end to end, over sender and receiver alone, and with a multi-route transfer
-over extra machines of its own. Nothing is started and nothing is charged.
+Show the range of prices at which a transfer service pays off for its users and for itself; or simulate its market. A
+user compares the service with a transfer end to end, which needs only a sender and a receiver, and with a multi-route
+transfer over extra machines of its own. Nothing is started and nothing is charged.
 
 margins shows the range for each number of extra machines, the costs, and the energy. A range can be empty.
 
@@ -49,7 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--load",
         metavar="X",
         type=float,
-        help="simulate: mean volume of all transfers over the capacity of the service (default 0.8)",
+        help="simulate: mean volume of all transfers, divided by the capacity of the service (default 0.8)",
     )
 
 

@@ -12,11 +12,12 @@ from tradewind.model.units import parse_duration_s
 
 USAGE = "[OPTION]… URL"
 HELP = """\
-Print an address that reads one object without credentials until it expires. Whoever has the address has the object. It
-is not checked whether the object exists.
+Print an address that reads one object without credentials until it expires. Anyone who has the address can read the
+object. The command does not check whether the object exists.
 
-S3, compatible servers and R2 sign with the credentials in use; an address expires with temporary credentials, too.
-Azure signs with the account's key. Tokens of Google Cloud cannot sign: gs:// is refused."""
+For S3, compatible servers and R2 the address is signed with the credentials in use; if these are temporary, it expires
+with them at the latest. For Azure it is signed with the account's key. Tokens of Google Cloud cannot sign, so gs:// is
+refused."""
 EXAMPLES = """\
   tradewind presign s3://bucket/report.pdf
   curl -O "$(tradewind presign --expires 10m s3://bucket/report.pdf)"
@@ -46,5 +47,5 @@ def parse_expiry(text: str) -> int:
     """Parse a validity, 1 s to 7 days, in whole seconds. Raises UsageError."""
     seconds = parse_duration_s(text)
     if not 1 <= seconds <= EXPIRES_MAX_S:
-        raise UsageError(f"an address is valid for 1 s to 7 days, not {text}")
+        raise UsageError(f"an address can be valid for 1 s to 7 days, not {text}")
     return int(seconds)

@@ -9,10 +9,10 @@ from tradewind.errors import UsageError
 
 USAGE = "[OPTION]… verify FILE"
 HELP = """\
-Verify a receipt of a transfer service: that the service signed it, and that nobody has changed it since. With --key it
-works offline. --from fetches the keys from the service, so it trusts whoever answers at that address.
+Verify that a transfer service signed a receipt, and that nobody has changed the receipt since. With --key this works
+offline. --from fetches the keys from the service, and so trusts the server at that address.
 
-With --objects it also verifies that a file is the list of objects that the receipt names, with their checksums."""
+With --objects, also verify that a file is the list of objects and checksums that the receipt names."""
 EXAMPLES = """\
   curl -H "Authorization: Bearer $TOKEN" https://transfers.example.org/v1/jobs/JOB/receipt > receipt.json
   curl https://transfers.example.org/v1/keys > keys.json
@@ -23,10 +23,10 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the action, the receipt and where its key comes from."""
     parser.add_argument("action", metavar="ACTION", choices=["verify"], help="verify")
-    parser.add_argument("file", metavar="FILE", help="receipt as the service answers it")
-    parser.add_argument("--key", metavar="FILE", help="public keys, as `/v1/keys` answers them")
+    parser.add_argument("file", metavar="FILE", help="receipt, as `/v1/jobs/JOB/receipt` returns it")
+    parser.add_argument("--key", metavar="FILE", help="public keys, as `/v1/keys` returns them")
     parser.add_argument("--from", metavar="URL", dest="service", help="address of the service, to fetch its keys")
-    parser.add_argument("--objects", metavar="FILE", help="list of objects, as `/v1/jobs/JOB/objects.jsonl` answers it")
+    parser.add_argument("--objects", metavar="FILE", help="list of objects, as `/v1/jobs/JOB/objects.jsonl` returns it")
 
 
 def run(args: Namespace) -> int:

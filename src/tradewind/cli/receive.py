@@ -9,9 +9,9 @@ from tradewind.cli.send import add_service_arguments, carry
 
 USAGE = "[OPTION]… --service URL SITE:NAME DIR"
 HELP = """\
-Receive what is below a name at a site of a transfer service into a folder. The service moves the bytes: it must be
-able to write the same path, for example on a shared file system, below one of the folders that its operator has
-allowed. A single file needs --file."""
+Receive everything below a name at a site of a transfer service into a folder. The service moves the bytes: it must be
+able to write to the same path, for example on a shared file system, below one of the folders that its operator has
+allowed. To receive a single file, add --file."""
 EXAMPLES = """\
   tradewind receive --service https://transfers.example.org --token ~/token dublin:run7 /data/run7
   tradewind receive --service http://127.0.0.1:8080 --file dublin:models/model.bin /data/"""
@@ -20,7 +20,7 @@ EXAMPLES = """\
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the two places and the service."""
     parser.add_argument("source", metavar="SITE:NAME", help="site of the service, and a name there")
-    parser.add_argument("destination", metavar="DIR", help="folder for it")
+    parser.add_argument("destination", metavar="DIR", help="folder to write to")
     parser.add_argument("--file", action="store_true", help="the name is a single file")
     add_service_arguments(parser)
 

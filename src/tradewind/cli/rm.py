@@ -17,15 +17,15 @@ from tradewind.model.units import format_bytes
 USAGE = "[OPTION]… URL"
 HELP = """\
 Delete one object, or with -r everything below URL that matches the filters. A URL with a * or ? deletes each object
-that it matches, and with -r what is below directories that it matches: * and ? match within a directory, ** across. If
-an object or a directory has exactly this name, only that is deleted.
+that it matches, and with -r also everything below directories that it matches. * and ? match within a directory, **
+across directories. If an object or a directory has exactly this name, only that is deleted.
 
-On a terminal -r and wildcards ask first, unless -y is given. Without a terminal nothing is asked, but deleting a whole
-bucket, or the root of this machine, needs -y; so does s3://bucket/*.
+On a terminal, rm asks first if there is -r or a wildcard, unless -y is given. Without a terminal it does not ask, but
+needs -y to delete a whole bucket (also as s3://bucket/*) or the root of this machine.
 
---versions deletes all versions and delete markers for good, which nothing can undo. Filters select each version by its
-own size and time; a delete marker has no bytes. The latest version of an object is deleted last. It always needs a
-confirmation: -y, or yes to the question, which says how many there are. Only S3 and compatible servers."""
+--versions permanently deletes all versions and delete markers; nothing can undo this. Filters select each version by
+its own size and time; a delete marker has no bytes. The latest version of an object is deleted last. --versions always
+needs a confirmation: -y, or yes to a question that states the number. It works with S3 and compatible servers only."""
 EXAMPLES = """\
   tradewind rm s3://bucket/old.csv
   tradewind rm 's3://bucket/tmp-*/*.log'
@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be deleted, and delete nothing")
     parser.add_argument("--allow-empty", action="store_true", help="do not fail if there is nothing to delete")
     parser.add_argument(
-        "--versions", action="store_true", help="delete all versions and delete markers, for good (S3 only)"
+        "--versions", action="store_true", help="permanently delete all versions and delete markers (S3 only)"
     )
     add_store_arguments(parser)
     add_filter_arguments(parser)

@@ -15,9 +15,9 @@ USAGE = "[OPTION]… --state DIR"
 HELP = """\
 Run the transfer service: an HTTP API to which tenants submit jobs. The first start makes a database and an admin token
 in DIR/admin.token. Jobs may use only the folders of --allow-path and the buckets of --allow-store, the latter with the
-credentials of the server. A stopped or killed server continues its jobs when it starts again. Several servers can share
-one PostgreSQL database and one state folder: if one ends, the others continue its jobs. Needs the extra `service`:
-`pip install 'tradewind[service]'`, and `postgresql` for --database."""
+credentials of the server. After a stop or a crash, the next start continues the jobs. Several servers can share one
+PostgreSQL database and one state folder: if one ends, the others continue its jobs. The command needs the extra
+`service` (`pip install 'tradewind[service]'`), and for --database also the extra `postgresql`."""
 EXAMPLES = """\
   tradewind serve --state /var/lib/tradewind --allow-path /data
   tradewind serve --state /shared/tradewind --database postgresql://tradewind@localhost/tradewind
@@ -58,7 +58,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME=PLACE",
         action="append",
         default=[],
-        help="name of a place that is allowed, for `tradewind send` and `receive`; repeatable",
+        help="name of an allowed place, for `tradewind send` and `receive`; repeatable",
     )
     parser.add_argument(
         "--jobs", metavar="N", type=typed(parse_count), default=8, help="maximum running jobs, 1 to 256 (default 8)"
@@ -68,20 +68,22 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     _add_oidc(parser)
     parser.add_argument(
-        "--key-file", metavar="FILE", help="key that seals tenants' secrets (default DIR/service.key, made if missing)"
+        "--key-file",
+        metavar="FILE",
+        help="key that encrypts tenants' secrets (default DIR/service.key, made if missing)",
     )
     parser.add_argument(
         "--allow-webhook-network",
         metavar="CIDR",
         action="append",
         default=[],
-        help="network of private or loopback addresses that webhooks may have; repeatable",
+        help="network of private or loopback addresses that webhooks may use; repeatable",
     )
     parser.add_argument("--migrate", action="store_true", help="update the database to this version, and exit")
     parser.add_argument(
         "--new-admin-token",
         action="store_true",
-        help="replace the admin token, also that of a running server, and exit",
+        help="replace the admin token, also while a server runs, and exit",
     )
 
 

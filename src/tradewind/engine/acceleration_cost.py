@@ -90,7 +90,7 @@ class AccelerationMeter:
         self._change(lambda use: replace(use, ended_s=max(use.began_s, now_s - past_s)), names)
 
     def sent(self, name: str, region: str, count_bytes: int) -> float:
-        """Take in all bytes that the present machine of a proxy has sent. Return the proxy's egress so far [USD]."""
+        """Count all bytes that the present machine of a proxy has sent. Return the proxy's egress so far [USD]."""
         usd = count_bytes / BYTES_PER_GB * self._egress.get(region, 0.0)
         with self._lock:
             if usd < self._now_usd.get(name, 0.0):  # A new machine counts from zero.

@@ -83,7 +83,7 @@ class PlacedFlows:
     """Price of a machine, by region."""
     egress_usd_per_gb: Mapping[str, float]
     advice: Advice | None = None
-    """What was measured, and what tuning the ends gains for free; None in a sky."""
+    """The measurements, and the gain from tuning the ends; None in a sky."""
 
     @property
     def usd_per_hour(self) -> float:
@@ -288,7 +288,7 @@ class Acceleration:
             found = look.result()
             if isinstance(found, str):
                 if name == HOME:
-                    raise GatewayError(f"the split proxy of this machine is gone: {found}")
+                    raise GatewayError(f"the split proxy of this machine has ended: {found}")
                 self._health.look(name, found)
                 continue
             self._statuses[name] = found

@@ -105,8 +105,10 @@ class Accelerations:
         if len(living) == 1:
             return living[0]
         if not living:
-            raise JobNotFound("no acceleration runs", hint="`tradewind accelerate up --help` shows how to start one")
-        raise UsageError(f"{len(living)} accelerations run", hint=f"name one: {', '.join(each.id for each in living)}")
+            raise JobNotFound("no acceleration is running", hint="start one with `tradewind accelerate up`")
+        raise UsageError(
+            f"{len(living)} accelerations are running", hint=f"name one: {', '.join(each.id for each in living)}"
+        )
 
     def down(self, acceleration_id: str, drain_s: float) -> AccelerationState:
         """Drain an acceleration and end its machines; return its last state.
@@ -131,12 +133,14 @@ class Accelerations:
         """Place the flows again, or those of another file; return the state after that. Raises UsageError."""
         state = self.state(acceleration_id)
         if not self.is_supervised(acceleration_id):
-            raise UsageError(f"acceleration {acceleration_id} does not run", hint="start another with `accelerate up`")
+            raise UsageError(
+                f"acceleration {acceleration_id} is not running", hint="start a new one with `tradewind accelerate up`"
+            )
         text = None if flows is None else flows_text(flows)
         number = self._put(state, AccelerationWish(0, flows=text))
         state = self._await(acceleration_id, lambda now: now.wish >= number, 0.0)
         if state.wish_error is not None:
-            raise UsageError(f"acceleration {acceleration_id} goes on as before: {state.wish_error}")
+            raise UsageError(f"acceleration {acceleration_id} continues unchanged: {state.wish_error}")
         return state
 
     def _put(self, state: AccelerationState, wish: AccelerationWish) -> int:
@@ -157,7 +161,8 @@ class Accelerations:
                 )
             if time.monotonic() >= deadline_s:
                 raise GatewayLost(
-                    f"acceleration {acceleration_id} did not answer", hint="`tradewind fleet list` shows its machines"
+                    f"acceleration {acceleration_id} did not answer in time",
+                    hint="`tradewind fleet list` shows its machines",
                 )
             time.sleep(LOOK_EVERY_S)
         return state

@@ -45,7 +45,7 @@ class Pattern:
         Raises UsageError for a pattern of directories without `below`.
         """
         if self.glob.endswith("/") and not below:
-            raise UsageError(f"{self.place} matches directories", hint="add -r for what is in them")
+            raise UsageError(f"{self.place} matches only directories", hint="add -r to include their content")
         return replace(rules, within=NameGlob(self.glob, below))
 
 

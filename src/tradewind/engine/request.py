@@ -194,7 +194,9 @@ def _pattern(starts: Sequence[Location], options: Options, exists: Existence) ->
     for start in filter(looks_like_pattern, starts):
         pattern = pattern_of(start, lambda place: store_spec(place.root, place, options.source), exists)
         if pattern is not None and len(starts) > 1:
-            raise UsageError(f"{start} is a pattern, and one of several sources", hint="give it as the only source")
+            raise UsageError(
+                f"{start} is a pattern, so it cannot be one of several sources", hint="give it as the only source"
+            )
         if pattern is not None:
             return pattern
     return None

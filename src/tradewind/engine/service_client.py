@@ -78,7 +78,9 @@ class ServiceClient:
                 return job
             if job["state"] in ENDED:
                 message = job["error"] or f"the job was {job['state']}"
-                raise JobFailed(f"job {job_id}: {message}", hint=job["hint"] or "the service keeps it; resume it there")
+                raise JobFailed(
+                    f"job {job_id}: {message}", hint=job["hint"] or "the service keeps the job: resume it there"
+                )
             time.sleep(POLL_S)
 
     def _patiently(
@@ -110,7 +112,8 @@ class ServiceClient:
             raise _refusal(error.code, error.read(ANSWER_BYTES_MAX), self._url) from None
         except (OSError, ValueError) as error:
             raise GatewayLost(
-                f"{self._url}: {getattr(error, 'reason', error)}", hint="is the service running, at this address?"
+                f"{self._url}: {getattr(error, 'reason', error)}",
+                hint="check the address, and that the service is running",
             ) from None
 
 
@@ -119,7 +122,9 @@ def _token(file: str | None) -> str:
         try:
             text = read_user_file(Path(file)).decode(errors="replace").strip()
         except OSError as error:
-            raise UsageError(f"{file}: {error.strerror}", hint="the file of --token has the token alone") from None
+            raise UsageError(
+                f"{file}: {error.strerror}", hint="the file of --token must contain only the token"
+            ) from None
     else:
         text = os.environ.get("TRADEWIND_SERVICE_TOKEN", "").strip()
     if not text or not text.isascii() or not text.isprintable():
@@ -135,7 +140,9 @@ def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised
     except (ValueError, AttributeError):
         message, hint = f"answered {status}", None
     if status in UNAUTHORISED:
-        return Unauthorised(f"{url}: {message}", hint=hint or "is the token that of this service, and not expired?")
+        return Unauthorised(
+            f"{url}: {message}", hint=hint or "check that the token is for this service and has not expired"
+        )
     if status >= 500 or status == 429:
         return GatewayLost(f"{url}: {message}", hint=hint)
     return UsageError(f"{url}: {message}", hint=hint)

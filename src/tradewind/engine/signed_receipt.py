@@ -92,7 +92,7 @@ def check_object_list(receipt: Mapping[str, Any], path: str) -> None:
     """Check that a file is the list of objects that the receipt names. Raises ReceiptMismatch, OSError."""
     named = receipt.get("objects")
     if not isinstance(named, dict):
-        raise ReceiptMismatch("the receipt names no list of objects", hint="the list was removed before the job ended")
+        raise ReceiptMismatch("the receipt has no list of objects", hint="the list was removed before the job ended")
     digest = sha256()
     with open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):

@@ -109,7 +109,7 @@ def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: 
     """Print an address that reads one object for `expires_s` seconds. Raises UsageError, GatewayError."""
     place = parse_place(url)
     if place.kind in ("file", "mem"):
-        raise UsageError(f"{url} has no address on the web", hint="presign takes objects of s3://, r2:// and az://")
+        raise UsageError(f"{url} cannot be signed", hint="presign supports objects of s3://, r2:// and az://")
     store, key = object_place(place, access)
     task = {"task": "presign", "store": to_document(store), "key": key, "expires_s": expires_s, "json": as_json}
     become(gateway, task)

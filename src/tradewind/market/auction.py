@@ -116,7 +116,7 @@ def _check(lot: Lot, bids: Sequence[Bid]) -> None:
     if len(bids) > BIDS_MAX:
         raise UsageError(f"{len(bids):,} bids are more than the {BIDS_MAX:,} of one auction")
     if not 0 <= lot.slices <= SLICES_MAX or lot.reserve_usd_micros < 0:
-        raise UsageError(f"a lot has up to {SLICES_MAX:,} slices, and a reserve that is not negative")
+        raise UsageError(f"a lot has at most {SLICES_MAX:,} slices, and its reserve must not be negative")
     if len({bid.id for bid in bids}) < len(bids):
         raise UsageError("the ids of bids must differ")
     for bid in bids:

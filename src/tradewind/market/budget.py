@@ -35,7 +35,7 @@ class TenantBudget(Document):
 
     @property
     def free_usd_micros(self) -> int:
-        """What can still be reserved."""
+        """The amount that can still be reserved."""
         return self.limit_usd_micros - self.spent_usd_micros - self.reserved_usd_micros
 
     def reserve(self, id: str, usd_micros: int) -> TenantBudget:

@@ -48,7 +48,7 @@ HOURS_PER_DAY = 24
 
 @dataclass(frozen=True, slots=True)
 class MarketScene:
-    """What a simulation depends on. Raises UsageError for numbers outside their limits."""
+    """The inputs of a simulation. Raises UsageError for numbers outside their limits."""
 
     seed: int = 1
     hours: int = 168

@@ -35,7 +35,7 @@ class InvoiceLine(Document):
 
 @dataclass(frozen=True, slots=True)
 class Invoice(Document):
-    """What a tenant owes for a month. As a document it has `number`, `lines` and `total_cents`."""
+    """The charges of a tenant in a month. As a document it has `number`, `lines` and `total_cents`."""
 
     number: str
     """Month and tenant: the same charges make the same invoice."""

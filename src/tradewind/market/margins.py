@@ -80,7 +80,7 @@ class Margin:
             raise EmptyMargin(
                 f"no price is possible: the lower bound, ${float(self.lower_usd):.6g} per {self.unit}, is above the"
                 f" upper bound, ${float(self.upper_usd):.6g}",
-                hint="a price is possible from N >= 2(a - 1) extra machines on: 4 with the paper's ratios",
+                hint="a price needs N >= 2(a - 1) extra machines: 4 with the paper's ratios",
             )
 
     def per_gb(self, hours_per_gb: Fraction) -> Margin:

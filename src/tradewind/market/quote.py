@@ -62,9 +62,9 @@ class QuoteBook(Document):
         """
         quote = self.quotes.get(id)
         if quote is None or quote.tenant != tenant:
-            raise MarketError(f"no quote {id}", hint="ask for a new quote")
+            raise MarketError(f"no quote {id}", hint="make a new quote")
         if now_s >= quote.expires_s:
-            raise QuoteExpired(f"quote {id} has expired", hint="ask for a new quote")
+            raise QuoteExpired(f"quote {id} has expired", hint="make a new quote")
         return quote, replace(self, quotes={key: each for key, each in self.quotes.items() if key != id})
 
 

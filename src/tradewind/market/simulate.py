@@ -49,7 +49,7 @@ SRC, DST = "site:a", "site:b"
 
 @dataclass
 class MarketOutcome:
-    """What one tariff, or a market without the service, led to."""
+    """The result of one tariff, or of a market without the service."""
 
     name: str
     slices: dict[Choice, int] = field(default_factory=lambda: {"service": 0, "direct": 0, "e2e": 0, "umr": 0})
@@ -57,7 +57,7 @@ class MarketOutcome:
     turned_away: int = 0
     """Slices that wanted the service at its price, and found no capacity."""
     charges: list[Charge] = field(default_factory=list)
-    """What tenants owe to the service."""
+    """The sum that tenants owe to the service."""
     machine_hours: Fraction = Fraction(0)
     """Time of all machines that tenants rent."""
     delay_usd: Fraction = Fraction(0)
@@ -87,7 +87,7 @@ class Simulation:
 
     @property
     def capacity_slices(self) -> int:
-        """What the service can carry in all hours."""
+        """The capacity of the service in all hours."""
         return self.scene.slices_per_hour * self.scene.hours
 
     def utilisation(self, outcome: MarketOutcome) -> float:

@@ -104,7 +104,7 @@ class AccelerationState(Document):
 
 @dataclass(frozen=True, slots=True)
 class AccelerationWish(Document):
-    """What another process wants of the supervisor. A later wish has a larger number."""
+    """A request of another process to the supervisor. A later wish has a larger number."""
 
     number: int
     down: bool = False

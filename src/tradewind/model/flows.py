@@ -128,13 +128,13 @@ class WantedFlow:
     destination: FlowEnd
     sizes: tuple[Sizes, ...]
     times: float
-    """How often all `sizes` are sent within a period."""
+    """Number of times that all `sizes` are sent within a period."""
     rtt_ms: float | None = None
     """Round trip between its ends, if the file has it."""
     loss: float = 0.0
     """Part of the packets that the direct path loses, 0 to LOSS_MAX."""
     congestion_control: CongestionControl = "cubic"
-    """Of the sender."""
+    """Congestion control of the sender."""
     way_in: WayIn = "port"
     listen: str | None = None
     """`HOST:PORT` on which the way in listens, if the file has it."""

@@ -1,4 +1,4 @@
-"""What the TCP of a host allows, and what was measured of a path to another host."""
+"""Limits of the TCP of a host, and measurements of a path to another host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Download:
     duration_s: float
     """From the first byte to the last."""
     receive_space_bytes: int | None = None
-    """What the application reads in one round trip, by which the kernel sizes the buffer (`tcpi_rcv_space`)."""
+    """Bytes that the application reads in one round trip; the kernel sizes the buffer by them (`tcpi_rcv_space`)."""
     out_of_order: int | None = None
     """Segments that did not arrive in order (`tcpi_rcv_ooopack`): after a loss, all until it is repaired."""
     segments: int | None = None
@@ -55,7 +55,7 @@ class PathMeasurement:
     rtt_ms: float
     """The shortest of several connects."""
     congestion_control: str | None = None
-    """Of this machine's socket."""
+    """Congestion control of this machine's socket."""
     cwnd_segments: int | None = None
     segment_bytes: int | None = None
     peer_window_bytes_max: int | None = None

@@ -38,7 +38,7 @@ class Hop:
     loss: float = 0.0
     """Part of the packets that is lost, 0 to 1."""
     congestion_control: CongestionControl = "cubic"
-    """Of the sender."""
+    """Congestion control of the sender."""
     is_tls: bool = False
     """Whether a TLS handshake follows the connect."""
 

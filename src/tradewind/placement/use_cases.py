@@ -70,7 +70,7 @@ class _Host:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _World:
-    """What the generators of flows draw from."""
+    """The hosts and regions that the generators of flows draw from."""
 
     places: Places
     settings: UseCaseSettings

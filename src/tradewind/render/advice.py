@@ -98,7 +98,7 @@ def _flow_lines(flow: FlowAdvice) -> Iterator[str]:
     window = format_bytes(flow.ends.window_bytes)
     yield f"  now       {_words(flow.now)}, limited by {flow.limit} ({flow.ends.congestion_control}, window {window})"
     if flow.tuning is None:
-        yield "  free      nothing known to gain from larger windows or bbr"
+        yield "  free      no gain expected from larger windows or bbr"
     else:
         gain = _times(flow.now, flow.tuned)
         yield f"  free      {_words(flow.tuned)} with {flow.tuning}, {gain}, if the path carries it"
@@ -115,7 +115,7 @@ def _verdict(flow: FlowAdvice) -> Iterator[str]:
     if flow.proxies is None and flow.both is None:
         return
     if not flow.proxies_gain:
-        yield "  advice    proxies gain too little to pay for them: tune the ends, if anything"
+        yield "  advice    proxies gain too little for their cost; tune the ends if you can"
     elif flow.tuning is None:
         yield "  advice    only proxies help"
     else:

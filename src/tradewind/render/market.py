@@ -64,7 +64,7 @@ class MarginReport:
             f"machine ${float(scene.machine_usd_per_hour):g}/h, outbound ${float(scene.outbound_usd_per_gb):g}/GB,"
             f" multi-route {float(scene.umr_gb_per_hour):g} GB/h (assumed)"
         )
-        yield f"a price is possible from {least_extra_nodes(scene.ratios)} extra machines on"
+        yield f"a price needs at least {least_extra_nodes(scene.ratios)} extra machines"
         yield ""
         yield f"{'N':>3}  {'service, $/h':>19}  {'service, $/GB':>21}  {'with outbound, $/GB':>21}"
         for count, per_hour, per_gb in self._margins():

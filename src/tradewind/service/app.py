@@ -71,7 +71,7 @@ TARGET_LENGTH_MAX = 200
 
 
 class Service:
-    """What the requests of one server share."""
+    """The objects that all requests of one server share."""
 
     def __init__(self, settings: ServiceSettings, database: ServiceDatabase) -> None:
         self.settings, self.database = settings, database

@@ -119,7 +119,7 @@ def renew_admin(database: ServiceDatabase, settings: ServiceSettings) -> None:
     with database.write() as connection:
         change = update(tokens).where(tokens.c.id == ADMIN_ID).values(digest=token_digest(token))
         if connection.execute(change).rowcount == 0:
-            raise UsageError("there is no admin token yet", hint="the first start of the server makes one")
+            raise UsageError("there is no admin token", hint="start the server once: it makes one")
         record_change(connection, FIRST_TENANT, "service", "token.rotate", ADMIN_ID)
     part.replace(settings.admin_token)
 

@@ -54,7 +54,7 @@ class ConsoleFiles:
     def answer(self, name: str) -> Response:
         """Return a file. Raises ApiProblem 404."""
         if not self.files:
-            raise ApiProblem(404, "the console was not built", hint="install Node 20 and run make console")
+            raise ApiProblem(404, "the console was not built", hint="install Node 20 and run `make console`")
         if name not in self.files:
             raise ApiProblem(404, "Not Found")
         kept = "public, max-age=31536000, immutable" if name.startswith(ASSETS) else "no-cache"

@@ -109,7 +109,7 @@ class ServiceDatabase:
             self.migrate()
         elif version is None:
             raise StateError(
-                f"{self.name} is empty", hint="`tradewind serve --database URL --migrate` makes its tables"
+                f"{self.name} is empty", hint="`tradewind serve --database URL --migrate` creates its tables"
             )
         elif version != head:
             raise StateError(
@@ -169,7 +169,9 @@ def _explained(name: str) -> Iterator[None]:
         raise StateError(f"{name}: all connections are in use", hint="try again later") from error
     except DBAPIError as error:
         reason = str(error.orig).strip().partition("\n")[0]
-        raise StateError(f"{name}: {reason}", hint="does it run, is its disk full, or is it damaged?") from error
+        raise StateError(
+            f"{name}: {reason}", hint="check that it is running, not damaged, and that its disk is not full"
+        ) from error
 
 
 def _sqlite_engine(path: Path) -> Pool:

@@ -23,7 +23,7 @@ __all__ = ["INVOICE_ID", "csv_of", "invoice_months", "invoice_of"]
 INVOICE_ID = r"^[0-9]{4}-(0[1-9]|1[0-2])\.[a-z0-9][a-z0-9-]{0,62}$"
 FIRST_YEAR = 1970
 MONTHS = 12
-#: What a spreadsheet would take for a formula.
+#: First characters that make a spreadsheet read a cell as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

@@ -61,7 +61,7 @@ accounts = Table(
     Index("open_accounts", "tenant", "is_open"),
 )
 
-#: What tenants owe, line by line: only appended to. A line of a tariff has its volume and time.
+#: The charges of tenants, line by line. Rows are only appended. A line of a tariff has its volume and time.
 charges = Table(
     "charges",
     METADATA,

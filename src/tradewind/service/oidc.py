@@ -132,7 +132,7 @@ class TokenIssuer:
         """Return the keys that are known. Raises IssuerUnavailable without any that are new enough."""
         keys = self._keys
         if keys is None or self._is_stale():
-            raise IssuerUnavailable("its keys could not be read a moment ago")
+            raise IssuerUnavailable("its keys could not be read just now")
         return keys
 
     def _read(self) -> KeySet:
@@ -152,7 +152,7 @@ def require_safe_url(url: str) -> None:
     parts = urlsplit(url)
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
     if not is_safe or not parts.hostname or parts.username is not None or parts.query or parts.fragment:
-        raise UsageError(f"{url}: not an https:// URL without user name and query")
+        raise UsageError(f"{url}: must be an https:// URL without user name and query")
 
 
 def _header(token: str) -> dict[str, Any]:

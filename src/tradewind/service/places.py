@@ -28,19 +28,21 @@ def allowed_place(text: str, settings: ServiceSettings) -> str:
         raise UsageError(f"{text}: neither a URL nor an absolute path")
     place = parse_url(text, cwd="/")
     if place.kind in ("mem", "pipe") or place.endpoint is not None:
-        raise UsageError(f"{text}: jobs of a service cannot use such a place")
+        raise UsageError(f"{text}: jobs of the service cannot use this kind of place")
     if _UNNAMEABLE.search(str(place)):
-        raise UsageError(f"{text}: a name with control characters, or that is not UTF-8")
+        raise UsageError(f"{text}: the name has control characters, or is not UTF-8")
     if place.kind == "file":
         return _allowed_path(place, settings)
     if {".", ".."}.intersection(place.key.split("/")):
         # Stores over folders resolve them, and would leave the allowed prefix.
-        raise UsageError(f"{text}: a key with the part . or ..")
+        raise UsageError(f"{text}: the key has a part . or ..")
     for root in settings.allow_stores:
         allowed = parse_url(root, cwd="/")
         if place.root == allowed.root and _is_below(place.key, allowed.key.rstrip("/")):
             return str(place)
-    raise UsageError(f"{text}: the operator has not allowed this store", hint="`tradewind serve --allow-store` does")
+    raise UsageError(
+        f"{text}: the operator has not allowed this store", hint="`tradewind serve --allow-store` allows one"
+    )
 
 
 def _allowed_path(place: Location, settings: ServiceSettings) -> str:

@@ -1,4 +1,4 @@
-"""What a tenant sees of a job's receipt: no path of the server, no provider, no id of the engine."""
+"""The receipt of a job as its tenant sees it: no path of the server, no provider, no id of the engine."""
 
 from __future__ import annotations
 

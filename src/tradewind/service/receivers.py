@@ -57,7 +57,7 @@ def require_webhook_url(url: str, networks: Sequence[str]) -> None:
     if parts.scheme not in (("https", "http") if networks else ("https",)):
         raise UsageError(f"{url}: not an https:// URL")
     if not parts.hostname or parts.username is not None or parts.fragment or port == 0 or not url.isascii():
-        raise UsageError(f"{url}: not a URL of a host, or with a user name or fragment")
+        raise UsageError(f"{url}: the URL needs a host, and no user name or fragment")
     with suppress(ValueError):
         if not is_allowed(parts.hostname, networks):
             raise UsageError(f"{url}: not a public address")

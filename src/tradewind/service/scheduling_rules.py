@@ -1,4 +1,4 @@
-"""What operators have set for the scheduler, in the database: limits, weights, bans, and stores that are down.
+"""The rules of operators for the scheduler, in the database: limits, weights, bans, and stores that are down.
 
 `RuleReader` reads them, and returns the events that tell the scheduler of each change.
 """

@@ -60,7 +60,10 @@ class Sealer:
         try:
             secret: bytes = self._cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], _label(tenant, name))
         except InvalidTag:
-            raise StateError(f"the secret of {name} cannot be opened", hint="was the key file replaced?") from None
+            raise StateError(
+                f"the secret of {name} cannot be opened",
+                hint="the key file may have been replaced: restore the old one",
+            ) from None
         return secret.decode()
 
 

@@ -28,7 +28,7 @@ def parse_sites(entries: Sequence[str], settings: ServiceSettings) -> dict[str, 
         if not NAME.fullmatch(name) or not place:
             raise UsageError(f"--site {entry}: not NAME=PLACE", hint="for example dublin=/data/dublin")
         if name in sites:
-            raise UsageError(f"--site {entry}: {name} is named twice")
+            raise UsageError(f"--site {entry}: the site {name} is named twice")
         sites[name] = allowed_place(place, settings).rstrip("/")
     return sites
 

@@ -32,7 +32,7 @@ def alone(state: Path) -> Iterator[None]:
     """Hold the lock of a server on SQLite. Raises UsageError if another server uses the folder."""
     if (state / ID_FILE).exists():
         raise UsageError(
-            f"{state} belongs to the servers of a PostgreSQL database", hint="name it with --database, or use another"
+            f"{state} belongs to the servers of a PostgreSQL database", hint="add --database, or use another folder"
         )
     lock = FileLock.take(state / LOCK_FILE)
     if lock is None:

@@ -25,20 +25,20 @@ UnixMs = Annotated[int, Field(ge=0, le=10**14)]
 
 
 class BanRequest(BaseModel):
-    """A resource to close. Running jobs finish unless `stops_jobs`; new jobs wait unless `refuses_jobs`."""
+    """A resource to close. `stops_jobs` also stops running jobs, and `refuses_jobs` also refuses new ones."""
 
     model_config = ConfigDict(extra="forbid")
 
     kind: Literal["store", "store-in", "store-out", "link", "site", "tenant"]
     name: str = Field(min_length=1, max_length=500, pattern=RESOURCE_NAME)
     reason: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")
-    stops_jobs: bool = Field(False, description="stop running jobs; they wait and lose no attempt")
+    stops_jobs: bool = Field(False, description="stop running jobs; they wait, and use no attempt")
     refuses_jobs: bool = Field(False, description="answer new submissions with 409")
     end_unix_ms: UnixMs | None = Field(None, description="when the ban ends by itself")
 
 
 class MaintenanceRequest(BanRequest):
-    """A ban whose times are known before."""
+    """A ban with a start and an end."""
 
     start_unix_ms: UnixMs
     end_unix_ms: UnixMs
@@ -89,7 +89,7 @@ def ban(body: BanRequest, request: Request, sender: Sender = TENANTS) -> dict[st
 
 @router.delete("/bans/{ban_id}", status_code=204, response_class=Response)
 def lift(ban_id: BanId, request: Request, sender: Sender = TENANTS) -> Response:
-    """Lift a ban. The jobs that waited for it start."""
+    """Lift a ban. Jobs that waited for its end may start."""
     return _remove(request, sender, ban_id, is_maintenance=False)
 
 

@@ -24,7 +24,7 @@ RegionName = Annotated[str | None, Query(pattern=REGION)]
 
 
 class Observation(BaseModel):
-    """What one transfer observed; `at_least` if something else limited it."""
+    """The rate that one transfer observed. `at_least` is true if something else than the link limited it."""
 
     date: str
     gbps: float
@@ -75,7 +75,7 @@ def grid(
         return Response("".join(grid_csv(rows)), media_type="text/csv")
     if wanted == "parquet":
         if not find_spec("pyarrow"):
-            raise ApiProblem(406, "this server cannot write Parquet", hint="install pyarrow beside it, or use CSV")
+            raise ApiProblem(406, "this server cannot write Parquet", hint="use CSV; the operator can install pyarrow")
         return Response(grid_parquet(rows), media_type=PARQUET)
     start = int(cursor or 0)
     page = [row.document() for row in rows[start : start + limit]]

@@ -16,7 +16,7 @@ METRICS = needs("metrics:read")
 
 @router.get("/healthz")
 def healthz() -> dict[str, str]:
-    """Answer while the process lives. Needs no token."""
+    """Answer 200 while the process runs. Needs no token."""
     return {"status": "ok"}
 
 
@@ -26,7 +26,7 @@ def readyz(request: Request) -> dict[str, str]:
     service = request.app.state.service
     service.database.version()
     if not service.runner.is_alive:
-        raise ApiProblem(503, "jobs are not being scheduled")
+        raise ApiProblem(503, "this server does not schedule jobs at the moment")
     return {"status": "ready"}
 
 

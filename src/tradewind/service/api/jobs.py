@@ -59,21 +59,21 @@ class JobRequest(BaseModel):
     verify: Literal["auto", "read"] = "auto"
     limit_bytes_per_s: Annotated[int, Field(ge=1, le=10**12)] | None = Field(None, description="maximum rate [bytes/s]")
     chunk_bytes: Annotated[int, Field(ge=MIN_CHUNK_BYTES, le=CHUNK_BYTES_MAX)] | None = Field(
-        None, description="size of chunks and parts; that of the engine unless given"
+        None, description="size of chunks and parts (default: chosen by the engine)"
     )
     stall_s: Annotated[int, Field(ge=1, le=3600)] = Field(
         60, description="time without progress before an attempt ends"
     )
 
     priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = Field(
-        0, description="a higher one goes first among the tenant's jobs; a step is worth an hour of waiting"
+        0, description="the tenant's jobs with a higher priority start first; one step is worth an hour of waiting"
     )
     activity: Annotated[str, Field(pattern=ACTIVITY)] = Field("default", description="kind of work, which has a weight")
 
     @model_validator(mode="after")
     def _has_places_or_quote(self) -> JobRequest:
         if self.quote is not None and self.model_fields_set != {"quote"}:
-            raise ValueError("a quote has the request already: leave the other fields out")
+            raise ValueError("a quote already has the request: leave out the other fields")
         if self.quote is None and (self.source is None or self.destination is None):
             raise ValueError("source and destination, or a quote, are required")
         return self
@@ -120,7 +120,7 @@ class JobPage(BaseModel):
 
 
 class ObjectPage(BaseModel):
-    """Objects with their verdicts and proofs. `next` is the cursor of the next page; null if there are no more yet."""
+    """Objects with their verdicts and proofs. `next` is the cursor of the next page; null if there are no more now."""
 
     objects: list[dict[str, Any]]
     next: str | None
@@ -128,7 +128,7 @@ class ObjectPage(BaseModel):
 
 @router.post("", status_code=201, response_model=JobView)
 def submit(body: JobRequest, request: Request, response: Response, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
-    """Submit a job. The same key and body answer the same job with 200; the same key with another body is refused."""
+    """Submit a job. The same key and body return the same job with 200; the same key with another body is refused."""
     service = request.app.state.service
     # Fields of later versions count only if they are set: a request that is sent again after an update is the same.
     given = {
@@ -168,7 +168,7 @@ def show(
     if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
     sender: Sender = READ,
 ) -> Response:
-    """Show a job with its counts, proofs and ledger. The ETag changes with any of them."""
+    """Show a job with its counts, proofs and ledger. The ETag changes when any of these does."""
     row = request.app.state.service.queue.get(sender.tenant, job_id)
     document = {**_view(row), **_answers(request, row), **figures(_receipt(request, row))}
     text = json.dumps(document)
@@ -195,7 +195,7 @@ def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str,
 
 @router.post("/{job_id}/cancel", response_model=JobView, status_code=202)
 def cancel(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
-    """Stop a job for good, and abort its unfinished uploads. Copied objects stay."""
+    """Stop a job permanently, and abort its unfinished uploads. Copied objects stay."""
     moves = dict.fromkeys(("waiting", "running", "pausing", "stopping", "paused"), "cancelling")
     return _changed(request, sender, job_id, moves)
 
@@ -246,7 +246,7 @@ def objects(
             raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
         return {"objects": [], "next": None}
     except ValueError:
-        raise ApiProblem(422, "cursor: not from an earlier page") from None
+        raise ApiProblem(422, "cursor: not the `next` of an earlier page") from None
     return {"objects": found, "next": str(place) if len(lines) == limit else None}
 
 
@@ -342,7 +342,9 @@ def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str
         row = service.queue.get(sender.tenant, job_id)
     else:
         if row.state not in _reached(moves):
-            raise ApiProblem(409, f"the job is {row.state}", hint=f"possible while it is {' or '.join(moves)}")
+            raise ApiProblem(
+                409, f"the job is {row.state}", hint=f"this is possible only while it is {' or '.join(moves)}"
+            )
     return _view(service.queue.get(sender.tenant, job_id))
 
 

@@ -26,7 +26,7 @@ Amount = Annotated[float, Field(ge=0, le=1e9)]
 
 
 class ResourceLimitDocument(BaseModel):
-    """The most that may run on a resource; null is no limit, and 0 closes it."""
+    """The maximum that may run on a resource. Null means no limit, and 0 closes the resource."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,7 +38,7 @@ class ResourceLimitDocument(BaseModel):
 
 
 class LimitList(BaseModel):
-    """The limits of all resources; others have none."""
+    """All limits. Resources that are not listed have none."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,7 +46,7 @@ class LimitList(BaseModel):
 
 
 class WeightDocument(BaseModel):
-    """The weight of a tenant, or of one of its activities among them."""
+    """The weight of a tenant among tenants, or of an activity among those of the tenant."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -56,7 +56,7 @@ class WeightDocument(BaseModel):
 
 
 class WeightList(BaseModel):
-    """The weights of tenants and activities; others have 1."""
+    """All weights. Tenants and activities that are not listed have 1."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,10 +73,10 @@ def show_limits(request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
 
 @router.put("/limits", response_model=LimitList)
 def set_limits(body: LimitList, request: Request, sender: Sender = TENANTS) -> LimitList:
-    """Replace the limits of resources. Running jobs keep what they have."""
+    """Replace the limits of resources. Running jobs are not affected."""
     rows = [one.model_dump() for one in body.limits]
     if len({(row["kind"], row["name"]) for row in rows}) < len(rows):
-        raise ApiProblem(422, "a resource has two limits")
+        raise ApiProblem(422, "the list has two limits for one resource")
     service = request.app.state.service
     with service.database.write() as connection:
         connection.execute(delete(resource_limits))
@@ -101,7 +101,7 @@ def set_weights(body: WeightList, request: Request, sender: Sender = TENANTS) ->
     """Replace the weights of tenants and activities."""
     rows = [{**one.model_dump(), "activity": one.activity or ""} for one in body.weights]
     if len({(row["tenant"], row["activity"]) for row in rows}) < len(rows):
-        raise ApiProblem(422, "a tenant or activity has two weights")
+        raise ApiProblem(422, "the list has two weights for one tenant or activity")
     service = request.app.state.service
     with service.database.write() as connection:
         connection.execute(delete(weights))

@@ -30,7 +30,7 @@ def market(
     outbound_usd_per_gb: Usd = OUTBOUND_USD_PER_GB,
     sender: Sender = READ,
 ) -> dict[str, Any]:
-    """Show the margins, the price by utilisation now, and the energy of users' own machines over the service's.
+    """Show the margins, the price at the present utilisation, and the energy of users' own machines over the service's.
 
     The utilisation is running and waiting jobs over `--jobs`. The price is null where the margin is empty.
     """

@@ -55,7 +55,7 @@ class BudgetView(BaseModel):
 
 
 class Tier(BaseModel):
-    """A price from a monthly quantity on, in GB of 10^9 bytes or hours."""
+    """A price that applies from a monthly quantity upwards, in GB of 10^9 bytes or in hours."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -95,7 +95,7 @@ class InvoiceLineView(BaseModel):
 
 
 class InvoiceView(BaseModel):
-    """What a tenant owes for a month (UTC). It is not final until the month has ended."""
+    """The charges of a tenant in a month (UTC). They are not final until the month has ended."""
 
     id: str
     number: str

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/quotes", tags=["quotes"])
 
 
 class QuoteRequest(JobRequest):
-    """A transfer to be priced, as a job would be submitted."""
+    """A transfer to price, in the same form as a job."""
 
     kept_s: int = Field(QUOTE_S_DEFAULT, ge=1, le=QUOTE_S_MAX, description="time for which the price is kept [s]")
 
@@ -54,7 +54,7 @@ class QuoteView(BaseModel):
 def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
     """Count the source, and return a price that is kept until the quote expires. Nothing is copied."""
     if body.quote is not None:
-        raise ApiProblem(422, "a quote is made for source and destination, not for a quote")
+        raise ApiProblem(422, "a quote needs source and destination, not another quote")
     document, owned, links = resolved_request(body, request)
     kept_s = document.pop("kept_s")
     by, engine = (sender.tenant, sender.token), engine_request(document)

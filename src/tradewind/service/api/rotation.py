@@ -28,7 +28,7 @@ class Rotation(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    overlap_s: int = Field(0, ge=0, le=ROTATION_S_MAX, description="time in which the old token is still valid [s]")
+    overlap_s: int = Field(0, ge=0, le=ROTATION_S_MAX, description="time for which the old token stays valid [s]")
 
 
 class Revoked(BaseModel):

@@ -44,7 +44,7 @@ class ScheduleRequest(BaseModel):
 
 
 class ScheduleView(BaseModel):
-    """A schedule. `next_unix_ms` is null when it is over; `skipped` is why the last time without a job had none."""
+    """A schedule. `next_unix_ms` is null when it has ended; `skipped` says why the latest skipped time got no job."""
 
     id: str
     request: dict[str, Any]
@@ -70,7 +70,7 @@ class ScheduleList(BaseModel):
 def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
     """Submit a job at each time of a timetable. The key of each job is made of the schedule and the time."""
     if body.job.quote is not None:
-        raise ApiProblem(422, "a schedule has no quote", hint="a quote is for one job")
+        raise ApiProblem(422, "a schedule cannot have a quote", hint="a quote is valid for one job")
     document, owned, links = resolved_request(body.job, request)
     now = now_unix_ms()
     row = {

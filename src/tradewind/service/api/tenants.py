@@ -76,7 +76,7 @@ class TenantPage(BaseModel):
 
 
 class TokenRequest(BaseModel):
-    """A new token. Without `scopes` it has all of its role; `tenant` is only for a service admin."""
+    """A new token. Without `scopes` it has all rights of its role. Only a service admin may give `tenant`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -267,7 +267,7 @@ def list_audit(
     limit: Limit = PAGE_DEFAULT,
     sender: Sender = AUDIT,
 ) -> dict[str, Any]:
-    """List changes by tokens of the tenant, and requests that were refused to them, newest first."""
+    """List changes by tokens of the tenant, and their refused requests, newest first."""
     query = select(audit).where(audit.c.tenant == sender.tenant).order_by(audit.c.number.desc()).limit(limit + 1)
     if cursor is not None:
         query = query.where(audit.c.number < cursor)

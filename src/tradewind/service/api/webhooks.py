@@ -31,7 +31,7 @@ SECRET_BYTES = 32
 
 
 class WebhookRequest(BaseModel):
-    """A new webhook: where events go, and which."""
+    """A new webhook: the URL that gets the events, and the states that it gets."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,7 +40,7 @@ class WebhookRequest(BaseModel):
 
 
 class WebhookView(BaseModel):
-    """A webhook. `dropped` counts events that found a full queue."""
+    """A webhook. `dropped` counts events that were dropped because the queue was full."""
 
     id: str
     url: str
@@ -63,7 +63,7 @@ class WebhookPage(BaseModel):
 
 
 class DeliveryView(BaseModel):
-    """A delivery. `error` is that of the last attempt."""
+    """A delivery. `error` is the error of the last attempt."""
 
     id: str
     state: Literal["pending", "delivered", "failed"]
@@ -138,7 +138,7 @@ def list_deliveries(
 
 @router.post("/{webhook_id}/deliveries/{delivery_id}/replay", status_code=202, response_model=DeliveryView)
 def replay(webhook_id: Id, delivery_id: Id, request: Request, sender: Sender = WEBHOOKS) -> dict[str, Any]:
-    """Send an event again, with the same id. Its attempts begin anew."""
+    """Send an event again, with the same id and a new count of attempts."""
     this = (deliveries.c.id == delivery_id) & (deliveries.c.webhook == webhook_id)
     with request.app.state.service.database.write() as connection:
         _require(connection, sender, webhook_id)

@@ -35,7 +35,7 @@ TURNS_MAX = 8
 
 @dataclass(frozen=True)
 class Grant:
-    """What a job gets when it starts. `usd` is its whole cost at the binding's price."""
+    """The binding and rate that a job gets when it starts. `usd` is its whole cost at the binding's price."""
 
     binding: Binding
     resources: tuple[Resource, ...]

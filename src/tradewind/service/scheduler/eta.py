@@ -35,7 +35,7 @@ class Eta:
 
 
 class Calibration:
-    """How long jobs of one kind took, in multiples of their estimates."""
+    """Durations of jobs of one kind, in multiples of their estimates."""
 
     def __init__(self) -> None:
         self._latest: deque[float] = deque()

@@ -1,4 +1,4 @@
-"""What happens to the scheduler, and what it decides. All times are seconds since 1970, UTC."""
+"""Events that the scheduler gets, and its decisions. All times are seconds since 1970, UTC."""
 
 from __future__ import annotations
 

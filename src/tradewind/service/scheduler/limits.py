@@ -38,7 +38,7 @@ class ResourceLimit:
 
 @dataclass
 class Usage:
-    """What runs on a resource now, and the cost that counts against today."""
+    """The use of a resource now, and the cost that counts for today."""
 
     active: int = 0
     rate_gbps: float = 0.0

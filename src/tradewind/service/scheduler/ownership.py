@@ -55,7 +55,7 @@ class StoreClaims:
 
 
 class Ownership:
-    """Which job waits for which others before it may write."""
+    """Record of the jobs that each job waits for before it may write."""
 
     def __init__(self) -> None:
         self._stores: dict[str, StoreClaims] = {}

@@ -1,4 +1,4 @@
-"""Retry classes: how often a job is tried again after a failure of each kind, and after what wait."""
+"""Retry classes: the number of further attempts after a failure of each kind, and the waits before them."""
 
 from __future__ import annotations
 

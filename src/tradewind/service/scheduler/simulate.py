@@ -29,7 +29,7 @@ __all__ = ["SimulatedJob", "Simulator"]
 
 @dataclass
 class SimulatedJob:
-    """What became of a job. Times are seconds; None if that has not happened."""
+    """The history of a job. Times are seconds; None if that has not happened."""
 
     job: ServiceJob
     started_s: float | None = None

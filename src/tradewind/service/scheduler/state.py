@@ -42,7 +42,7 @@ DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
 
 @dataclass
 class JobState:
-    """What the scheduler knows about a job that has not ended. `runs` has start and estimated duration in seconds."""
+    """The state of a job that has not ended. `runs` has start and estimated duration in seconds."""
 
     job: ServiceJob
     number: int

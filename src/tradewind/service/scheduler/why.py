@@ -64,7 +64,7 @@ def _clause(cause: WaitCause, job: str) -> str:
         BANNED: f"Ban {cause.subject} closes {cause.resource}{until}",
         LIMITED: f"The limit of {cause.resource} is reached: {cause.subject}{until}",
         NOT_YET: f"The job does not start{until}",
-        NO_ROUTE: "No route leads to the destination now",
+        NO_ROUTE: "No route to the destination is available now",
         OWNED: f"{job} writes to the same place first",
         PAUSED: "The job is paused",
         RETRYING: f"The last run failed ({cause.subject}); the next one waits{until}",
