@@ -31,13 +31,20 @@ class Everywhere:
             yield "aws: disk d-1"
 
 
+class NoFleets:
+    """The state folder has no fleet that a killed job has left."""
+
+    def end_remains(self) -> Iterator[Any]:
+        return iter(())
+
+
 @pytest.mark.parametrize("remains", [False, True])
 def test_a_place_that_cannot_say_what_is_left_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], remains: bool
 ) -> None:
     monkeypatch.setattr(fleet, "_everywhere", lambda *_: Everywhere(remains=remains))
     args = Namespace(fleets=[], all=False, yes=True, json=False)
-    assert fleet._sweep(args, None) == GatewayError.exit_code  # type: ignore[arg-type]
+    assert fleet._sweep(args, NoFleets()) == GatewayError.exit_code  # type: ignore[arg-type]
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "error: gcp cannot be queried: no answer",
