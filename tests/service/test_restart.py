@@ -102,3 +102,16 @@ def test_the_server_imports_nothing_from_the_working_directory(tmp_path: Path) -
         command = [sys.executable, "-c", START, *options]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert "Address already in use" in done.stderr
+
+
+def test_ctrl_c_while_the_server_starts_prints_no_traceback(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    for wait_s in (0.3, 0.6, 0.9):
+        process = subprocess.Popen(server.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=60)
+        assert "Traceback" not in printed
+    server.start()
+    server.kill()

@@ -25,7 +25,15 @@ EXAMPLES = """\
   tradewind serve --state /var/lib/tradewind --migrate"""
 
 #: Program of the server. Unlike `python -m`, it imports nothing from the working directory, where others may write.
-SERVER = "import sys; del sys.path[0]; from tradewind.service.__main__ import main; sys.exit(main())"
+SERVER = """\
+import sys
+del sys.path[0]
+try:
+    from tradewind.service.__main__ import main
+    sys.exit(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

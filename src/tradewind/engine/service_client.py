@@ -138,4 +138,6 @@ def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised
         return Unauthorised(f"{url}: {message}", hint=hint or "is the token that of this service, and not expired?")
     if status >= 500 or status == 429:
         return GatewayLost(f"{url}: {message}", hint=hint)
+    if status == 404 and hint is None:
+        hint = "is this the address of the service?"
     return UsageError(f"{url}: {message}", hint=hint)

@@ -33,6 +33,8 @@ def main() -> int:
     """Serve until a signal, and return the exit code."""
     try:
         return _serve(_arguments())
+    except KeyboardInterrupt:  # While it starts; later, the server ends by itself.
+        return 130
     except TradewindError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:
