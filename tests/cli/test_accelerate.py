@@ -145,3 +145,14 @@ def test_wrong_arguments_are_refused(words: list[str], error: str, capsys: pytes
 def test_a_refused_download_is_named(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["accelerate", "advise", f"http://{server}/none"]) == 2
     assert "the server answered 404" in capsys.readouterr().err
+
+
+def test_status_says_that_nothing_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRADEWIND_STATE_DIR", str(tmp_path))
+    words = ["accelerate", "status"]
+    assert main(words) == 0
+    assert capsys.readouterr().err == "no acceleration has run; `tradewind accelerate up` starts one\n"
+    assert main([*words, "--json"]) == 0
+    assert capsys.readouterr() == ("", "")

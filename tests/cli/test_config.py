@@ -83,3 +83,9 @@ def test_an_unknown_variable_is_reported_with_the_nearest_setting(monkeypatch: p
     monkeypatch.setenv("TRADEWIND_CHUNKSIZE", "5MiB")
     (line,) = unknown_variables()
     assert line == "warning: TRADEWIND_CHUNKSIZE is not a setting and is ignored; did you mean TRADEWIND_CHUNK_SIZE?"
+
+
+@pytest.mark.parametrize("name", ["SERVICE_TOKEN", "PROXY_TOKEN", "PROGRAMS", "WAN", "GCP_API_KEY"])
+def test_a_variable_that_a_command_reads_itself_is_not_reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"TRADEWIND_{name}", "x")
+    assert [line for line in unknown_variables() if name in line] == []

@@ -272,3 +272,24 @@ def test_h_means_human_readable_sizes_in_listings() -> None:
     made = parse("ls", import_module("tradewind.cli.ls"), ["-lh", "x"])
     assert (made.long, made.human) == (True, True)
     assert parse("du", import_module("tradewind.cli.du"), ["-h", "x"]).human
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "hint"),
+    [
+        ("serve --sate /state", "unknown option --sate", "did you mean --state?"),
+        ("send --servce=http://here a b", "unknown option --servce", "did you mean --service?"),
+        ("serve", "missing --state", "`tradewind serve --help` shows the usage"),
+        ("receipt sign receipt.json", "ACTION sign: no such value", "ACTION is verify"),
+        ("jobs lst", "ACTION lst: no such value", "did you mean list?"),
+        ("fleet -- --up", "ACTION --up: no such value", "did you mean up?"),
+        ("fleet status", "ACTION status: no such value", "ACTION is one of up, list, down, explain, sweep"),
+        ("fleet", "missing ACTION", "ACTION is one of up, list, down, explain, sweep"),
+        ("check one", "missing DST", "`tradewind check --help` shows the usage"),
+    ],
+)
+def test_a_mistake_has_the_hint_that_helps(line: str, error: str, hint: str) -> None:
+    verb, *words = line.split()
+    with pytest.raises(UsageError) as caught:
+        parse(verb, import_module(f"tradewind.cli.{verb}"), words)
+    assert (str(caught.value), caught.value.hint) == (error, hint)

@@ -275,3 +275,13 @@ def test_what_needs_no_token(server: Server) -> None:
 def test_the_server_logged_no_error(server: Server) -> None:
     assert "Traceback" not in server.log
     assert "ERROR" not in server.log
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "with a space"}])
+def test_a_missing_or_unfit_key_is_explained(server: Server, headers: dict[str, str]) -> None:
+    body = {"source": str(server.data), "destination": str(server.data / "copy"), "recursive": True}
+    with server.client() as admin:
+        refused = admin.post("/v1/jobs", json=body, headers=headers)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("header.Idempotency-Key: ")
+    assert refused.json()["hint"].startswith("send 1 to 255 ASCII characters")

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.service.server import Server, submit, until
 
 SLOW = {"recursive": True, "limit_bytes_per_s": 6_000_000}
 FILES = 16
+START = "import sys; del sys.path[0]; from tradewind.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -74,3 +77,41 @@ def test_a_second_server_is_refused(server: Server) -> None:
     done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == f"error: another server uses {server.state}"
+
+
+def test_an_address_in_use_is_named_and_the_next_start_tells_where_the_first_token_is(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        command = server.command("--listen", address)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"error: --listen {address}: Address already in use",
+        "hint: name another address with --listen HOST:PORT",
+    ]
+    assert not (server.state / "admin.token").exists()
+
+
+def test_the_server_imports_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    (tmp_path / "uvicorn.py").write_text("raise SystemExit('another uvicorn')")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        options = server.command("--listen", f"127.0.0.1:{other.getsockname()[1]}")[3:]
+        # Like the script of an installation, and unlike `python -m`, START does not look in the working directory.
+        command = [sys.executable, "-c", START, *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "Address already in use" in done.stderr
+
+
+def test_ctrl_c_while_the_server_starts_prints_no_traceback(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    for wait_s in (0.3, 0.6, 0.9):
+        process = subprocess.Popen(server.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(wait_s)
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=60)
+        assert "Traceback" not in printed
+    server.start()
+    server.kill()

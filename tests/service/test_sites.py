@@ -89,3 +89,9 @@ def test_a_bad_site_is_refused_at_the_start(tmp_path: Path, site: str, said: str
     command = Server(tmp_path).command("--site", site)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_an_address_that_is_no_service_has_a_hint(server: Server) -> None:
+    done = tradewind(server, "receive", "--service", f"{server.url}/elsewhere", "dublin:run7", str(server.data / "x"))
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[1] == "hint: is this the address of the service?"

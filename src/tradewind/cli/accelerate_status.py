@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser, Namespace
 
 from tradewind.errors import UsageError
@@ -31,6 +32,8 @@ def run(args: Namespace) -> int:
     if args.prometheus:
         print("\n".join(prometheus_lines(states)))
         return 0
+    if not states and not args.json and not args.quiet:
+        print("no acceleration has run; `tradewind accelerate up` starts one", file=sys.stderr)
     for state in states:
         print(json.dumps(to_document(state)) if args.json else "\n".join(acceleration_lines(state)))
     return 0

@@ -26,6 +26,9 @@ NAME_MARK = "\0"
 _REQUIRED = "the following arguments are required: "
 """Beginning of argparse's message about missing arguments."""
 
+_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from .*\)", re.DOTALL)
+"""Argparse's message about an argument or option that has none of its values."""
+
 
 class VerbParser(argparse.ArgumentParser):
     """A parser that raises UsageError instead of exiting."""
@@ -34,30 +37,62 @@ class VerbParser(argparse.ArgumentParser):
     hints: Mapping[str, str] = {}
     #: True if the words after `--` are another program's, which may be empty or not text.
     has_command = False
+    #: What is parsed.
+    _words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
         """Raise UsageError. argparse calls this for every mistake."""
         what, _, hint = message.partition(HINT_MARK)
         if what.startswith(_REQUIRED):
-            missing = what.removeprefix(_REQUIRED)
+            self._refuse_unknown_options()
+            missing = self._without_optional(what.removeprefix(_REQUIRED))
             raise UsageError(
                 f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` shows the usage"
             )
+        if choice := _CHOICE.fullmatch(what):
+            self._refuse_choice(*choice.groups())
         raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
+
+    def _refuse_unknown_options(self) -> None:
+        """Raise UsageError for the first unknown long option: it may be the mistyped name of what is missing."""
+        for word in self._words:
+            if word == "--":
+                return
+            if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
+                self._refuse_unknown(word)
+
+    def _without_optional(self, missing: str) -> str:
+        """Return the names of missing arguments without those that may be repeated any number of times, also zero."""
+        optional = {
+            action.metavar for action in self._get_positional_actions() if action.nargs == argparse.ZERO_OR_MORE
+        }
+        return ", ".join(name for name in missing.split(", ") if name not in optional) or missing
+
+    def _refuse_choice(self, name: str, value: str) -> NoReturn:
+        """Raise UsageError for a value that the argument or option cannot have, with the nearest one that it can."""
+        from difflib import get_close_matches
+
+        value = value.removeprefix(repr(NAME_MARK)[1:-1])
+        choices = [
+            str(choice) for action in self._actions if name in _names_of(action) for choice in action.choices or ()
+        ]
+        near = get_close_matches(value, choices, n=1)
+        hint = f"did you mean {near[0]}?" if near else _one_of(name, choices)
+        raise UsageError(f"{name} {value}: no such value", hint=hint)
 
     def _choices_of(self, missing: str) -> str | None:
         """Return a hint with the values of the first missing argument, if it has a fixed set of them."""
         first = missing.partition(", ")[0]
         for action in self._actions:
             if action.choices and action.metavar == first:
-                choices = list(action.choices)
-                return f"{first} is {choices[0]}" if len(choices) == 1 else f"{first} is one of {', '.join(choices)}"
+                return _one_of(first, list(action.choices))
         return None
 
     def parse_strictly(self, words: list[str]) -> argparse.Namespace:
         """Parse like parse_args, but suggest the nearest option for an unknown one, and refuse empty arguments."""
         self._refuse_empty(words[: words.index("--")] if self.has_command and "--" in words else words)
         marked = _names_marked(self._with_negative_amounts(words))
+        self._words = words
         namespace, unknown = self.parse_known_intermixed_args(marked)
         if unknown:
             self._refuse_unknown(unknown[0])
@@ -100,6 +135,15 @@ class VerbParser(argparse.ArgumentParser):
             else:
                 joined.append(word)
         return joined
+
+
+def _names_of(action: argparse.Action) -> list[str]:
+    """Return the names by which argparse's messages may call an argument or option."""
+    return [*action.option_strings, "/".join(action.option_strings), str(action.metavar), action.dest]
+
+
+def _one_of(name: str, choices: list[str]) -> str:
+    return f"{name} is {choices[0]}" if len(choices) == 1 else f"{name} is one of {', '.join(choices)}"
 
 
 def _refuse_other_text(word: str) -> None:

@@ -37,7 +37,15 @@ COUNT_MAX = 10**15
 VALUE_COLUMNS_MAX = 40
 #: Variables that are not settings: the choice of settings, another program, a secret that must not be in config.toml.
 NO_SETTINGS = frozenset(
-    {"TRADEWIND_CONFIG", "TRADEWIND_PROFILE", "TRADEWIND_WAN", "TRADEWIND_GCP_API_KEY", "TRADEWIND_PROXY_TOKEN"}
+    {
+        "TRADEWIND_CONFIG",
+        "TRADEWIND_PROFILE",
+        "TRADEWIND_WAN",
+        "TRADEWIND_GCP_API_KEY",
+        "TRADEWIND_PROXY_TOKEN",
+        "TRADEWIND_SERVICE_TOKEN",
+        "TRADEWIND_PROGRAMS",
+    }
 )
 
 

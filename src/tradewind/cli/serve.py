@@ -24,6 +24,17 @@ EXAMPLES = """\
   tradewind serve --state /var/lib/tradewind --listen 127.0.0.1:9000 --allow-store s3://bucket/shared/
   tradewind serve --state /var/lib/tradewind --migrate"""
 
+#: Program of the server. Unlike `python -m`, it imports nothing from the working directory, where others may write.
+SERVER = """\
+import sys
+del sys.path[0]
+try:
+    from tradewind.service.__main__ import main
+    sys.exit(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the state folder, the address, and what jobs may use."""
@@ -132,4 +143,4 @@ def run(args: Namespace) -> int:
     words += ["--new-admin-token"] if args.new_admin_token else []
     words += [f"--gateway={args.gateway}"] if args.gateway else []
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "tradewind.service", *words])
+    os.execv(sys.executable, [sys.executable, "-c", SERVER, *words])

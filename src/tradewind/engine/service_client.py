@@ -145,4 +145,6 @@ def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised
         )
     if status >= 500 or status == 429:
         return GatewayLost(f"{url}: {message}", hint=hint)
+    if status == 404 and hint is None:
+        hint = "is this the address of the service?"
     return UsageError(f"{url}: {message}", hint=hint)

@@ -111,7 +111,7 @@ def require_own(path: Path) -> os.stat_result:
     if found.st_uid != os.geteuid():
         raise ConfigError(
             f"{path}: it belongs to user {found.st_uid}, not to {os.geteuid()}",
-            hint="set TRADEWIND_STATE_DIR to a folder of your own",
+            hint="use a folder of your own: TRADEWIND_STATE_DIR names it, and --state that of `tradewind serve`",
         )
     return found
 

@@ -33,6 +33,8 @@ def main() -> int:
     """Serve until a signal, and return the exit code."""
     try:
         return _serve(_arguments())
+    except KeyboardInterrupt:  # While it starts; later, the server ends by itself.
+        return 130
     except TradewindError as error:
         print(f"error: {error}", file=sys.stderr)
         if error.hint:
@@ -176,9 +178,7 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
     from tradewind.service.database import ServiceDatabase
 
     assert isinstance(database, ServiceDatabase)
-    is_new = ensure_admin(database, settings)
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listening = socket.create_server(address[:2], family=family, backlog=512)
+    listening = _listening(host, port)
     # Connections inherit it. Otherwise an answer of two writes waits 40 ms for the client's acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     name, bound = listening.getsockname()[:2]
@@ -188,6 +188,7 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
             f"--listen {host}:{port}: other machines would send their tokens unencrypted",
             hint="listen on 127.0.0.1, or add --behind-proxy if a proxy with TLS is in front",
         )
+    is_new = ensure_admin(database, settings)
     service = Service(settings, database)
     config = uvicorn.Config(
         create_app(service),
@@ -205,6 +206,17 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
         signal.signal(number, lambda *_: None)
     uvicorn.Server(config).run(sockets=[listening])
     return 0
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at the address. Raises UsageError if that is not possible."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=512)
+    except OSError as error:
+        reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
+        hint = "name another address with --listen HOST:PORT"
+        raise UsageError(f"--listen {host}:{port}: {reason}", hint=hint) from None
 
 
 if __name__ == "__main__":

@@ -34,6 +34,10 @@ TITLES = {
 }
 #: Maximum invalid fields that a problem names.
 FIELDS_MAX = 20
+#: What to do about an invalid field, by its name.
+FIELD_HINTS = {
+    "header.Idempotency-Key": "send 1 to 255 ASCII characters of your choice without spaces, others for each job"
+}
 
 
 class ApiProblem(Exception):
@@ -98,7 +102,8 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
         for one in error.errors()[:FIELDS_MAX]
     ]
     first = f"{found[0]['field']}: {found[0]['message']}" if found else "invalid request"
-    return problem_response(422, first, fields=found)
+    hint = next((FIELD_HINTS[one["field"]] for one in found if one["field"] in FIELD_HINTS), None)
+    return problem_response(422, first, hint=hint, fields=found)
 
 
 def _http(request: Request, error: Exception) -> JSONResponse:

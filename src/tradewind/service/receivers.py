@@ -55,7 +55,8 @@ def require_webhook_url(url: str, networks: Sequence[str]) -> None:
     except ValueError:
         raise UsageError(f"{url}: not a URL") from None
     if parts.scheme not in (("https", "http") if networks else ("https",)):
-        raise UsageError(f"{url}: not an https:// URL")
+        hint = "`tradewind serve --allow-webhook-network` allows http:// to networks of the operator"
+        raise UsageError(f"{url}: not an https:// URL", hint=hint)
     if not parts.hostname or parts.username is not None or parts.fragment or port == 0 or not url.isascii():
         raise UsageError(f"{url}: the URL needs a host, and no user name or fragment")
     with suppress(ValueError):
