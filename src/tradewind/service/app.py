@@ -62,6 +62,7 @@ from tradewind.service.receipt_key import ReceiptKey
 from tradewind.service.runner import JobRunner
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.stream_watch import StreamWatch
 
 __all__ = ["Service", "create_app"]
 
@@ -82,6 +83,7 @@ class Service:
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
+        self.watch = StreamWatch(self.queue, self.runner.engine)
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.console = ConsoleFiles.load()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
@@ -121,6 +123,7 @@ def create_app(service: Service) -> FastAPI:
         service.courier.start()
         yield
         service.is_closing = True
+        await service.watch.close()
         service.runner.close()
         service.courier.close()
 

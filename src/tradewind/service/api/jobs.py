@@ -268,6 +268,7 @@ def events(
     stream = event_stream(
         service.queue,
         service.runner.engine,
+        service.watch,
         job_id,
         cursor,
         leave=service.streams.enter(sender.tenant),
