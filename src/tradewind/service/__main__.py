@@ -188,6 +188,7 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
             f"--listen {host}:{port}: other machines would send their tokens unencrypted",
             hint="listen on 127.0.0.1, or add --behind-proxy if a proxy with TLS is in front",
         )
+    sys.setswitchinterval(SWITCH_S)
     service = Service(settings, database)
     config = uvicorn.Config(
         create_app(service),

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
-from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
 from tradewind.errors import StateError
@@ -54,7 +53,7 @@ from tradewind.service.limits import (
     TENANT_REQUESTS_PER_S,
 )
 from tradewind.service.members import Members
-from tradewind.service.metrics import ServiceMetrics
+from tradewind.service.metrics import CountedRequests, ServiceMetrics
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
@@ -145,5 +144,5 @@ def create_app(service: Service) -> FastAPI:
         app.include_router(part.router)
     app.include_router(console)
     app.add_middleware(BoundedBodies)
-    app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)
+    app.add_middleware(CountedRequests, metrics=service.metrics)
     return app
