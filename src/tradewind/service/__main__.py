@@ -28,6 +28,10 @@ from tradewind.service.limits import (
 from tradewind.service.settings import OidcSettings, ServiceSettings
 from tradewind.service.sites import parse_sites
 
+#: Time after which Python lets another thread run [s]. With its default of 5 ms, a request that needs a lock or the
+#: database waits as long for each thread that computes.
+SWITCH_S = 0.001
+
 
 def main() -> int:
     """Serve until a signal, and return the exit code."""
