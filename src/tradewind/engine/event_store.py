@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,7 +20,16 @@ from tradewind.model.document import parse_json
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
-__all__ = ["EVENTS_BYTES_MAX", "EventStore", "LatestRun", "folder_id", "latest_run", "read_events", "read_progress"]
+__all__ = [
+    "EVENTS_BYTES_MAX",
+    "EventStore",
+    "LatestRun",
+    "folder_id",
+    "latest_events",
+    "latest_run",
+    "read_events",
+    "read_progress",
+]
 
 #: Maximum bytes of a run's events. Beyond it only the last event of the run is added, so that many failures do not
 #: fill the disk.
@@ -137,6 +146,17 @@ def latest_run(database: Database, job_id: str, folder: str) -> LatestRun | None
     number, line = found
     document = _event(line) or {}
     return LatestRun(number, is_copy=document.get("folder") != folder_id(folder))
+
+
+def latest_events(database: Database, job_ids: Sequence[str]) -> dict[str, tuple[int, str | None]]:
+    """Return for each job that has events the number of the last one, and its newest progress. Raises StateError."""
+    marks = ", ".join("?" * len(job_ids))
+    rows = database.rows(
+        "SELECT job, max(number), (SELECT line FROM progress WHERE progress.job = events.job) FROM events"
+        f" WHERE job IN ({marks}) GROUP BY job",
+        job_ids,
+    )
+    return {job: (number, line) for job, number, line in rows}
 
 
 def read_events(database: Database, job_id: str, after: int = 0) -> Iterator[tuple[bytes, dict[str, Any], int]]:

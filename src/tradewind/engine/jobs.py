@@ -378,12 +378,15 @@ class JobStore:
 
     def is_cancelled(self, job_id: str) -> bool:
         """Return whether a job was cancelled, or another process is cancelling it. Raises StateError."""
-        with suppress(OSError):
-            if is_locked(os.path.join(self.path(job_id), CANCELLING_FILE)):
-                return True
+        if self._is_cancelling(job_id):
+            return True
         row = self.database.row("SELECT state FROM jobs WHERE id = ?", (job_id,))
-        status = self._status(job_id) if row == (OPEN,) else None
-        return row == ("cancelled",) or (status is not None and status.state == "cancelled")
+        return row is not None and self._has_cancelled(job_id, row[0])
+
+    def _has_cancelled(self, job_id: str, state: str) -> bool:
+        """Return whether a cancellation has ended; `state` is that of the job's row."""
+        status = self._status(job_id) if state == OPEN else None
+        return state == "cancelled" or (status is not None and status.state == "cancelled")
 
     def is_paused(self, job_id: str) -> bool:
         """Return whether `jobs pause` stopped a job, or is stopping it. Raises StateError."""
@@ -391,7 +394,16 @@ class JobStore:
 
     def is_to_stop(self, job_id: str) -> bool:
         """Return whether another process has asked the job's owner to stop. Raises StateError."""
-        return self.is_paused(job_id) or self.is_cancelled(job_id)
+        if self._is_cancelling(job_id):
+            return True
+        row = self.database.row("SELECT paused, state FROM jobs WHERE id = ?", (job_id,))
+        return row is not None and (row[0] == 1 or self._has_cancelled(job_id, row[1]))
+
+    def _is_cancelling(self, job_id: str) -> bool:
+        """Return whether a process is cancelling the job."""
+        with suppress(OSError):
+            return is_locked(os.path.join(self.path(job_id), CANCELLING_FILE))
+        return False
 
     def set_paused(self, job_id: str, paused: bool) -> None:
         """Record whether a job is paused. Raises StateError."""

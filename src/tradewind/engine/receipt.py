@@ -26,10 +26,12 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
 
     Times are Unix times in ms, sizes in bytes, costs in USD. Raises JobNotFound, JobUnreadable.
     """
-    record = control.job(job_id)
+    database = control.store.database
+    with database.snapshot():
+        record = control.job(job_id)
+        plan, ledger, runs = control.plan_of(record), control.ledger(record), _runs(database, job_id)
     spec, topology = record.document["spec"], record.document["topology"]
-    plan = control.plan_of(record)
-    cost = job_cost(control.ledger(record), plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
+    cost = job_cost(ledger, plan, record.progress, spec.get("ceiling_usd_per_gb"), time.time())
     return {
         "receipt": RECEIPT_VERSION,
         "job_id": record.id,
@@ -41,7 +43,7 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
         "created_unix_ms": record.created_unix_ms,
         "progress": to_document(record.progress),
         "summary": None if record.summary is None else to_document(record.summary),
-        "runs": _runs(control.store.database, job_id),
+        "runs": runs,
         "cost": cost.document(),
         "ceiling": record.document.get("ceiling"),
         "plan": topology,

@@ -28,6 +28,10 @@ from tradewind.service.limits import (
 from tradewind.service.settings import OidcSettings, ServiceSettings
 from tradewind.service.sites import parse_sites
 
+#: Time after which Python lets another thread run [s]. With its default of 5 ms, a request that needs a lock or the
+#: database waits as long for each thread that computes.
+SWITCH_S = 0.001
+
 
 def main() -> int:
     """Serve until a signal, and return the exit code."""
@@ -189,6 +193,7 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
             hint="listen on 127.0.0.1, or add --behind-proxy if a proxy with TLS is in front",
         )
     is_new = ensure_admin(database, settings)
+    sys.setswitchinterval(SWITCH_S)
     service = Service(settings, database)
     config = uvicorn.Config(
         create_app(service),

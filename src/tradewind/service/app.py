@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
-from starlette.middleware.base import BaseHTTPMiddleware
 
 from tradewind._version import __version__
 from tradewind.errors import StateError
@@ -54,7 +53,7 @@ from tradewind.service.limits import (
     TENANT_REQUESTS_PER_S,
 )
 from tradewind.service.members import Members
-from tradewind.service.metrics import ServiceMetrics
+from tradewind.service.metrics import CountedRequests, ServiceMetrics
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
@@ -62,6 +61,7 @@ from tradewind.service.receipt_key import ReceiptKey
 from tradewind.service.runner import JobRunner
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.stream_watch import StreamWatch
 
 __all__ = ["Service", "create_app"]
 
@@ -82,6 +82,7 @@ class Service:
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
+        self.watch = StreamWatch(self.queue, self.runner.engine)
         self.metrics = ServiceMetrics(self.queue, self.streams)
         self.console = ConsoleFiles.load()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
@@ -121,6 +122,7 @@ def create_app(service: Service) -> FastAPI:
         service.courier.start()
         yield
         service.is_closing = True
+        await service.watch.close()
         service.runner.close()
         service.courier.close()
 
@@ -142,5 +144,5 @@ def create_app(service: Service) -> FastAPI:
         app.include_router(part.router)
     app.include_router(console)
     app.add_middleware(BoundedBodies)
-    app.add_middleware(BaseHTTPMiddleware, dispatch=service.metrics.count)
+    app.add_middleware(CountedRequests, metrics=service.metrics)
     return app

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tradewind.engine.sides import known_region
@@ -23,6 +24,8 @@ __all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
 RATE_GBPS_UNKNOWN = 1.0
 #: Size of a job that nothing is known about [bytes].
 SIZE_BYTES_UNKNOWN = 1_000_000_000
+#: Stores whose end is kept in memory.
+STORES_KEPT = 10_000
 
 
 def service_job(row: JobRow) -> ServiceJob:
@@ -73,10 +76,10 @@ class ServiceBinder:
         return [Binding(job.sources[0], links, tuple(sites), (), min(rates))]
 
     def _rate_gbps(self, start: str, end: str) -> float:
-        found = (row.gbps for row in self._grid.rows() if (row.src, row.dst) == (start, end))
-        return next((gbps for gbps in found if gbps > 0), RATE_GBPS_UNKNOWN)
+        return self._grid.rate_gbps(start, end) or RATE_GBPS_UNKNOWN
 
 
+@lru_cache(maxsize=STORES_KEPT)
 def _end(store: str) -> str:
     """Return the end of a link: the region of a store, or the store if its address does not name one."""
     if store == LOCAL:

@@ -28,8 +28,9 @@ __all__ = ["ServiceDatabase", "now_unix_ms"]
 DATABASE_FILE = "service.sqlite"
 #: Maximum wait for another thread's write.
 BUSY_S = 15.0
-#: Connections kept open, and further ones while many requests are answered.
-CONNECTIONS = 8
+#: Connections kept open: one for each of the 40 threads that answer requests, and some for the service's own threads.
+#: Opening one costs as much as several queries. Further ones are for the threads of running jobs.
+CONNECTIONS = 48
 CONNECTIONS_MORE = 64
 #: Advisory lock of `write` on PostgreSQL.
 WRITE_LOCK = 0x7472_6164

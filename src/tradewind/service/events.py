@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 from anyio import to_thread
@@ -25,11 +25,11 @@ from tradewind.service.jobs import ENDED, JobQueue
 from tradewind.service.limits import (
     STREAM_EVENTS_AT_ONCE,
     STREAM_KEEP_ALIVE_S,
-    STREAM_LOOK_S,
     STREAMS_MAX,
     STREAMS_PER_TENANT_MAX,
 )
 from tradewind.service.problems import ApiProblem
+from tradewind.service.stream_watch import StreamWatch
 
 __all__ = ["EventCursor", "StreamCount", "event_stream"]
 
@@ -137,6 +137,7 @@ class _Reader:
 async def event_stream(
     queue: JobQueue,
     engine: Engine,
+    watch: StreamWatch,
     job_id: str,
     cursor: EventCursor,
     *,
@@ -144,10 +145,11 @@ async def event_stream(
     is_closing: Callable[[], bool],
 ) -> AsyncIterator[str]:
     """Yield the events of a job after the cursor, and each new one, until the job has ended."""
-    with _left(leave):
+    with _left(leave), watch.following(job_id) as changed:
         reader, spoke_s = _Reader(queue, engine, job_id, cursor), time.monotonic()
         while not is_closing():
-            texts = await to_thread.run_sync(reader.read)
+            changed.clear()
+            texts = await to_thread.run_sync(reader.read, limiter=watch.limiter)
             if texts:
                 spoke_s = time.monotonic()
                 yield "".join(texts)
@@ -157,7 +159,8 @@ async def event_stream(
             if reader.has_ended:
                 return
             if not texts:
-                await asyncio.sleep(STREAM_LOOK_S)
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(changed.wait(), STREAM_KEEP_ALIVE_S)
 
 
 def _event(kind: str, data: str, number: str | None) -> str:

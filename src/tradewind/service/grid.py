@@ -17,12 +17,23 @@ class GridReader:
     def __init__(self, state_dir: str) -> None:
         self._state_dir, self._lock = state_dir, threading.Lock()
         self._rows: tuple[GridRow, ...] = ()
+        self._rates_gbps: dict[tuple[str, str], float] = {}
         self._read_s = float("-inf")
 
     def rows(self) -> tuple[GridRow, ...]:
         """Return all links. Raises ConfigError."""
         with self._lock:
-            if time.monotonic() - self._read_s > GRID_KEPT_S:
-                self._rows = grid_rows(self._state_dir)
-                self._read_s = time.monotonic()
+            self._read()
             return self._rows
+
+    def rate_gbps(self, start: str, end: str) -> float | None:
+        """Return the rate of a link [Gbit/s]; None if it is not known. Raises ConfigError."""
+        with self._lock:
+            self._read()
+            return self._rates_gbps.get((start, end))
+
+    def _read(self) -> None:
+        if time.monotonic() - self._read_s > GRID_KEPT_S:
+            self._rows = grid_rows(self._state_dir)
+            self._rates_gbps = {(row.src, row.dst): row.gbps for row in self._rows if row.gbps > 0}
+            self._read_s = time.monotonic()

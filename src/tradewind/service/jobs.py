@@ -270,6 +270,13 @@ class JobQueue:
                 values = {"earliest_unix_ms": earliest, "latest_unix_ms": latest}
                 connection.execute(update(jobs).where(jobs.c.id == job_id).values(**values))
 
+    def latest(self, job_ids: Sequence[str]) -> dict[str, tuple[str, int, str | None]]:
+        """Return the state of each job, the number of its last event, and its job of the engine."""
+        number = select(func.max(job_events.c.number)).where(job_events.c.job == jobs.c.id).scalar_subquery()
+        query = select(jobs.c.id, jobs.c.state, number, jobs.c.engine_job).where(jobs.c.id.in_(job_ids))
+        with self._database.read() as connection:
+            return {job: (state, last or 0, engine_job) for job, state, last, engine_job in connection.execute(query)}
+
     @staticmethod
     def columns() -> tuple[ColumnElement[Any], ...]:
         """Return the columns of a JobRow."""

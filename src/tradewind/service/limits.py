@@ -18,8 +18,9 @@ RATES_MAX = 10_000
 #: Open event streams of the server, and of one tenant; a further one is answered 429.
 STREAMS_MAX = 256
 STREAMS_PER_TENANT_MAX = 64
-#: Interval at which an event stream looks for new events.
+#: Interval at which the server looks for new events of all watched jobs, and threads in which streams read them.
 STREAM_LOOK_S = 0.25
+STREAM_READS_AT_ONCE = 4
 #: An event stream without events gets a comment after this time, so that proxies keep it open.
 STREAM_KEEP_ALIVE_S = 15.0
 #: Events that a stream reads from the database at once.
@@ -28,9 +29,14 @@ STREAM_EVENTS_AT_ONCE = 500
 OPEN_JOBS_PER_TENANT_MAX = 10_000
 #: Waiting jobs that the scheduler knows, oldest first.
 PASS_JOBS_MAX = 20_000
-#: Jobs whose reason and end are computed in one round, and the interval between rounds.
+#: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the
+#: time that rounds take.
 ANSWERS_AT_ONCE = 2_000
 ANSWER_EVERY_S = 0.5
+ANSWER_SHARE = 0.2
+#: Jobs of a round that are computed while requests wait, and the pause in which these continue.
+ANSWERS_UNDER_LOCK = 20
+ANSWER_PAUSE_S = 0.001
 #: Entries of one page, and its default.
 PAGE_MAX = 200
 PAGE_DEFAULT = 50

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from fastapi import Request
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
-from starlette.middleware.base import RequestResponseEndpoint
-from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tradewind.service.events import StreamCount
 from tradewind.service.jobs import JobQueue
 
-__all__ = ["ServiceMetrics"]
+__all__ = ["CountedRequests", "ServiceMetrics"]
 
 
 class _Totals:
@@ -47,12 +45,30 @@ class ServiceMetrics:
             registry=self.registry,
         )
 
-    async def count(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Answer a request, and count it by its route."""
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count an answered request by its route."""
+        route = getattr(scope.get("route"), "path", "other")
+        method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE") else "other"
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+
+class CountedRequests:
+    """ASGI middleware that counts requests. It passes bodies on as they are, so streams cost nothing more."""
+
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         began_s = time.perf_counter()
-        response = await call_next(request)
-        route = getattr(request.scope.get("route"), "path", "other")
-        method = request.method if request.method in ("GET", "POST", "DELETE") else "other"
-        self._requests.labels(method, route, str(response.status_code)).inc()
-        self._seconds.labels(method, route).observe(time.perf_counter() - began_s)
-        return response
+
+        async def count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._metrics.count(scope, message["status"], time.perf_counter() - began_s)
+            await send(message)
+
+        await self._app(scope, receive, count)

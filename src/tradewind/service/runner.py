@@ -63,8 +63,8 @@ OWN = (StateError, JobBusy)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 #: Pause after such an error.
 OWN_PAUSE_S = 1.0
-#: Interval at which a job's thread looks for a change of its state.
-LOOK_S = 0.1
+#: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
+LOOK_S = 0.25
 #: Time for the threads of jobs to end when the server stops.
 STOP_S = 60.0
 

@@ -21,7 +21,14 @@ from tradewind.service.bindings import ServiceBinder, binding_of, grant_document
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase, now_unix_ms
 from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
-from tradewind.service.limits import ANSWER_EVERY_S, ANSWERS_AT_ONCE, PASS_JOBS_MAX
+from tradewind.service.limits import (
+    ANSWER_EVERY_S,
+    ANSWER_PAUSE_S,
+    ANSWER_SHARE,
+    ANSWERS_AT_ONCE,
+    ANSWERS_UNDER_LOCK,
+    PASS_JOBS_MAX,
+)
 from tradewind.service.places import conflict
 from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import (
@@ -84,7 +91,7 @@ class ServiceScheduler:
         self._scheduler: Scheduler | None = None
         self._rules = RuleReader()
         self._seen: dict[str, SeenJob] = {}
-        self._answered_s = 0.0
+        self._answer_again_s = 0.0
         self._answered_to = ""
 
     @property
@@ -105,8 +112,8 @@ class ServiceScheduler:
             ended = self._carry_out(decisions)
         for row, reason in ended:
             self._fail(row, reason)
+        self._answer()
         with self._lock:
-            self._answer()
             return max(0.0, self._scheduler.next_wakeup_s() - time.time()) if self._scheduler else 0.0
 
     def answer(self, job_id: str) -> tuple[str | None, Eta | None] | None:
@@ -222,8 +229,12 @@ class ServiceScheduler:
         self._seen.pop(job_id, None)
 
     def _answer(self) -> None:
-        """Write why jobs wait and when they end, for all servers. Only changes are written."""
-        if self._scheduler is None or time.monotonic() - self._answered_s < ANSWER_EVERY_S:
+        """Write why jobs wait and when they end, for all servers. Only changes are written.
+
+        Requests also ask the scheduler, so the lock is released after every few jobs.
+        """
+        began_s = time.monotonic()
+        if self._scheduler is None or began_s < self._answer_again_s:
             return
         names = sorted(self._seen)
         later = [name for name in names if name > self._answered_to]
@@ -232,19 +243,31 @@ class ServiceScheduler:
         self._answered_to = chosen[-1] if len(later) > ANSWERS_AT_ONCE else ""
         reasons: dict[str, str] = {}
         ends: dict[str, tuple[int, int] | None] = {}
+        for some in _parts(chosen, ANSWERS_UNDER_LOCK):
+            with self._lock:
+                self._find_answers(some, reasons, ends)
+            time.sleep(ANSWER_PAUSE_S)
+        if reasons:
+            self._queue.set_waiting(reasons)
+        if ends:
+            self._queue.set_ends(ends)
+        took_s = time.monotonic() - began_s
+        self._answer_again_s = time.monotonic() + max(ANSWER_EVERY_S, took_s / ANSWER_SHARE)
+
+    def _find_answers(
+        self, names: Sequence[str], reasons: dict[str, str], ends: dict[str, tuple[int, int] | None]
+    ) -> None:
+        """Add the reasons and ends of jobs that differ from what was last written."""
+        if self._scheduler is None:
+            return
         now = now_unix_ms()
-        for name in chosen:
+        for name in names:
             seen, why, eta = self._seen[name], self._scheduler.why(name), self._scheduler.eta(name)
             if why is not None and why.sentence != seen.sentence:
                 reasons[name] = seen.sentence = why.sentence
             end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
             if _has_moved(seen.ends, end, now):
                 ends[name] = seen.ends = end
-        if reasons:
-            self._queue.set_waiting(reasons)
-        if ends:
-            self._queue.set_ends(ends)
-        self._answered_s = time.monotonic()
 
 
 _ACTIVE_PLACES = select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))
@@ -271,9 +294,9 @@ def _rows(connection: Connection, job_ids: Iterable[str]) -> list[JobRow]:
     return [row for some in _parts(job_ids) for row in JobQueue.rows(connection, some)]
 
 
-def _parts(job_ids: Iterable[str]) -> Iterator[list[str]]:
+def _parts(job_ids: Iterable[str], size: int = ROWS_AT_ONCE) -> Iterator[list[str]]:
     left = iter(job_ids)
-    while some := list(islice(left, ROWS_AT_ONCE)):
+    while some := list(islice(left, size)):
         yield some
 
 

@@ -100,6 +100,9 @@ class Database:
                 yield
                 return
             connection = self._opened(to_write=False)
+            if connection.in_transaction:  # Of this thread, in an outer block.
+                yield
+                return
             connection.execute("BEGIN")
             try:
                 yield
