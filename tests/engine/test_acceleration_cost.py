@@ -34,6 +34,13 @@ def test_machines_and_egress_are_counted_and_leave_less_time() -> None:
     clock.now_s = 1000.0
     assert meter.machines_usd == pytest.approx(0.4)
     assert meter.egress_usd == 0.75
+    lines = meter.ledger.lines(meter.ledger.heartbeat_s)
+    assert sorted((line.kind, line.what, line.unit, line.unit_usd) for line in lines) == [
+        ("egress", "p in aws:a", "GB", 0.5),
+        ("machine", "p in aws:a", "s", 0.01),
+    ]
+    assert sorted(line.quantity for line in lines) == pytest.approx([1.5, 40.0])
+    assert sum(line.usd for line in lines) == pytest.approx(meter.machines_usd + meter.egress_usd)
 
 
 def test_without_a_ceiling_there_is_no_end() -> None:

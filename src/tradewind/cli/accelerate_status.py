@@ -20,7 +20,6 @@ def run(args: Namespace) -> int:
     """Show accelerations: flows with their rates, proxies with their health, and the cost."""
     from tradewind.engine.accelerations import Accelerations
     from tradewind.engine.engine import Engine
-    from tradewind.model.document import to_document
     from tradewind.render.acceleration import acceleration_lines, prometheus_lines
 
     if args.prometheus and args.json:
@@ -32,5 +31,5 @@ def run(args: Namespace) -> int:
         print("\n".join(prometheus_lines(states)))
         return 0
     for state in states:
-        print(json.dumps(to_document(state)) if args.json else "\n".join(acceleration_lines(state)))
+        print(json.dumps(state.document()) if args.json else "\n".join(acceleration_lines(state)))
     return 0

@@ -22,7 +22,7 @@ from tradewind.acceleration.wiring import (
     wires_of,
 )
 from tradewind.engine.acceleration_cost import AccelerationMeter
-from tradewind.engine.accelerations import FLOWS_FILE, Accelerations
+from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, purpose_of
 from tradewind.engine.advising import advise_flows
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import CeilingReached, ConfigError, GatewayError, TradewindError, UsageError
@@ -175,7 +175,6 @@ class Acceleration:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
         self._growing: tuple[str, Future[Any]] | None = None
         self._fleet: Fleet | None = None
-        self._fleet_id: str | None = None
         self.folder = self._book.make(self.id, text)
         self._lock = self._book.hold(self.id)
         self._write()
@@ -195,7 +194,7 @@ class Acceleration:
             journal,
             self._plan(self._placed.regions),
             binary,
-            purpose=f"acceleration {self.id}",
+            purpose=purpose_of(self.id),
             settings=FleetSettings(lease_s=lease_s, heals=True, grows=True),
             report=self._report,
             meter=self._meter,
@@ -434,7 +433,6 @@ class Acceleration:
         fleet, self._fleet = self._fleet, None
         if fleet is not None:
             fleet.close(grace_s=0.0 if failure else 5.0)
-            self._fleet_id = fleet.id
         if self._phase not in ("ended", "failed"):
             self._phase = "ended" if failure is None else "failed"
             self._reason = failure or self._reason
@@ -452,14 +450,11 @@ class Acceleration:
 
     def state(self) -> AccelerationState:
         """Return the present state."""
-        if self._fleet is not None:
-            self._fleet_id = self._fleet.id
         return AccelerationState(
             self.id,
             self._phase,
             self._began_s,
             time.time(),
-            self._fleet_id,
             tuple(self._flow(wire) for wire in self._placed.wires),
             tuple(self._proxy(name, region) for name, region in self._placed.regions.items()),
             self._meter.machines_usd,
@@ -469,6 +464,7 @@ class Acceleration:
             self._reason,
             self._wish,
             self._wish_error,
+            self._meter.ledger,
         )
 
     def _flow(self, wire: Wire) -> FlowState:

@@ -24,7 +24,7 @@ from tradewind.model.records import replace
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
 
-__all__ = ["FLOWS_FILE", "Accelerations", "flows_text"]
+__all__ = ["FLOWS_FILE", "Accelerations", "flows_text", "purpose_of"]
 
 T = TypeVar("T", bound=Document)
 FOLDER = "accelerations"
@@ -85,8 +85,9 @@ class Accelerations:
             # It may have ended between both looks.
             state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
             if state.phase in LIVING:
-                return replace(state, phase="failed", reason=GONE)
-        return state
+                state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
+        # A supervisor may have been killed before it wrote which fleet it started: the journal is asked.
+        return replace(state.at(time.time()), fleets=self._fleets(acceleration_id))
 
     def states(self) -> Iterator[AccelerationState]:
         """Yield all recorded accelerations, oldest first."""
@@ -101,7 +102,7 @@ class Accelerations:
         """Return an acceleration by id, or the only one that has not ended. Raises UsageError, JobNotFound."""
         if acceleration_id is not None:
             return self.state(acceleration_id)
-        living = [state for state in self.states() if state.phase != "ended" and self._has_left(state)]
+        living = [state for state in self.states() if state.fleets or self.is_supervised(state.id)]
         if len(living) == 1:
             return living[0]
         if not living:
@@ -119,10 +120,10 @@ class Accelerations:
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
         with_lock = self.hold(acceleration_id)
         try:
-            self._end_rest(state)
+            state = self._end_rest(state)
             if state.phase != "ended":
-                state = replace(state, phase="ended", reason=state.reason or GONE, updated_unix_s=time.time())
-                self.write(state)
+                state = replace(state, phase="ended", reason=state.reason or GONE)
+            self.write(state)
         finally:
             with_lock.release()
         return state
@@ -162,24 +163,25 @@ class Accelerations:
             time.sleep(LOOK_EVERY_S)
         return state
 
-    def _has_left(self, state: AccelerationState) -> bool:
-        """Return whether an acceleration runs, or has left a fleet on record."""
+    def _fleets(self, acceleration_id: str) -> tuple[str, ...]:
+        """Return the recorded fleets of an acceleration. Raises ConfigError."""
         from tradewind.fleet.journal import FleetJournal
 
-        if self.is_supervised(state.id):
-            return True
-        return any(record.id == state.fleet for record in FleetJournal(self._control.store.state_dir).records())
+        purpose = purpose_of(acceleration_id)
+        return tuple(
+            each.id for each in FleetJournal(self._control.store.state_dir).records() if each.purpose == purpose
+        )
 
-    def _end_rest(self, state: AccelerationState) -> None:
-        """End the fleet of a killed supervisor, unless it was ended."""
+    def _end_rest(self, state: AccelerationState) -> AccelerationState:
+        """End all fleets of a killed supervisor; return the state with their end. Raises the error of a failed end."""
         from tradewind.engine.fleets import Fleets
 
-        if state.fleet is None or not self._has_left(state):
-            return
-        fleets = Fleets(self._control.store, self._control.gateway)
-        for end in fleets.end([state.fleet]):
-            if end.error is not None:
-                raise end.error
+        if state.fleets:
+            for end in Fleets(self._control.store, self._control.gateway).end(state.fleets):
+                if end.error is not None:
+                    raise end.error
+        now_s = time.time()
+        return replace(state, ledger=state.ledger.ended(now_s), updated_unix_s=now_s, fleets=()).at(now_s)
 
     def _read(self, kind: type[T], path: Path) -> T:
         try:
@@ -188,6 +190,11 @@ class Accelerations:
             raise
         except (OSError, ValueError, TradewindError) as error:
             raise JobUnreadable(f"{path}: {error}") from error
+
+
+def purpose_of(acceleration_id: str) -> str:
+    """Return the purpose under which the journal records the fleets of an acceleration."""
+    return f"acceleration {acceleration_id}"
 
 
 def flows_text(path: str) -> str:
