@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tradewind.engine.ledger import JobLedger
 from tradewind.fleet.fleet import LEASE_S
@@ -127,14 +127,22 @@ class AccelerationMeter:
         with self._lock:
             return self._egress_usd()
 
-    def left_s(self, most_s: float) -> float:
-        """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`."""
+    def left_s(self, most_s: float, more: Sequence[MachinePrice] = ()) -> float:
+        """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`.
+
+        `more` are the prices of machines that are not started yet.
+        """
         if self.usd_max is None:
             return most_s
         usd_per_s = sum(use.usd_per_s for use in self._book.ledger.machines if use.ended_s is None)
         left_usd = self.usd_max - self.machines_usd - self.egress_usd
+        usd_per_s += sum(price.usd_per_s for price in more)
         with self._lock:
             usd_per_s += self._usd_per_s
+        # Until it has run for its minimum time, a machine costs no less.
+        least_usd = sum(price.usd(0.0) for price in more)
+        if left_usd <= least_usd:
+            return 0.0
         if left_usd <= 0:
             return 0.0
         return min(most_s, left_usd / usd_per_s) if usd_per_s > 0 else most_s
