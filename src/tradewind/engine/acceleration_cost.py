@@ -143,8 +143,6 @@ class AccelerationMeter:
         least_usd = sum(price.usd(0.0) for price in more)
         if left_usd <= least_usd:
             return 0.0
-        if left_usd <= 0:
-            return 0.0
         return min(most_s, left_usd / usd_per_s) if usd_per_s > 0 else most_s
 
     def _egress_usd(self) -> float:

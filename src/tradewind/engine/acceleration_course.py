@@ -187,7 +187,10 @@ class Course:
         if isinstance(event, Finished):
             return self._finished(event)
         if isinstance(event, EndAsked):
-            return [] if self.step == "ending" else self._end(event.drain_s, event.reason, now_s)
+            if self.step != "ending":
+                return self._end(event.drain_s, event.reason, now_s)
+            self._until_s = min(self._until_s, now_s + event.drain_s)
+            return []
         return self._tick(event, now_s)
 
     def _tick(self, tick: Tick, now_s: float) -> list[Action]:
@@ -225,7 +228,8 @@ class Course:
             self.step, self._error = "shrinking", done.error
             return [Shrink()]
         if self.step == "shrinking":
-            return self._answer(self._error or done.error)
+            late: list[Action] = [] if done.error is None else [Say(f"machines were not ended: {done.error}")]
+            return [*late, *self._answer(self._error)]
         following: dict[Step, tuple[Step, Action]] = {
             "placing": ("growing", Grow()),
             "growing": ("switching", Switch()),

@@ -8,11 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
-from tradewind.acceleration.comparison import Comparison
 from tradewind.acceleration.health import Health, paths_now
 from tradewind.acceleration.wiring import (
     HOME,
-    Wire,
     fleet_plan,
     home_program,
     listener_key,
@@ -42,6 +40,7 @@ from tradewind.engine.acceleration_course import (
     Switch,
     Tick,
 )
+from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, purpose_of
 from tradewind.errors import CeilingReached, GatewayError, TradewindError, UsageError
@@ -49,7 +48,7 @@ from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.client import GatewayClient
-from tradewind.model.acceleration import AccelerationPhase, AccelerationState, FlowState, ProxyHealth, ProxyState
+from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -60,6 +59,8 @@ __all__ = ["Acceleration"]
 
 #: Interval at which proxies are looked at.
 TICK_S = 1.0
+#: The same while it drains.
+DRAIN_TICK_S = 0.2
 #: Timeout of one look at a proxy.
 LOOK_S = 5.0
 #: Leases under a ceiling: a supervisor that hangs cannot stop egress, so its proxies end soon.
@@ -95,12 +96,8 @@ class Acceleration:
         self._paths: dict[str, tuple[tuple[str, ...], str | None]] = {}
         self._addresses: dict[str, str] = {}
         self._statuses: dict[str, SplitStatus] = {}
-        self._comparisons: dict[str, Comparison] = {}
-        self._carried: dict[str, tuple[int, int, int]] = {}
-        #: Flows whose new connections go direct to compare, or because proxies gain too little.
-        self._aside: dict[str, str] = {}
+        self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
-        self._counted_s = time.monotonic()
         self._course = Course(time.monotonic())
         self._answered = 0
         self._wish_error: str | None = None
@@ -197,8 +194,8 @@ class Acceleration:
         wires = self._placed.wires
         missing = self._placed.regions.keys() - self._addresses.keys()
         self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions)
-        for name in self._aside.keys() & self._paths.keys():
-            self._paths[name] = (), self._aside[name]
+        for name in self._counts.aside.keys() & self._paths.keys():
+            self._paths[name] = (), self._counts.aside[name]
         paths = {name: path for name, (path, _) in self._paths.items()}
         program = home_program(wires, paths, self._addresses, DRAIN_S)
         status = self._client(HOME).put_split(program)
@@ -220,7 +217,8 @@ class Acceleration:
                 self._catch_up()
             if self._phase not in ("ended", "failed"):
                 self._write()
-                time.sleep(max(0.0, TICK_S - (time.monotonic() - began_s)))
+                tick_s = DRAIN_TICK_S if self._phase == "draining" else TICK_S
+                time.sleep(max(0.0, tick_s - (time.monotonic() - began_s)))
         if self._phase == "failed":
             raise GatewayError(self._reason or "the acceleration failed")
         return self.state()
@@ -297,33 +295,9 @@ class Acceleration:
             self._report(f"new connections keep their paths for now: {error}")
 
     def _count_flows(self) -> None:
-        now_s = time.monotonic()
-        elapsed_s, self._counted_s = now_s - self._counted_s, now_s
-        if (home := self._statuses.get(HOME)) is None:
-            return
-        aside = {}
-        for wire in self._placed.wires:
-            mine = [each for each in home.traffic if each.destination == wire.target]
-            self._carried[wire.target] = (
-                sum(each.bytes_up for each in mine),
-                sum(each.bytes_down for each in mine),
-                sum(each.connections for each in mine),
-            )
-            comparison = self._comparisons.setdefault(wire.target, self._comparison(now_s))
-            total = [0, 0]
-            for each in mine:
-                total[bool(each.through)] += each.bytes_up + each.bytes_down
-            comparison.direct.count(total[0], elapsed_s)
-            comparison.proxied.count(total[1], elapsed_s)
-            if comparison.at(now_s) and wire.through:
-                aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
-        if aside != self._aside:
-            self._aside = aside
+        home = self._statuses.get(HOME)
+        if home is not None and self._counts.count(self._placed.wires, home, time.monotonic()):
             self._due = self._due or "route"
-
-    def _comparison(self, now_s: float) -> Comparison:
-        flows = self._placed.flows
-        return Comparison(now_s, every_s=flows.compare_every_s, trial_s=flows.compare_s)
 
     # --- carry out ---------------------------------------------------------------------------------------------------
 
@@ -394,11 +368,13 @@ class Acceleration:
         for name in fresh:
             self._health.fresh(name)
         self._placed = placed
+        self._counts.flows = placed.flows
         self._leaving = {name: region for name, region in before.regions.items() if name not in placed.regions}
         try:
             self._wire()
         except TradewindError as error:
             self._placed, self._due = before, "wire"
+            self._counts.flows = before.flows
             # The new machines end with the next step.
             self._leaving = {name: placed.regions[name] for name in fresh}
             return str(error)
@@ -453,7 +429,7 @@ class Acceleration:
             self._phase,
             self._began_s,
             time.time(),
-            tuple(self._flow(wire) for wire in self._placed.wires),
+            self._counts.states(self._placed.wires, self._paths, self._listening),
             tuple(self._proxy(name, region) for name, region in self._placed.regions.items()),
             self._meter.machines_usd,
             self._meter.egress_usd,
@@ -463,27 +439,6 @@ class Acceleration:
             self._answered,
             self._wish_error,
             self._meter.ledger,
-        )
-
-    def _flow(self, wire: Wire) -> FlowState:
-        through, reason = self._paths.get(wire.name, (wire.through, None))
-        compared = self._comparisons.get(wire.target) or self._comparison(0.0)
-        up, down, connections = self._carried.get(wire.target, (0, 0, 0))
-        return FlowState(
-            wire.name,
-            wire.target,
-            self._listening.get(wire.name, wire.listen),
-            wire.way,
-            wire.through,
-            through,
-            wire.predicted_mbps,
-            wire.direct_mbps,
-            (compared.proxied if wire.through else compared.direct).mbps,
-            compared.direct.mbps,
-            up,
-            down,
-            connections,
-            reason,
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,11 +18,13 @@ from tradewind.errors import ConfigError, GatewayLost, JobBusy, JobNotFound, Job
 from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish
 from tradewind.model.document import Document, read_json, to_document
 from tradewind.model.files import open_private, private_folder, read_user_file
+from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
+    from tradewind.fleet.journal import FleetRecord
 
 __all__ = ["FLOWS_FILE", "Accelerations", "flows_text", "purpose_of"]
 
@@ -87,7 +89,9 @@ class Accelerations:
             if state.phase in LIVING:
                 state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
         # A supervisor may have been killed before it wrote which fleet it started: the journal is asked.
-        return replace(state.at(time.time()), fleets=self._fleets(acceleration_id))
+        found = self._fleets(acceleration_id)
+        state = replace(state, ledger=self._with_launched(state.ledger, found), fleets=tuple(each.id for each in found))
+        return state.at(time.time())
 
     def states(self) -> Iterator[AccelerationState]:
         """Yield all recorded accelerations, oldest first."""
@@ -163,14 +167,27 @@ class Accelerations:
             time.sleep(LOOK_EVERY_S)
         return state
 
-    def _fleets(self, acceleration_id: str) -> tuple[str, ...]:
+    def _with_launched(self, ledger: Ledger, fleets: Sequence[FleetRecord]) -> Ledger:
+        """Return the ledger with the machines of the journal that it lacks: its owner was killed before it wrote."""
+        from tradewind.fleet.journal import FleetJournal
+
+        journal, known = FleetJournal(self._control.store.state_dir), {(use.fleet, use.name) for use in ledger.machines}
+        missing = [
+            replace(MachineUse.of(1, each.id, name, region, began_s, price), ended_s=ended_s)
+            for each in fleets
+            for name, began_s, ended_s in journal.lives(each.id)
+            if (each.id, name) not in known
+            for region in (each.machines.get(name, ""),)
+            for price in (ledger.prices.machines.get(region, MachinePrice(0.0)),)
+        ]
+        return replace(ledger, machines=(*ledger.machines, *missing))
+
+    def _fleets(self, acceleration_id: str) -> tuple[FleetRecord, ...]:
         """Return the recorded fleets of an acceleration. Raises ConfigError."""
         from tradewind.fleet.journal import FleetJournal
 
         purpose = purpose_of(acceleration_id)
-        return tuple(
-            each.id for each in FleetJournal(self._control.store.state_dir).records() if each.purpose == purpose
-        )
+        return tuple(each for each in FleetJournal(self._control.store.state_dir).records() if each.purpose == purpose)
 
     def _end_rest(self, state: AccelerationState) -> AccelerationState:
         """End all fleets of a killed supervisor; return the state with their end. Raises the error of a failed end."""
