@@ -26,6 +26,9 @@ def test_machines_and_egress_are_counted_and_leave_less_time() -> None:
     assert meter.sent("p", "aws:a", GB) == 0.5
     meter.tick()
     assert meter.left_s(1e6) == pytest.approx(1.0 / 0.02)
+    more = MachinePrice(0.02, billed_s_min=40.0)
+    assert meter.left_s(1e6, [more]) == pytest.approx(1.0 / 0.04)
+    assert meter.left_s(1e6, [MachinePrice(0.02, billed_s_min=51.0)]) == 0.0, "its minimum time costs too much"
     meter.ended("f", {"p"}, 10.0)
     assert meter.machines_usd == pytest.approx(0.4)
     meter.launched("f", "p", "aws:a")
