@@ -97,7 +97,6 @@ def usd_for(command: Command, machine_s: float) -> float:
     up(command)
     (ended,) = command.run("accelerate", "down", "--json", "--drain", "0s").expect(0).events
     (line,) = [line for line in ended["ledger"] if line["kind"] == "machine"]
-    print("machine", line)
     return float(line["usd"] + line["unit_usd"] * machine_s)
 
 
