@@ -48,3 +48,11 @@ def test_machines_and_egress_are_counted_and_leave_less_time() -> None:
 
 def test_without_a_ceiling_there_is_no_end() -> None:
     assert AccelerationMeter({}, {}, None).left_s(900) == 900
+
+
+def test_a_new_machine_that_has_sent_as_much_as_the_former_one_is_counted() -> None:
+    meter = AccelerationMeter({}, {"aws:a": 1.0}, None)
+    meter.sent("p", "aws:a", GB)
+    meter.renewed("p")
+    assert meter.proxy_usd("p") == 1.0
+    assert meter.sent("p", "aws:a", GB) == 2.0

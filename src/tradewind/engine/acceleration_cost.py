@@ -97,6 +97,17 @@ class AccelerationMeter:
             self._sent[name] = self._sent.get(name, _Sent()).seen(count_bytes)
             return self._usd_of(name)
 
+    def renewed(self, name: str) -> None:
+        """Record that a proxy has a new machine, which counts from zero. Its first count may be as large as the last."""
+        with self._lock:
+            if name in self._sent:
+                self._sent[name] = _Sent(self._sent[name].total_bytes)
+
+    def proxy_usd(self, name: str) -> float:
+        """Return the egress of a proxy so far [USD]."""
+        with self._lock:
+            return self._usd_of(name) if name in self._sent else 0.0
+
     def tick(self) -> None:
         """Note the cost of egress per second since the last call."""
         with self._lock:

@@ -308,7 +308,7 @@ class Acceleration:
             error = self._switch()
             self._handle(Finished(error))
         elif isinstance(action, Rewire):
-            self._health.fresh(action.name)
+            self._renew(action.name)
             self._due = "wire"
         elif isinstance(action, Answer):
             self._answered, self._wish_error, self._next = action.number, action.error, None
@@ -366,7 +366,7 @@ class Acceleration:
         (placed, text), before = self._next, self._placed
         fresh = placed.regions.keys() - before.regions.keys()
         for name in fresh:
-            self._health.fresh(name)
+            self._renew(name)
         self._placed = placed
         self._counts.flows = placed.flows
         self._leaving = {name: region for name, region in before.regions.items() if name not in placed.regions}
@@ -380,6 +380,12 @@ class Acceleration:
             return str(error)
         self._book.make(self.id, text)
         return None
+
+    def _renew(self, name: str) -> None:
+        """Forget what the former machine of a proxy said."""
+        self._health.fresh(name)
+        self._statuses.pop(name, None)
+        self._meter.renewed(name)
 
     def _forget_removed(self) -> None:
         for name in self._leaving:
@@ -447,8 +453,8 @@ class Acceleration:
             "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
         )
         if status is None:
-            return ProxyState(name, region, health, error=error)
-        usd = self._meter.sent(name, region, status.bytes_up + status.bytes_down)
+            return ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
+        usd = self._meter.proxy_usd(name)
         refused = sum(status.refused.values())
         return ProxyState(name, region, health, status.open, status.bytes_up, status.bytes_down, refused, usd, error)
 
