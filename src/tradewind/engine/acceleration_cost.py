@@ -98,7 +98,7 @@ class AccelerationMeter:
             return self._usd_of(name)
 
     def renewed(self, name: str) -> None:
-        """Record that a proxy has a new machine, which counts from zero. Its first count may be as large as the last."""
+        """Record that a proxy has a new machine, which counts from zero, perhaps past the last count."""
         with self._lock:
             if name in self._sent:
                 self._sent[name] = _Sent(self._sent[name].total_bytes)
