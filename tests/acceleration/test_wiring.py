@@ -63,8 +63,9 @@ def test_other_machines_connect_with_networks_or_tokens() -> None:
 
 
 def test_two_flows_to_one_destination_are_refused() -> None:
-    with pytest.raises(ConfigError, match="flows up and again both connect to"):
+    with pytest.raises(ConfigError, match="flows up and again both connect to") as refused:
         placed(FLOW, {**FLOW, "name": "again"})
+    assert refused.value.hint and "kept by destination" in refused.value.hint
 
 
 def test_a_proxy_serves_only_the_destinations_of_its_flows() -> None:

@@ -26,6 +26,9 @@ def test_machines_and_egress_are_counted_and_leave_less_time() -> None:
     assert meter.sent("p", "aws:a", GB) == 0.5
     meter.tick()
     assert meter.left_s(1e6) == pytest.approx(1.0 / 0.02)
+    more = MachinePrice(0.02, billed_s_min=40.0)
+    assert meter.left_s(1e6, [more]) == pytest.approx(1.0 / 0.04)
+    assert meter.left_s(1e6, [MachinePrice(0.02, billed_s_min=51.0)]) == 0.0, "its minimum time costs too much"
     meter.ended("f", {"p"}, 10.0)
     assert meter.machines_usd == pytest.approx(0.4)
     meter.launched("f", "p", "aws:a")
@@ -34,7 +37,22 @@ def test_machines_and_egress_are_counted_and_leave_less_time() -> None:
     clock.now_s = 1000.0
     assert meter.machines_usd == pytest.approx(0.4)
     assert meter.egress_usd == 0.75
+    lines = meter.ledger.lines(meter.ledger.heartbeat_s)
+    assert sorted((line.kind, line.what, line.unit, line.unit_usd) for line in lines) == [
+        ("egress", "p in aws:a", "GB", 0.5),
+        ("machine", "p in aws:a", "s", 0.01),
+    ]
+    assert sorted(line.quantity for line in lines) == pytest.approx([1.5, 40.0])
+    assert sum(line.usd for line in lines) == pytest.approx(meter.machines_usd + meter.egress_usd)
 
 
 def test_without_a_ceiling_there_is_no_end() -> None:
     assert AccelerationMeter({}, {}, None).left_s(900) == 900
+
+
+def test_a_new_machine_that_has_sent_as_much_as_the_former_one_is_counted() -> None:
+    meter = AccelerationMeter({}, {"aws:a": 1.0}, None)
+    meter.sent("p", "aws:a", GB)
+    meter.renewed("p")
+    assert meter.proxy_usd("p") == 1.0
+    assert meter.sent("p", "aws:a", GB) == 2.0

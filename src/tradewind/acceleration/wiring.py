@@ -72,7 +72,7 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
         if (other := seen.setdefault(wire.target, wire.name)) != wire.name:
             raise ConfigError(
                 f"{place}: flows {other} and {wire.name} both connect to {wire.target}",
-                hint="join them: a proxy chooses the path by the destination",
+                hint="join them, or use another name of the host in one: paths and bytes are kept by destination",
             )
     if len(listener_keys(wires)) > LISTENERS_MAX:
         raise ConfigError(

@@ -30,7 +30,6 @@ def run(args: Namespace) -> int:
     """Drain an acceleration, end its machines, and show what it cost."""
     from tradewind.engine.accelerations import Accelerations
     from tradewind.engine.engine import Engine
-    from tradewind.model.document import to_document
     from tradewind.render.acceleration import acceleration_lines
 
     drain_s = DRAIN_S if args.drain is None else args.drain
@@ -39,5 +38,5 @@ def run(args: Namespace) -> int:
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         book = Accelerations(engine.control)
         state = book.down(book.one(next(iter(args.arguments), None)).id, drain_s)
-    print(json.dumps(to_document(state)) if args.json else "\n".join(acceleration_lines(state)))
+    print(json.dumps(state.document()) if args.json else "\n".join(acceleration_lines(state)))
     return 0

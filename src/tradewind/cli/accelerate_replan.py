@@ -19,7 +19,6 @@ def run(args: Namespace) -> int:
     """Place the flows of a running acceleration again, or those of another file, and move new connections there."""
     from tradewind.engine.accelerations import Accelerations
     from tradewind.engine.engine import Engine
-    from tradewind.model.document import to_document
     from tradewind.render.acceleration import acceleration_lines
 
     if len(args.arguments) > 1:
@@ -27,5 +26,5 @@ def run(args: Namespace) -> int:
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         book = Accelerations(engine.control)
         state = book.replan(book.one(next(iter(args.arguments), None)).id, args.flows)
-    print(json.dumps(to_document(state)) if args.json else "\n".join(acceleration_lines(state)))
+    print(json.dumps(state.document()) if args.json else "\n".join(acceleration_lines(state)))
     return 0

@@ -21,7 +21,6 @@ def run(args: Namespace) -> int:
     """Show accelerations: flows with their rates, proxies with their health, and the cost."""
     from tradewind.engine.accelerations import Accelerations
     from tradewind.engine.engine import Engine
-    from tradewind.model.document import to_document
     from tradewind.render.acceleration import acceleration_lines, prometheus_lines
 
     if args.prometheus and args.json:
@@ -35,5 +34,5 @@ def run(args: Namespace) -> int:
     if not states and not args.json and not args.quiet:
         print("no acceleration has run; `tradewind accelerate up` starts one", file=sys.stderr)
     for state in states:
-        print(json.dumps(to_document(state)) if args.json else "\n".join(acceleration_lines(state)))
+        print(json.dumps(state.document()) if args.json else "\n".join(acceleration_lines(state)))
     return 0

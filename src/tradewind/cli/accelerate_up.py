@@ -17,7 +17,6 @@ from tradewind.model.units import format_usd, parse_duration_s, parse_usd
 if TYPE_CHECKING:
     from tradewind.cli.detach import DetachedProcess
     from tradewind.engine.engine import Engine
-    from tradewind.model.acceleration import AccelerationState
 
 OPTIONS = ("flows", "sky", "detach", "max_cost", "for_time")
 ARGUMENTS = None
@@ -77,7 +76,7 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
         try:
             state = running.start()
             if args.json:
-                print(json.dumps(_document(state)), flush=True)
+                print(json.dumps(state.document()), flush=True)
             else:
                 for line in address_lines(state):
                     print(line, flush=True)
@@ -109,9 +108,3 @@ def _agree(args: Namespace, usd: float) -> None:
             hint="confirm with -y, or set a ceiling with --max-cost",
         )
     confirm(f"The acceleration is expected to cost {format_usd(usd)} in a period. Start it?")
-
-
-def _document(state: AccelerationState) -> object:
-    from tradewind.model.document import to_document
-
-    return to_document(state)

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tradewind.model.ledger import MachinePrice
+from tradewind.engine.ledger import JobLedger
+from tradewind.fleet.fleet import LEASE_S
+from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
 from tradewind.model.records import dataclass, replace
+from tradewind.model.units import BYTES_PER_GB
 
 __all__ = ["AccelerationMeter"]
 
-_FREE = MachinePrice(0.0)
-BYTES_PER_GB = 1e9
+#: Interval at which the supervisor records the ledger, at most.
+SAVE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
-    name: str
-    price: MachinePrice
-    began_s: float
-    ended_s: float | None = None
+class _Sent:
+    """Bytes of one proxy: of former machines, and of the present one."""
 
-    def usd(self, now_s: float) -> float:
-        return self.price.usd(max(0.0, (now_s if self.ended_s is None else self.ended_s) - self.began_s))
+    before_bytes: int = 0
+    now_bytes: int = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self.before_bytes + self.now_bytes
+
+    def seen(self, count_bytes: int) -> _Sent:
+        """Return the count after a look at the present machine. A new machine counts from zero."""
+        before_bytes = self.total_bytes if count_bytes < self.now_bytes else self.before_bytes
+        return _Sent(before_bytes, count_bytes)
 
 
 class AccelerationMeter:
-    """Counts machines as their fleet's meter, and the bytes of each proxy. Any thread may call it.
+    """Keeps the ledger of an acceleration: machines as their fleet's meter, and the bytes of each proxy.
 
-    All bytes that a proxy sends, in both directions, cost its region's highest price of egress to any region or
-    destination: the cost is never understated. `clock` counts seconds.
+    Any thread may call it. All bytes that a proxy sends, in both directions, cost its region's highest price of egress
+    to any region or destination: the cost is never understated. `clock` counts seconds.
     """
 
     def __init__(
@@ -39,43 +49,34 @@ class AccelerationMeter:
         egress_usd_per_gb: Mapping[str, float],
         usd_max: float | None,
         clock: Callable[[], float] = time.monotonic,
+        lease_s: float = LEASE_S,
     ) -> None:
-        """`machines` and `egress_usd_per_gb` are prices by region."""
-        self._machines, self._egress, self.usd_max, self._clock = (
-            dict(machines),
-            dict(egress_usd_per_gb),
-            usd_max,
-            clock,
-        )
-        self._uses: list[_Use] = []
-        #: Cost of egress by proxy: of former machines, and of the present one.
-        self._before_usd: dict[str, float] = {}
-        self._now_usd: dict[str, float] = {}
+        """`machines` and `egress_usd_per_gb` are prices by region. Unrenewed machines live for `lease_s`."""
+        self._book = JobLedger(Ledger(JobPrices(dict(machines))), None, clock=clock)
+        self._egress, self.usd_max, self._clock, self._lease_s = dict(egress_usd_per_gb), usd_max, clock, lease_s
+        self._sent: dict[str, _Sent] = {}
+        self._edges: dict[str, EdgePrice] = {}
         self._usd_per_s = 0.0
         self._counted_s, self._counted_usd = clock(), 0.0
         self._lock = threading.Lock()
 
     def add_prices(self, machines: Mapping[str, MachinePrice], egress_usd_per_gb: Mapping[str, float]) -> None:
-        """Take in the prices of another plan's regions."""
+        """Add the prices of another plan's regions; those of known regions stay."""
+        self._book.add_prices(JobPrices(dict(machines)))
         with self._lock:
-            self._machines.update(machines)
-            self._egress.update(egress_usd_per_gb)
+            self._egress = {**egress_usd_per_gb, **self._egress}
 
     def launched(self, fleet: str, name: str, region: str) -> None:
         """Start charging a machine; see `fleet.Meter`."""
-        with self._lock:
-            if not any(use.name == name and use.ended_s is None for use in self._uses):
-                self._uses.append(_Use(name, self._machines.get(region, _FREE), self._clock()))
+        self._book.launched(fleet, name, region)
 
     def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
-        """Take in the price of a machine, if it is not the planned one. It is charged from its order."""
-        if price is not None:
-            self._change(lambda use: replace(use, price=price), {name})
+        """Record when the billing of a machine began, and its price if it is not the planned one."""
+        self._book.reported(fleet, name, began_unix_s, price)
 
     def refused(self, fleet: str, names: Collection[str]) -> None:
         """Cancel the charges of machines that were not launched."""
-        with self._lock:
-            self._uses = [use for use in self._uses if use.name not in names or use.ended_s is not None]
+        self._book.refused(fleet, names)
 
     def ended(
         self,
@@ -85,31 +86,51 @@ class AccelerationMeter:
         ended_unix_s: float | None = None,
     ) -> None:
         """Stop charging machines; see `fleet.Meter`."""
-        past_s = ago_s if ended_unix_s is None else max(ago_s, time.time() - ended_unix_s)
-        now_s = self._clock()
-        self._change(lambda use: replace(use, ended_s=max(use.began_s, now_s - past_s)), names)
+        self._book.ended(fleet, names, ago_s, ended_unix_s)
 
     def sent(self, name: str, region: str, count_bytes: int) -> float:
         """Count all bytes that the present machine of a proxy has sent. Return the proxy's egress so far [USD]."""
-        usd = count_bytes / BYTES_PER_GB * self._egress.get(region, 0.0)
         with self._lock:
-            if usd < self._now_usd.get(name, 0.0):  # A new machine counts from zero.
-                self._before_usd[name] = self._before_usd.get(name, 0.0) + self._now_usd[name]
-            self._now_usd[name] = usd
-            return self._before_usd.get(name, 0.0) + usd
+            if name not in self._edges:
+                source = f"highest price of egress of {region}"
+                self._edges[name] = EdgePrice(f"{name} in {region}", self._egress.get(region, 0.0), source)
+            self._sent[name] = self._sent.get(name, _Sent()).seen(count_bytes)
+            return self._usd_of(name)
+
+    def renewed(self, name: str) -> None:
+        """Record that a proxy has a new machine, which counts from zero, perhaps past the last count."""
+        with self._lock:
+            if name in self._sent:
+                self._sent[name] = _Sent(self._sent[name].total_bytes)
+
+    def proxy_usd(self, name: str) -> float:
+        """Return the egress of a proxy so far [USD]."""
+        with self._lock:
+            return self._usd_of(name) if name in self._sent else 0.0
 
     def tick(self) -> None:
-        """Note at which rate egress costs since the last call."""
+        """Note the cost of egress per second since the last call."""
         with self._lock:
             now_s, usd = self._clock(), self._egress_usd()
             self._usd_per_s = max(0.0, usd - self._counted_usd) / max(1e-3, now_s - self._counted_s)
             self._counted_usd, self._counted_s = usd, now_s
 
     @property
+    def ledger(self) -> Ledger:
+        """The present counts. Its only run has a route for each proxy."""
+        ledger = self._book.ledger
+        with self._lock:
+            routes = {name: (edge,) for name, edge in self._edges.items()}
+            sent_bytes = {name: sent.total_bytes for name, sent in self._sent.items()}
+            run = RunCount(1, self._egress_usd(), route_bytes=sent_bytes)
+        return replace(
+            ledger, prices=replace(ledger.prices, routes=routes), runs=(run,), alive_s_max=self._lease_s + SAVE_S
+        )
+
+    @property
     def machines_usd(self) -> float:
         """Cost of the machines so far."""
-        with self._lock:
-            return self._machines_usd()
+        return self._book.spent_usd()
 
     @property
     def egress_usd(self) -> float:
@@ -117,27 +138,26 @@ class AccelerationMeter:
         with self._lock:
             return self._egress_usd()
 
-    def left_s(self, most_s: float) -> float:
-        """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`."""
+    def left_s(self, most_s: float, more: Sequence[MachinePrice] = ()) -> float:
+        """Return how long machines may run at the present rate of egress within the ceiling, up to `most_s`.
+
+        `more` are the prices of machines that are not started yet.
+        """
         if self.usd_max is None:
             return most_s
+        usd_per_s = sum(use.usd_per_s for use in self._book.ledger.machines if use.ended_s is None)
+        left_usd = self.usd_max - self.machines_usd - self.egress_usd
+        usd_per_s += sum(price.usd_per_s for price in more)
         with self._lock:
-            left_usd = self.usd_max - self._machines_usd() - self._egress_usd()
-            usd_per_s = self._usd_per_s + sum(use.price.usd_per_s for use in self._uses if use.ended_s is None)
-        if left_usd <= 0:
+            usd_per_s += self._usd_per_s
+        # Until it has run for its minimum time, a machine costs no less.
+        least_usd = sum(price.usd(0.0) for price in more)
+        if left_usd <= least_usd:
             return 0.0
         return min(most_s, left_usd / usd_per_s) if usd_per_s > 0 else most_s
 
-    def _machines_usd(self) -> float:
-        now_s = self._clock()
-        return sum(use.usd(now_s) for use in self._uses)
-
     def _egress_usd(self) -> float:
-        return sum(self._before_usd.values()) + sum(self._now_usd.values())
+        return math.fsum(self._usd_of(name) for name in self._sent)
 
-    def _change(self, change: Callable[[_Use], _Use], names: Collection[str] | None) -> None:
-        with self._lock:
-            self._uses = [
-                change(use) if use.ended_s is None and (names is None or use.name in names) else use
-                for use in self._uses
-            ]
+    def _usd_of(self, name: str) -> float:
+        return self._sent[name].total_bytes / BYTES_PER_GB * self._edges[name].usd_per_gb

@@ -1,4 +1,4 @@
-"""The supervisor of one acceleration: places flows, starts proxies, wires them, watches them, and ends them."""
+"""The supervisor of one acceleration: carries out its course, which starts, wires, watches and ends its proxies."""
 
 from __future__ import annotations
 
@@ -6,136 +6,67 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from tradewind.acceleration.comparison import Comparison
 from tradewind.acceleration.health import Health, paths_now
 from tradewind.acceleration.wiring import (
     HOME,
-    Wire,
     fleet_plan,
     home_program,
     listener_key,
     listener_keys,
     proxy_program,
-    proxy_regions_of,
-    wires_of,
 )
 from tradewind.engine.acceleration_cost import AccelerationMeter
-from tradewind.engine.accelerations import FLOWS_FILE, Accelerations
-from tradewind.engine.advising import advise_flows
-from tradewind.engine.flows import problem_document, proxy_regions
-from tradewind.errors import CeilingReached, ConfigError, GatewayError, TradewindError, UsageError
+from tradewind.engine.acceleration_course import (
+    DRAIN_S,
+    RESERVE_S,
+    Action,
+    Answer,
+    Ask,
+    Close,
+    Course,
+    Drain,
+    DrainHome,
+    EndAsked,
+    Event,
+    Finished,
+    Grow,
+    Place,
+    Replace,
+    Rewire,
+    Say,
+    Shrink,
+    Switch,
+    Tick,
+)
+from tradewind.engine.acceleration_flows import FlowCounts
+from tradewind.engine.acceleration_placing import PlacedFlows, place_for
+from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, purpose_of
+from tradewind.errors import CeilingReached, GatewayError, TradewindError, UsageError
 from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.client import GatewayClient
-from tradewind.model.acceleration import AccelerationPhase, AccelerationState, FlowState, ProxyHealth, ProxyState
-from tradewind.model.flows import FlowsFile, flows_from_document
-from tradewind.model.ledger import MachinePrice
-from tradewind.model.records import dataclass, replace
-from tradewind.model.region import Region
-from tradewind.model.toml import parse_toml
-from tradewind.placement.place import place
-from tradewind.placement.plan import PlacementPlan
-from tradewind.placement.problem import problem_from_document
+from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
     from tradewind.engine.job_control import JobControl
-    from tradewind.model.catalog import Catalog
     from tradewind.model.split import SplitStatus
-    from tradewind.placement.advice import Advice
 
-__all__ = ["Acceleration", "PlacedFlows", "place_for"]
+__all__ = ["Acceleration"]
 
 #: Interval at which proxies are looked at.
 TICK_S = 1.0
+#: The same while it drains.
+DRAIN_TICK_S = 0.2
 #: Timeout of one look at a proxy.
 LOOK_S = 5.0
-#: Interval at which the provider is asked for dead machines.
-LIVING_EVERY_S = 5.0
-#: Time in which connections may end when the ceiling or `--for` ends an acceleration.
-DRAIN_S = 10.0
-#: Reserve before the ceiling: a drain, and the time until machines have ended.
-RESERVE_S = DRAIN_S + 20.0
 #: Leases under a ceiling: a supervisor that hangs cannot stop egress, so its proxies end soon.
 CEILING_LEASE_S = 120
 #: Most looks at a time.
 WORKERS = 16
-#: Kind of the provider in whose world `here` is a machine of a region.
-SKY = "sky"
-#: Region of this machine elsewhere. No machine is in it.
-HERE_REGION = Region("local", "here")
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedFlows:
-    """Flows, their placement, and the prices of its regions."""
-
-    flows: FlowsFile
-    plan: PlacementPlan
-    wires: tuple[Wire, ...]
-    home: str
-    regions: Mapping[str, str]
-    """Region of each proxy, by name."""
-    machines: Mapping[str, MachinePrice]
-    """Price of a machine, by region."""
-    egress_usd_per_gb: Mapping[str, float]
-    advice: Advice | None = None
-    """The measurements, and the gain from tuning the ends; None in a sky."""
-
-    @property
-    def usd_per_hour(self) -> float:
-        """Price of all machines."""
-        return 3600 * sum(self.machines[region].usd_per_s for region in self.regions.values())
-
-
-def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
-    """Return the placement of a flows file's content on the machines of `ground`. Raises ConfigError, UsageError."""
-    flows, catalog = flows_from_document(parse_toml(text.encode(), where), where), ground.catalog
-    in_sky = ground.provider["kind"] == SKY
-    regions = proxy_regions(flows, catalog, None, where) if in_sky else _offered_regions(flows, catalog, where)
-    advice = None
-    if not in_sky:
-        # Before the placement: it uses the round trips that were measured.
-        advice = advise_flows(replace(flows, regions=regions), where, catalog, None, "auto", None)
-        known = {flow.name: flow.rtt_ms for flow in advice.flows}
-        flows = replace(flows, flows=tuple(replace(flow, rtt_ms=known[flow.name]) for flow in flows.flows))
-    problem = problem_from_document(problem_document(flows, catalog, regions, where), where)
-    plan = place(problem, "auto", None)
-    used = proxy_regions_of(plan)
-    prices = {}
-    for region in set(used.values()):
-        offers = [offer for offer in catalog.machine_offers(Region.parse(region)) if not offer.spot]
-        cheapest = min(offers, key=lambda offer: offer.usd_per_hour)
-        prices[region] = MachinePrice(cheapest.usd_per_s, str(cheapest.origin), cheapest.machine.billed_s_min)
-    egress = {region.name: region.egress_cents_per_gb / 100 for region in problem.regions}
-    wires = wires_of(flows.flows, plan, where)
-    home = _home(flows, where) if in_sky else str(HERE_REGION)
-    return PlacedFlows(flows, plan, wires, home, used, prices, egress, advice)
-
-
-def _offered_regions(flows: FlowsFile, catalog: Catalog, where: str) -> tuple[Region, ...]:
-    """Return the regions of proxies: those of the file, else all with machines. Raises ConfigError."""
-    offered = sorted(catalog.region_offers)
-    for region in flows.regions:
-        if region not in offered:
-            known = ", ".join(map(str, offered)) or "none"
-            raise ConfigError(f"{where}: regions: no machines are offered in {region}", hint=f"machines: {known}")
-    return tuple(dict.fromkeys(flows.regions)) or tuple(offered)
-
-
-def _home(flows: FlowsFile, where: str) -> str:
-    """Return the region of this machine in a sky."""
-    ends = [end for flow in flows.flows for end in (flow.source, flow.destination) if end.is_here]
-    regions = {str(end.region) for end in ends if end.region is not None}
-    if len(regions) != 1:
-        raise ConfigError(
-            f"{where}: `here` is {'nowhere' if not regions else 'in several regions'}",
-            hint="in a sky, give each flow of this machine the same source_region or destination_region",
-        )
-    return regions.pop()
 
 
 class Acceleration:
@@ -157,25 +88,29 @@ class Acceleration:
         self._book = Accelerations(control)
         self._began_s = time.time()
         self._ends_s = None if lasting_s is None else self._began_s + lasting_s
-        self._meter = AccelerationMeter(placed.machines, placed.egress_usd_per_gb, usd_max)
+        self._lease_s = LEASE_S if usd_max is None else CEILING_LEASE_S
+        self._meter = AccelerationMeter(placed.machines, placed.egress_usd_per_gb, usd_max, lease_s=self._lease_s)
         self._phase: AccelerationPhase = "starting"
         self._reason: str | None = None
         self._health = Health(placed.regions)
         self._paths: dict[str, tuple[tuple[str, ...], str | None]] = {}
         self._addresses: dict[str, str] = {}
         self._statuses: dict[str, SplitStatus] = {}
-        self._comparisons: dict[str, Comparison] = {}
-        self._carried: dict[str, tuple[int, int, int]] = {}
-        #: Flows whose new connections go direct to compare, or because proxies gain too little.
-        self._aside: dict[str, str] = {}
+        self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
-        self._counted_s = self._living_s = time.monotonic()
-        self._wish = 0
+        self._course = Course(time.monotonic())
+        self._answered = 0
         self._wish_error: str | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
-        self._growing: tuple[str, Future[Any]] | None = None
+        #: The step of the course that is being carried out.
+        self._step: Future[Finished] | None = None
+        #: Placement of a replan and its flows file, until it is wired.
+        self._next: tuple[PlacedFlows, str] | None = None
+        #: Region of each proxy that a replan removes, until its machine has ended.
+        self._leaving: dict[str, str] = {}
+        #: What the gateways do not have yet: programs and routes, or routes only.
+        self._due: Literal["wire", "route"] | None = None
         self._fleet: Fleet | None = None
-        self._fleet_id: str | None = None
         self.folder = self._book.make(self.id, text)
         self._lock = self._book.hold(self.id)
         self._write()
@@ -186,17 +121,14 @@ class Acceleration:
         """Start the machines and wire them; return when the flows may connect. Raises GatewayError."""
         journal = FleetJournal(self._control.store.state_dir)
         binary = self._control.gateway
-        least_s = self._meter.left_s(math.inf)
-        lease_s = LEASE_S if self._meter.usd_max is None else CEILING_LEASE_S
-        if least_s <= RESERVE_S:
-            raise CeilingReached("no machines were started: the ceiling leaves too little for them")
+        self._require_room(self._placed)
         self._fleet = Fleet(
             make_provider(self._ground.provider, binary, journal),
             journal,
             self._plan(self._placed.regions),
             binary,
-            purpose=f"acceleration {self.id}",
-            settings=FleetSettings(lease_s=lease_s, heals=True, grows=True),
+            purpose=purpose_of(self.id),
+            settings=FleetSettings(lease_s=self._lease_s, heals=True, grows=True),
             report=self._report,
             meter=self._meter,
             logs=self.folder / "logs",
@@ -205,15 +137,26 @@ class Acceleration:
         self._phase = "running"
         return self._write()
 
-    def _plan(self, regions: Mapping[str, str]) -> Any:
-        return fleet_plan([wire.through for wire in self._placed.wires], regions, self._placed.home)
+    def _require_room(self, placed: PlacedFlows) -> None:
+        """Raise CeilingReached if the ceiling leaves too little to start the machines of a placement."""
+        there = {} if self._fleet is None else self._placed.regions
+        fresh = [placed.machines[region] for name, region in placed.regions.items() if name not in there]
+        if self._meter.left_s(math.inf, fresh) <= RESERVE_S:
+            raise CeilingReached("no machines were started: the ceiling leaves too little for them")
+
+    def _plan(self, regions: Mapping[str, str], placed: PlacedFlows | None = None) -> Any:
+        placed = placed or self._placed
+        return fleet_plan([wire.through for wire in placed.wires], regions, placed.home)
 
     def _client(self, name: str) -> GatewayClient:
         assert self._fleet is not None
         return GatewayClient.of(self._fleet.deployment(), name)
 
     def _wire(self) -> None:
-        """Give each proxy its program, and home the routes of the flows. Proxies that refuse it become unhealthy."""
+        """Give each proxy its program, and home the routes of the flows. Proxies that refuse it become unhealthy.
+
+        Raises GatewayError.
+        """
         assert self._fleet is not None
         wires = self._placed.wires
         there = self._fleet.deployment().addresses
@@ -251,8 +194,8 @@ class Acceleration:
         wires = self._placed.wires
         missing = self._placed.regions.keys() - self._addresses.keys()
         self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions)
-        for name in self._aside.keys() & self._paths.keys():
-            self._paths[name] = (), self._aside[name]
+        for name in self._counts.aside.keys() & self._paths.keys():
+            self._paths[name] = (), self._counts.aside[name]
         paths = {name: path for name, (path, _) in self._paths.items()}
         program = home_program(wires, paths, self._addresses, DRAIN_S)
         status = self._client(HOME).put_split(program)
@@ -263,178 +206,213 @@ class Acceleration:
 
     def watch(self) -> AccelerationState:
         """Watch the proxies until the acceleration ends, and return its last state. Raises GatewayError."""
-        while True:
+        while self._phase not in ("ended", "failed"):
             began_s = time.monotonic()
-            wish = self._book.wish(self.id)
-            if wish is not None and wish.number > self._wish:
-                self._wish = wish.number
-                if wish.down:
-                    return self.down(wish.drain_s)
-                self._wish_error = self._replan(wish.flows)
-            self._tick()
-            self._write()
-            if self._ends_s is not None and time.time() >= self._ends_s:
-                return self.down(DRAIN_S, "its time is over")
-            if self._meter.left_s(2 * RESERVE_S) <= RESERVE_S:
-                return self.down(DRAIN_S, "the ceiling is close")
-            time.sleep(max(0.0, TICK_S - (time.monotonic() - began_s)))
+            tick = self._look_at_all()
+            if self._step is not None and self._step.done():
+                step, self._step = self._step, None
+                self._handle(step.result())
+            self._handle(tick)
+            if self._due is not None and self._phase == "running":
+                self._catch_up()
+            if self._phase not in ("ended", "failed"):
+                self._write()
+                tick_s = DRAIN_TICK_S if self._phase == "draining" else TICK_S
+                time.sleep(max(0.0, tick_s - (time.monotonic() - began_s)))
+        if self._phase == "failed":
+            raise GatewayError(self._reason or "the acceleration failed")
+        return self.state()
 
-    def _tick(self) -> None:
+    def down(self, drain_s: float, reason: str | None = None) -> AccelerationState:
+        """Let open connections end within `drain_s`, then end everything. Return the last state."""
+        if self._fleet is None:
+            return self.close(reason)
+        self._handle(EndAsked(drain_s, reason or ""))
+        return self.watch()
+
+    def _handle(self, event: Event) -> None:
+        for action in self._course.handle(event, time.monotonic()):
+            self._carry_out(action)
+
+    def _look_at_all(self) -> Tick:
+        """Ask every gateway for its status, count bytes, and return what the course must know."""
         assert self._fleet is not None
-        names = [HOME, *(name for name in self._placed.regions if name in self._addresses)]
-        looks = {name: self._pool.submit(self._look, name) for name in names}
+        regions = {**self._leaving, **self._placed.regions}
+        there = self._fleet.deployment().addresses
+        looks = {name: self._pool.submit(self._look, name) for name in (HOME, *regions) if name in there}
+        found = {name: look.result() for name, look in looks.items()}
         before = dict(self._health.unhealthy)
-        for name, look in looks.items():
-            found = look.result()
-            if isinstance(found, str):
-                if name == HOME:
-                    raise GatewayError(f"the split proxy of this machine has ended: {found}")
-                self._health.look(name, found)
-                continue
-            self._statuses[name] = found
-            if name != HOME:
-                self._health.look(name, None)
-                self._meter.sent(name, self._placed.regions[name], found.bytes_up + found.bytes_down)
+        for name, status in found.items():
+            if not isinstance(status, str):
+                self._see(name, status)
+            if name in self._placed.regions and name in self._addresses:
+                self._health.look(name, _failure(status))
         self._meter.tick()
         self._count_flows()
-        self._replace_dead()
-        if self._health.unhealthy != before:
-            for name in self._health.unhealthy.keys() - before.keys():
-                self._report(f"proxy {name} gets no new connections: {self._health.unhealthy[name]}")
-            for name in before.keys() - self._health.unhealthy.keys():
-                self._report(f"proxy {name} is healthy again")
-            self._route()
+        self._report_health(before)
+        home = found[HOME]
+        is_over = self._ends_s is not None and time.time() >= self._ends_s
+        return Tick(
+            self._meter.left_s(2 * RESERVE_S),
+            is_over,
+            self._book.wish(self.id),
+            home if isinstance(home, str) else None,
+            not isinstance(home, str) or HOME in self._fleet.living(),
+            not isinstance(home, str) and home.state == "ended",
+            tuple(self._health.unhealthy),
+        )
 
     def _look(self, name: str) -> SplitStatus | str:
         """Return the status of a proxy, or why there is none."""
         try:
-            status = self._client(name).split_status(LOOK_S)
+            return self._client(name).split_status(LOOK_S)
         except (TradewindError, KeyError) as error:
             return str(error)
-        return status if status.state == "running" else f"its split proxy is {status.state}"
+
+    def _see(self, name: str, status: SplitStatus) -> None:
+        """Take in the counts of a proxy."""
+        self._statuses[name] = status
+        region = {**self._leaving, **self._placed.regions}.get(name)
+        if region is not None:
+            self._meter.sent(name, region, status.bytes_up + status.bytes_down)
+
+    def _report_health(self, before: Mapping[str, str]) -> None:
+        if self._health.unhealthy == before:
+            return
+        for name in self._health.unhealthy.keys() - before.keys():
+            self._report(f"proxy {name} gets no new connections: {self._health.unhealthy[name]}")
+        for name in before.keys() - self._health.unhealthy.keys():
+            self._report(f"proxy {name} is healthy again")
+        self._due = self._due or "route"
+
+    def _catch_up(self) -> None:
+        """Send the gateways what they do not have yet. It is tried again if they do not answer."""
+        due, self._due = self._due, None
+        try:
+            self._wire() if due == "wire" else self._route()
+        except TradewindError as error:
+            self._due = due
+            self._report(f"new connections keep their paths for now: {error}")
 
     def _count_flows(self) -> None:
-        now_s = time.monotonic()
-        elapsed_s, self._counted_s = now_s - self._counted_s, now_s
-        if (home := self._statuses.get(HOME)) is None:
-            return
-        aside = {}
-        for wire in self._placed.wires:
-            mine = [each for each in home.traffic if each.destination == wire.target]
-            self._carried[wire.target] = (
-                sum(each.bytes_up for each in mine),
-                sum(each.bytes_down for each in mine),
-                sum(each.connections for each in mine),
-            )
-            comparison = self._comparisons.setdefault(wire.target, self._comparison(now_s))
-            total = [0, 0]
-            for each in mine:
-                total[bool(each.through)] += each.bytes_up + each.bytes_down
-            comparison.direct.count(total[0], elapsed_s)
-            comparison.proxied.count(total[1], elapsed_s)
-            if comparison.at(now_s) and wire.through:
-                aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
-        if aside != self._aside:
-            self._aside = aside
-            if self._phase == "running":
-                self._route()
+        home = self._statuses.get(HOME)
+        if home is not None and self._counts.count(self._placed.wires, home, time.monotonic()):
+            self._due = self._due or "route"
 
-    def _comparison(self, now_s: float) -> Comparison:
-        flows = self._placed.flows
-        return Comparison(now_s, every_s=flows.compare_every_s, trial_s=flows.compare_s)
+    # --- carry out ---------------------------------------------------------------------------------------------------
 
-    def _replace_dead(self) -> None:
-        """Start machines in place of dead ones, one at a time, beside the looks."""
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, (Place, Grow, Drain, Shrink, Ask, Replace)):
+            self._step = self._pool.submit(self._finish, action)
+        elif isinstance(action, Switch):
+            error = self._switch()
+            self._handle(Finished(error))
+        elif isinstance(action, Rewire):
+            self._renew(action.name)
+            self._due = "wire"
+        elif isinstance(action, Answer):
+            self._answered, self._wish_error, self._next = action.number, action.error, None
+            self._forget_removed()
+        elif isinstance(action, Say):
+            self._report(action.line)
+        elif isinstance(action, DrainHome):
+            self._phase, self._reason = "draining", action.reason or None
+            self._write()
+            self._pool.submit(self._end_proxy, HOME, action.drain_s)
+        else:
+            self._end(action)
+
+    def _finish(self, action: Action) -> Finished:
+        """Carry out a step beside the looks."""
         assert self._fleet is not None
-        if self._growing is not None:
-            name, growing = self._growing
-            if not growing.done():
-                return
-            self._growing = None
-            if (error := growing.exception()) is not None:
-                self._report(f"proxy {name} was not replaced: {error}")
-                return
-            self._health.fresh(name)
-            self._wire()
-            self._report(f"proxy {name} has a new machine")
-        now_s = time.monotonic()
-        if not self._health.unhealthy or now_s - self._living_s < LIVING_EVERY_S:
-            return
-        self._living_s = now_s
-        dead = [name for name in self._health.unhealthy if name not in self._fleet.living()]
-        if dead:
-            self._addresses.pop(dead[0], None)
-            self._health.dead(dead[0], "its machine has ended")
-            self._growing = dead[0], self._pool.submit(self._grow, dead[0])
-
-    def _grow(self, name: str) -> None:
-        assert self._fleet is not None
-        rest = {other: region for other, region in self._placed.regions.items() if other != name}
-        self._fleet.shrink(self._plan(rest))
-        self._fleet.grow(self._plan(self._placed.regions))
-
-    # --- replan and end ----------------------------------------------------------------------------------------------
-
-    def _replan(self, text: str | None) -> str | None:
-        """Place flows again and move to that placement. Return why that failed; then the former one stays."""
-        assert self._fleet is not None
-        before = self._placed
+        fleet = self._fleet
         try:
-            text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
-            placed = place_for(text, FLOWS_FILE, self._ground)
-            if placed.home != before.home:
-                raise UsageError("this machine cannot be in another region")
-            if self._growing is not None:
-                self._growing[1].exception()
-                self._growing = None
-            self._meter.add_prices(placed.machines, placed.egress_usd_per_gb)
-            self._placed = placed
-            self._fleet.grow(self._plan({**before.regions, **placed.regions}))
-            for name in placed.regions.keys() - before.regions.keys():
-                self._health.fresh(name)
+            if isinstance(action, Place):
+                self._place(action.text)
+            elif isinstance(action, Grow):
+                self._grow()
+            elif isinstance(action, Drain):
+                list(self._pool.map(lambda name: self._end_proxy(name, action.drain_s), list(self._leaving)))
+            elif isinstance(action, Shrink):
+                fleet.shrink(self._plan(self._placed.regions))
+            elif isinstance(action, Ask):
+                living = fleet.living()
+                return Finished(names=tuple(name for name in action.names if name not in living))
+            elif isinstance(action, Replace):
+                rest = {name: region for name, region in self._placed.regions.items() if name != action.name}
+                fleet.shrink(self._plan(rest))
+                fleet.grow(self._plan(self._placed.regions))
+        except TradewindError as error:
+            return Finished(str(error))
+        return Finished()
+
+    def _place(self, text: str | None) -> None:
+        text = text if text is not None else (self.folder / FLOWS_FILE).read_text(encoding="utf-8")
+        placed = place_for(text, FLOWS_FILE, self._ground)
+        if placed.home != self._placed.home:
+            raise UsageError("this machine cannot be in another region")
+        self._require_room(placed)
+        self._next = placed, text
+
+    def _grow(self) -> None:
+        assert self._fleet is not None and self._next is not None
+        placed, _ = self._next
+        self._meter.add_prices(placed.machines, placed.egress_usd_per_gb)
+        self._fleet.grow(self._plan({**self._placed.regions, **placed.regions}, placed))
+
+    def _switch(self) -> str | None:
+        """Wire the next placement. Return why that failed; then the former one is wired again."""
+        assert self._next is not None
+        (placed, text), before = self._next, self._placed
+        fresh = placed.regions.keys() - before.regions.keys()
+        for name in fresh:
+            self._renew(name)
+        self._placed = placed
+        self._counts.flows = placed.flows
+        self._leaving = {name: region for name, region in before.regions.items() if name not in placed.regions}
+        try:
             self._wire()
         except TradewindError as error:
-            self._placed = before
+            self._placed, self._due = before, "wire"
+            self._counts.flows = before.flows
+            # The new machines end with the next step.
+            self._leaving = {name: placed.regions[name] for name in fresh}
             return str(error)
         self._book.make(self.id, text)
-        gone = before.regions.keys() - placed.regions.keys()
-        self._end_proxies(gone, DRAIN_S)
-        self._fleet.shrink(self._plan(placed.regions))
-        for name in gone:
+        return None
+
+    def _renew(self, name: str) -> None:
+        """Forget what the former machine of a proxy said."""
+        self._health.fresh(name)
+        self._statuses.pop(name, None)
+        self._meter.renewed(name)
+
+    def _forget_removed(self) -> None:
+        for name in self._leaving:
             self._health.forget(name)
             self._addresses.pop(name, None)
             self._statuses.pop(name, None)
-        return None
+        self._leaving = {}
 
-    def _end_proxies(self, names: Any, drain_s: float) -> None:
-        """Drain proxies; those that do not answer are ended with their machines."""
+    def _end_proxy(self, name: str, drain_s: float) -> None:
+        """Drain a proxy, and count its last bytes. One that does not answer is ended with its machine."""
+        try:
+            self._see(name, self._client(name).end_split(math.ceil(drain_s)))
+        except (TradewindError, KeyError):
+            return
 
-        def end(name: str) -> None:
-            try:
-                status = self._client(name).end_split(math.ceil(drain_s))
-            except (TradewindError, KeyError):
-                return
-            if name in self._placed.regions:
-                self._meter.sent(name, self._placed.regions[name], status.bytes_up + status.bytes_down)
-            self._statuses[name] = status
-
-        list(self._pool.map(end, list(names)))
-
-    def down(self, drain_s: float, reason: str | None = None) -> AccelerationState:
-        """Let open connections end within `drain_s`, then end everything. Return the last state."""
-        self._phase, self._reason = "draining", reason
-        self._write()
-        self._end_proxies([HOME], drain_s)
-        self._end_proxies(self._placed.regions, 0)
-        self._count_flows()
-        return self.close()
+    def _end(self, action: Close) -> None:
+        if action.failure is None:
+            names = [HOME, *self._leaving, *self._placed.regions]
+            list(self._pool.map(lambda name: self._end_proxy(name, 0.0), names))
+            self._count_flows()
+        self.close(action.failure)
 
     def close(self, failure: str | None = None) -> AccelerationState:
         """End what runs, and release the acceleration. May be called more than once."""
         fleet, self._fleet = self._fleet, None
         if fleet is not None:
             fleet.close(grace_s=0.0 if failure else 5.0)
-            self._fleet_id = fleet.id
         if self._phase not in ("ended", "failed"):
             self._phase = "ended" if failure is None else "failed"
             self._reason = failure or self._reason
@@ -452,52 +430,37 @@ class Acceleration:
 
     def state(self) -> AccelerationState:
         """Return the present state."""
-        if self._fleet is not None:
-            self._fleet_id = self._fleet.id
         return AccelerationState(
             self.id,
             self._phase,
             self._began_s,
             time.time(),
-            self._fleet_id,
-            tuple(self._flow(wire) for wire in self._placed.wires),
+            self._counts.states(self._placed.wires, self._paths, self._listening),
             tuple(self._proxy(name, region) for name, region in self._placed.regions.items()),
             self._meter.machines_usd,
             self._meter.egress_usd,
             self._meter.usd_max,
             self._ends_s,
             self._reason,
-            self._wish,
+            self._answered,
             self._wish_error,
-        )
-
-    def _flow(self, wire: Wire) -> FlowState:
-        through, reason = self._paths.get(wire.name, (wire.through, None))
-        compared = self._comparisons.get(wire.target) or self._comparison(0.0)
-        up, down, connections = self._carried.get(wire.target, (0, 0, 0))
-        return FlowState(
-            wire.name,
-            wire.target,
-            self._listening.get(wire.name, wire.listen),
-            wire.way,
-            wire.through,
-            through,
-            wire.predicted_mbps,
-            wire.direct_mbps,
-            (compared.proxied if wire.through else compared.direct).mbps,
-            compared.direct.mbps,
-            up,
-            down,
-            connections,
-            reason,
+            self._meter.ledger,
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:
         status, error = self._statuses.get(name), self._health.unhealthy.get(name)
-        is_replacing = self._growing is not None and self._growing[0] == name
-        health: ProxyHealth = "replacing" if is_replacing else "healthy" if error is None else "unhealthy"
+        health: ProxyHealth = (
+            "replacing" if self._course.replacing == name else "healthy" if error is None else "unhealthy"
+        )
         if status is None:
-            return ProxyState(name, region, health, error=error)
-        usd = self._meter.sent(name, region, status.bytes_up + status.bytes_down)
+            return ProxyState(name, region, health, usd=self._meter.proxy_usd(name), error=error)
+        usd = self._meter.proxy_usd(name)
         refused = sum(status.refused.values())
         return ProxyState(name, region, health, status.open, status.bytes_up, status.bytes_down, refused, usd, error)
+
+
+def _failure(look: SplitStatus | str) -> str | None:
+    """Return why a proxy cannot take connections; None if it can."""
+    if isinstance(look, str):
+        return look
+    return None if look.state == "running" else f"its split proxy is {look.state}"

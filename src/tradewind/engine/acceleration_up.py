@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tradewind.engine.acceleration_life import Acceleration, PlacedFlows, place_for
+from tradewind.engine.acceleration_life import Acceleration
+from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.accelerations import flows_text
 from tradewind.engine.ground import Ground, ground_of_sites, ground_of_sky, with_places
 from tradewind.engine.skies import sky_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -18,13 +18,15 @@ from tradewind.errors import ConfigError, GatewayLost, JobBusy, JobNotFound, Job
 from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish
 from tradewind.model.document import Document, read_json, to_document
 from tradewind.model.files import open_private, private_folder, read_user_file
+from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
+    from tradewind.fleet.journal import FleetRecord
 
-__all__ = ["FLOWS_FILE", "Accelerations", "flows_text"]
+__all__ = ["FLOWS_FILE", "Accelerations", "flows_text", "purpose_of"]
 
 T = TypeVar("T", bound=Document)
 FOLDER = "accelerations"
@@ -85,8 +87,11 @@ class Accelerations:
             # It may have ended between both looks.
             state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
             if state.phase in LIVING:
-                return replace(state, phase="failed", reason=GONE)
-        return state
+                state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
+        # A supervisor may have been killed before it wrote which fleet it started: the journal is asked.
+        found = self._fleets(acceleration_id)
+        state = replace(state, ledger=self._with_launched(state.ledger, found), fleets=tuple(each.id for each in found))
+        return state.at(time.time())
 
     def states(self) -> Iterator[AccelerationState]:
         """Yield all recorded accelerations, oldest first."""
@@ -101,7 +106,7 @@ class Accelerations:
         """Return an acceleration by id, or the only one that has not ended. Raises UsageError, JobNotFound."""
         if acceleration_id is not None:
             return self.state(acceleration_id)
-        living = [state for state in self.states() if state.phase != "ended" and self._has_left(state)]
+        living = [state for state in self.states() if state.fleets or self.is_supervised(state.id)]
         if len(living) == 1:
             return living[0]
         if not living:
@@ -121,10 +126,10 @@ class Accelerations:
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
         with_lock = self.hold(acceleration_id)
         try:
-            self._end_rest(state)
+            state = self._end_rest(state)
             if state.phase != "ended":
-                state = replace(state, phase="ended", reason=state.reason or GONE, updated_unix_s=time.time())
-                self.write(state)
+                state = replace(state, phase="ended", reason=state.reason or GONE)
+            self.write(state)
         finally:
             with_lock.release()
         return state
@@ -167,24 +172,38 @@ class Accelerations:
             time.sleep(LOOK_EVERY_S)
         return state
 
-    def _has_left(self, state: AccelerationState) -> bool:
-        """Return whether an acceleration runs, or has left a fleet on record."""
+    def _with_launched(self, ledger: Ledger, fleets: Sequence[FleetRecord]) -> Ledger:
+        """Return the ledger with the machines of the journal that it lacks: its owner was killed before it wrote."""
         from tradewind.fleet.journal import FleetJournal
 
-        if self.is_supervised(state.id):
-            return True
-        return any(record.id == state.fleet for record in FleetJournal(self._control.store.state_dir).records())
+        journal, known = FleetJournal(self._control.store.state_dir), {(use.fleet, use.name) for use in ledger.machines}
+        missing = [
+            replace(MachineUse.of(1, each.id, name, region, began_s, price), ended_s=ended_s)
+            for each in fleets
+            for name, began_s, ended_s in journal.lives(each.id)
+            if (each.id, name) not in known
+            for region in (each.machines.get(name, ""),)
+            for price in (ledger.prices.machines.get(region, MachinePrice(0.0)),)
+        ]
+        return replace(ledger, machines=(*ledger.machines, *missing))
 
-    def _end_rest(self, state: AccelerationState) -> None:
-        """End the fleet of a killed supervisor, unless it was ended."""
+    def _fleets(self, acceleration_id: str) -> tuple[FleetRecord, ...]:
+        """Return the recorded fleets of an acceleration. Raises ConfigError."""
+        from tradewind.fleet.journal import FleetJournal
+
+        purpose = purpose_of(acceleration_id)
+        return tuple(each for each in FleetJournal(self._control.store.state_dir).records() if each.purpose == purpose)
+
+    def _end_rest(self, state: AccelerationState) -> AccelerationState:
+        """End all fleets of a killed supervisor; return the state with their end. Raises the error of a failed end."""
         from tradewind.engine.fleets import Fleets
 
-        if state.fleet is None or not self._has_left(state):
-            return
-        fleets = Fleets(self._control.store, self._control.gateway)
-        for end in fleets.end([state.fleet]):
-            if end.error is not None:
-                raise end.error
+        if state.fleets:
+            for end in Fleets(self._control.store, self._control.gateway).end(state.fleets):
+                if end.error is not None:
+                    raise end.error
+        now_s = time.time()
+        return replace(state, ledger=state.ledger.ended(now_s), updated_unix_s=now_s, fleets=()).at(now_s)
 
     def _read(self, kind: type[T], path: Path) -> T:
         try:
@@ -193,6 +212,11 @@ class Accelerations:
             raise
         except (OSError, ValueError, TradewindError) as error:
             raise JobUnreadable(f"{path}: {error}") from error
+
+
+def purpose_of(acceleration_id: str) -> str:
+    """Return the purpose under which the journal records the fleets of an acceleration."""
+    return f"acceleration {acceleration_id}"
 
 
 def flows_text(path: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from tradewind.model.document import Document
-from tradewind.model.records import dataclass
+from tradewind.model.document import Document, to_document
+from tradewind.model.ledger import Ledger, LedgerLine
+from tradewind.model.records import dataclass, field, replace
 
 __all__ = [
     "LIVING",
@@ -82,7 +83,6 @@ class AccelerationState(Document):
     phase: AccelerationPhase
     began_unix_s: float
     updated_unix_s: float
-    fleet: str | None = None
     flows: tuple[FlowState, ...] = ()
     proxies: tuple[ProxyState, ...] = ()
     machines_usd: float = 0.0
@@ -95,6 +95,25 @@ class AccelerationState(Document):
     """Number of the latest wish that was carried out or refused."""
     wish_error: str | None = None
     """Why the latest wish was refused."""
+    ledger: Ledger = field(default_factory=Ledger)
+    """Its machines, and the bytes of each proxy as a route of its only run."""
+    fleets: tuple[str, ...] = ()
+    """Fleets that are recorded for it: their machines may run."""
+
+    def at(self, now_unix_s: float) -> AccelerationState:
+        """Return the state with the cost at this time: machines are charged until they end."""
+        machines_usd = self.ledger.usd_of("machine", now_unix_s)
+        return replace(self, machines_usd=machines_usd, egress_usd=self.ledger.usd_of("egress", now_unix_s))
+
+    @property
+    def lines(self) -> tuple[LedgerLine, ...]:
+        """Lines of the ledger at the time of the last write, or until its machines ended."""
+        return self.ledger.lines(max(self.updated_unix_s, self.ledger.heartbeat_s))
+
+    def document(self) -> dict[str, Any]:
+        """Return the document for `--json`: with the lines of the ledger in place of its counts."""
+        lines = [{**to_document(line), "usd": line.usd} for line in self.lines]
+        return {**to_document(replace(self, ledger=Ledger())), "ledger": lines}
 
     @property
     def usd(self) -> float:

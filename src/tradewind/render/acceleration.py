@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from tradewind.model.acceleration import AccelerationState, FlowState
-from tradewind.model.units import format_bytes, format_count, format_usd
+from tradewind.model.acceleration import LIVING, AccelerationState, FlowState
+from tradewind.model.units import format_bytes, format_count, format_duration, format_usd
 
-__all__ = ["acceleration_lines", "address_lines", "prometheus_lines"]
+__all__ = ["acceleration_lines", "address_lines", "cost_lines", "prometheus_lines"]
 
 
 def address_lines(state: AccelerationState) -> Iterator[str]:
@@ -35,8 +35,23 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
     errors = [flow.error for flow in state.flows if flow.error is not None]
     if errors:
         yield f"  predicted rates were off by {median(errors):.0%} in the median, {max(errors):.0%} at worst"
+    if state.phase not in LIVING:
+        yield from (f"  {line}" for line in cost_lines(state))
+    for fleet in state.fleets if state.phase not in LIVING else ():
+        yield f"  fleet {fleet} may still run: `tradewind accelerate down {state.id}` ends it"
     if state.wish_error:
         yield f"  the last replan was refused: {state.wish_error}"
+
+
+def cost_lines(state: AccelerationState) -> Iterator[str]:
+    """Yield one line per machine, with its time and price, and one per proxy, with its egress and price."""
+    width = max((len(line.what) for line in state.lines), default=0)
+    for line in state.lines:
+        count = format_duration(line.quantity) if line.unit == "s" else f"{line.quantity:.4g} {line.unit}"
+        price = (
+            format_usd(3600 * line.unit_usd) + "/h" if line.unit == "s" else f"{format_usd(line.unit_usd)}/{line.unit}"
+        )
+        yield f"{line.kind:<7}  {line.what:<{width}}  {count} at {price}: {format_usd(line.usd)}"
 
 
 def _flow(flow: FlowState) -> Iterator[str]:

@@ -1,0 +1,261 @@
+"""The course of one acceleration as a pure state machine: events and the time in, actions out. No I/O, no threads.
+
+It carries out one change at a time: a replan, or the replacement of a dead machine. Each of its steps ends with a
+`Finished`. Ticks arrive meanwhile, so the ceiling, `--for` and `down` end it within any step.
+`engine.acceleration_life` carries out the actions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tradewind.model.acceleration import AccelerationWish
+from tradewind.model.records import dataclass
+
+__all__ = [
+    "DRAIN_S",
+    "HOME_LOOKS_MAX",
+    "LIVING_EVERY_S",
+    "RESERVE_S",
+    "Action",
+    "Answer",
+    "Ask",
+    "Close",
+    "Course",
+    "Drain",
+    "DrainHome",
+    "EndAsked",
+    "Event",
+    "Finished",
+    "Grow",
+    "Place",
+    "Replace",
+    "Rewire",
+    "Say",
+    "Shrink",
+    "Switch",
+    "Tick",
+]
+
+#: Time in which connections may end when the ceiling, `--for` or a replan ends them.
+DRAIN_S = 10.0
+#: Time until machines have ended.
+END_S = 20.0
+#: Reserve before the ceiling: a drain, and the end of the machines.
+RESERVE_S = DRAIN_S + END_S
+#: Interval at which the provider is asked for dead machines while a proxy is unhealthy.
+LIVING_EVERY_S = 5.0
+#: Consecutive looks at the proxy of this machine that may fail while its process lives: a busy host answers late.
+HOME_LOOKS_MAX = 12
+
+Step = Literal["steady", "placing", "growing", "switching", "draining", "shrinking", "asking", "replacing", "ending"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A look at everything. `left_s` is the time that the ceiling leaves, `home` why the proxy at home did not answer.
+
+    `unhealthy` are the proxies that get no new connections; `drained` is true if no connection is open at home.
+    """
+
+    left_s: float
+    is_over: bool = False
+    wish: AccelerationWish | None = None
+    home: str | None = None
+    home_lives: bool = True
+    drained: bool = False
+    unhealthy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The present step has ended; `error` says why it failed. `names` are the dead of an `Ask`."""
+
+    error: str | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndAsked:
+    """The user interrupted the supervisor."""
+
+    drain_s: float
+    reason: str
+
+
+Event = Tick | Finished | EndAsked
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Place flows again: those of another file's content, or the present ones."""
+
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """Start the machines of the new placement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Wire the new placement; if that fails, the former one again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Drain the proxies that the new placement does not use."""
+
+    drain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """End the machines that the present placement does not use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the provider which of these machines have ended."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Start a machine in place of a dead one."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewire:
+    """Give a new machine its program, and new connections their path."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Record that a wish was carried out, or why not."""
+
+    number: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Show a line."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainHome:
+    """Accept no connections, and let open ones end within this time."""
+
+    drain_s: float
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End everything. `failure` says why it failed; None if it ended as wanted."""
+
+    failure: str | None = None
+
+
+Action = Place | Grow | Switch | Drain | Shrink | Ask | Replace | Rewire | Answer | Say | DrainHome | Close
+
+
+class Course:
+    """The decisions of one supervisor."""
+
+    def __init__(self, now_s: float) -> None:
+        self.step: Step = "steady"
+        self.wish = 0
+        """Number of the latest wish that was begun."""
+        self.replacing: str | None = None
+        """Proxy whose machine is being replaced."""
+        self._error: str | None = None
+        self._asked_s, self._until_s = now_s - LIVING_EVERY_S, now_s
+        self._home_failures = 0
+
+    def handle(self, event: Event, now_s: float) -> list[Action]:
+        """Return what to do, in order. `now_s` counts seconds."""
+        if isinstance(event, Finished):
+            return self._finished(event)
+        if isinstance(event, EndAsked):
+            if self.step != "ending":
+                return self._end(event.drain_s, event.reason, now_s)
+            self._until_s = min(self._until_s, now_s + event.drain_s)
+            return []
+        return self._tick(event, now_s)
+
+    def _tick(self, tick: Tick, now_s: float) -> list[Action]:
+        self._home_failures = 0 if tick.home is None else self._home_failures + 1
+        is_gone = tick.home is not None and (not tick.home_lives or self._home_failures >= HOME_LOOKS_MAX)
+        if self.step == "ending":
+            is_due = tick.drained or is_gone or now_s >= self._until_s or tick.left_s <= END_S
+            return [Close()] if is_due else []
+        if is_gone:
+            return [Close(f"the split proxy of this machine is gone: {tick.home}")]
+        wish = tick.wish if tick.wish is not None and tick.wish.number > self.wish else None
+        if wish is not None and wish.down:
+            self.wish = wish.number
+            return [Answer(wish.number), *self._end(wish.drain_s, None, now_s)]
+        if tick.is_over:
+            return self._end(DRAIN_S, "its time is over", now_s)
+        if tick.left_s <= RESERVE_S:
+            return self._end(DRAIN_S, "the ceiling is close", now_s)
+        if self.step != "steady":
+            return []
+        if wish is not None:
+            self.wish, self.step, self._error = wish.number, "placing", None
+            return [Place(wish.flows)]
+        if tick.unhealthy and now_s - self._asked_s >= LIVING_EVERY_S:
+            self._asked_s, self.step = now_s, "asking"
+            return [Ask(tick.unhealthy)]
+        return []
+
+    def _finished(self, done: Finished) -> list[Action]:
+        if self.step in ("asking", "replacing"):
+            return self._replacement(done)
+        if self.step in ("placing", "growing") and done.error is not None:
+            return self._answer(done.error)  # A fleet that cannot grow ends the new machines itself.
+        if self.step == "switching" and done.error is not None:
+            self.step, self._error = "shrinking", done.error
+            return [Shrink()]
+        if self.step == "shrinking":
+            late: list[Action] = [] if done.error is None else [Say(f"machines were not ended: {done.error}")]
+            return [*late, *self._answer(self._error)]
+        following: dict[Step, tuple[Step, Action]] = {
+            "placing": ("growing", Grow()),
+            "growing": ("switching", Switch()),
+            "switching": ("draining", Drain(DRAIN_S)),
+            "draining": ("shrinking", Shrink()),
+        }
+        if self.step not in following:
+            return []  # It ends; the result of a step that was under way does not matter.
+        self.step, action = following[self.step]
+        return [action]
+
+    def _replacement(self, done: Finished) -> list[Action]:
+        if self.step == "asking" and done.names and done.error is None:
+            self.step, self.replacing = "replacing", done.names[0]
+            return [Replace(done.names[0])]
+        name, self.replacing, self.step = self.replacing, None, "steady"
+        if name is None:
+            return []
+        if done.error is not None:
+            return [Say(f"proxy {name} was not replaced: {done.error}")]
+        return [Rewire(name), Say(f"proxy {name} has a new machine")]
+
+    def _answer(self, error: str | None) -> list[Action]:
+        self.step = "steady"
+        return [Answer(self.wish, error)]
+
+    def _end(self, drain_s: float, reason: str | None, now_s: float) -> list[Action]:
+        self.step, self.replacing, self._until_s = "ending", None, now_s + drain_s
+        return [DrainHome(drain_s, reason)]

@@ -1,0 +1,86 @@
+"""What the flows of an acceleration have carried, and how proxies compare with the direct path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tradewind.acceleration.comparison import Comparison
+from tradewind.acceleration.wiring import Wire
+from tradewind.model.acceleration import FlowState
+from tradewind.model.flows import FlowsFile
+
+if TYPE_CHECKING:
+    from tradewind.model.split import SplitStatus
+
+__all__ = ["FlowCounts"]
+
+
+class FlowCounts:
+    """Counts of flows by destination, from the status of the proxy at home. Times are seconds of one clock."""
+
+    def __init__(self, flows: FlowsFile, now_s: float) -> None:
+        self.flows = flows
+        """The flows file, which says how often to compare."""
+        self.aside: dict[str, str] = {}
+        """Why new connections of a flow go direct, by name: to compare, or because proxies gain too little."""
+        self._comparisons: dict[str, Comparison] = {}
+        self._carried: dict[str, tuple[int, int, int]] = {}
+        self._counted_s = now_s
+
+    def count(self, wires: Sequence[Wire], home: SplitStatus, now_s: float) -> bool:
+        """Take in a status. Return whether other flows must go direct now."""
+        elapsed_s, self._counted_s = now_s - self._counted_s, now_s
+        aside = {}
+        for wire in wires:
+            mine = [each for each in home.traffic if each.destination == wire.target]
+            self._carried[wire.target] = (
+                sum(each.bytes_up for each in mine),
+                sum(each.bytes_down for each in mine),
+                sum(each.connections for each in mine),
+            )
+            comparison = self._comparisons.setdefault(wire.target, self._comparison(now_s))
+            total = [0, 0]
+            for each in mine:
+                total[bool(each.through)] += each.bytes_up + each.bytes_down
+            comparison.direct.count(total[0], elapsed_s)
+            comparison.proxied.count(total[1], elapsed_s)
+            if comparison.at(now_s) and wire.through:
+                aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
+        has_changed, self.aside = aside != self.aside, aside
+        return has_changed
+
+    def states(
+        self,
+        wires: Sequence[Wire],
+        paths: Mapping[str, tuple[tuple[str, ...], str | None]],
+        listening: Mapping[str, str],
+    ) -> tuple[FlowState, ...]:
+        """Return the state of each flow. `paths` are those of new connections with a reason, by the flow's name."""
+        return tuple(
+            self._state(wire, paths.get(wire.name, (wire.through, None)), listening.get(wire.name, wire.listen))
+            for wire in wires
+        )
+
+    def _state(self, wire: Wire, path: tuple[tuple[str, ...], str | None], listen: str) -> FlowState:
+        compared = self._comparisons.get(wire.target) or self._comparison(0.0)
+        up, down, connections = self._carried.get(wire.target, (0, 0, 0))
+        return FlowState(
+            wire.name,
+            wire.target,
+            listen,
+            wire.way,
+            wire.through,
+            path[0],
+            wire.predicted_mbps,
+            wire.direct_mbps,
+            (compared.proxied if wire.through else compared.direct).mbps,
+            compared.direct.mbps,
+            up,
+            down,
+            connections,
+            path[1],
+        )
+
+    def _comparison(self, now_s: float) -> Comparison:
+        return Comparison(now_s, every_s=self.flows.compare_every_s, trial_s=self.flows.compare_s)

@@ -1,0 +1,100 @@
+"""Flows placed on proxies: where each one goes, and the prices of the regions in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tradewind.acceleration.wiring import Wire, proxy_regions_of, wires_of
+from tradewind.engine.advising import advise_flows
+from tradewind.engine.flows import problem_document, proxy_regions
+from tradewind.errors import ConfigError
+from tradewind.model.flows import FlowsFile, flows_from_document
+from tradewind.model.ledger import MachinePrice
+from tradewind.model.records import dataclass, replace
+from tradewind.model.region import Region
+from tradewind.model.toml import parse_toml
+from tradewind.placement.place import place
+from tradewind.placement.plan import PlacementPlan
+from tradewind.placement.problem import problem_from_document
+
+if TYPE_CHECKING:
+    from tradewind.engine.ground import Ground
+    from tradewind.model.catalog import Catalog
+    from tradewind.placement.advice import Advice
+
+__all__ = ["PlacedFlows", "place_for"]
+
+#: Kind of the provider in whose world `here` is a machine of a region.
+SKY = "sky"
+#: Region of this machine elsewhere. No machine is in it.
+HERE_REGION = Region("local", "here")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFlows:
+    """Flows, their placement, and the prices of its regions."""
+
+    flows: FlowsFile
+    plan: PlacementPlan
+    wires: tuple[Wire, ...]
+    home: str
+    regions: Mapping[str, str]
+    """Region of each proxy, by name."""
+    machines: Mapping[str, MachinePrice]
+    """Price of a machine, by region."""
+    egress_usd_per_gb: Mapping[str, float]
+    advice: Advice | None = None
+    """What was measured, and what tuning the ends gains for free; None in a sky."""
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Price of all machines."""
+        return 3600 * sum(self.machines[region].usd_per_s for region in self.regions.values())
+
+
+def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
+    """Return the placement of a flows file's content on the machines of `ground`. Raises ConfigError, UsageError."""
+    flows, catalog = flows_from_document(parse_toml(text.encode(), where), where), ground.catalog
+    in_sky = ground.provider["kind"] == SKY
+    regions = proxy_regions(flows, catalog, None, where) if in_sky else _offered_regions(flows, catalog, where)
+    advice = None
+    if not in_sky:
+        # Before the placement: it uses the round trips that were measured.
+        advice = advise_flows(replace(flows, regions=regions), where, catalog, None, "auto", None)
+        known = {flow.name: flow.rtt_ms for flow in advice.flows}
+        flows = replace(flows, flows=tuple(replace(flow, rtt_ms=known[flow.name]) for flow in flows.flows))
+    problem = problem_from_document(problem_document(flows, catalog, regions, where), where)
+    plan = place(problem, "auto", None)
+    used = proxy_regions_of(plan)
+    prices = {}
+    for region in set(used.values()):
+        offers = [offer for offer in catalog.machine_offers(Region.parse(region)) if not offer.spot]
+        cheapest = min(offers, key=lambda offer: offer.usd_per_hour)
+        prices[region] = MachinePrice(cheapest.usd_per_s, str(cheapest.origin), cheapest.machine.billed_s_min)
+    egress = {region.name: region.egress_cents_per_gb / 100 for region in problem.regions}
+    wires = wires_of(flows.flows, plan, where)
+    home = _home(flows, where) if in_sky else str(HERE_REGION)
+    return PlacedFlows(flows, plan, wires, home, used, prices, egress, advice)
+
+
+def _offered_regions(flows: FlowsFile, catalog: Catalog, where: str) -> tuple[Region, ...]:
+    """Return the regions of proxies: those of the file, else all with machines. Raises ConfigError."""
+    offered = sorted(catalog.region_offers)
+    for region in flows.regions:
+        if region not in offered:
+            known = ", ".join(map(str, offered)) or "none"
+            raise ConfigError(f"{where}: regions: no machines are offered in {region}", hint=f"machines: {known}")
+    return tuple(dict.fromkeys(flows.regions)) or tuple(offered)
+
+
+def _home(flows: FlowsFile, where: str) -> str:
+    """Return the region of this machine in a sky."""
+    ends = [end for flow in flows.flows for end in (flow.source, flow.destination) if end.is_here]
+    regions = {str(end.region) for end in ends if end.region is not None}
+    if len(regions) != 1:
+        raise ConfigError(
+            f"{where}: `here` is {'nowhere' if not regions else 'in several regions'}",
+            hint="in a sky, give each flow of this machine the same source_region or destination_region",
+        )
+    return regions.pop()
