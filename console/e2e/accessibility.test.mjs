@@ -19,7 +19,7 @@ for (const scheme of ["light", "dark"]) {
       await look(page, scheme, "transfer");
       await submit(page, `${DATA}/large`, `${DATA}/running-${scheme}`, "1");
       await submit(page, `${DATA}/source`, `${DATA}/running-${scheme}/below`);
-      await page.getByText(/^Waiting: job/).waitFor();
+      await page.getByText(/^Waiting: Job/i).waitFor();
       await page.getByRole("link", { name: "Transfers", exact: true }).click();
       await page.getByRole("progressbar").first().waitFor();
       await look(page, scheme, "transfers");
@@ -29,6 +29,10 @@ for (const scheme of ["light", "dark"]) {
       await page.getByRole("button", { name: "Start the transfer" }).click();
       await page.locator("#source-wrong").getByText("not below").waitFor();
       await look(page, scheme, "new");
+      await page.getByLabel("Source", { exact: true }).fill(`${DATA}/source`);
+      await page.getByRole("button", { name: "Get a quote" }).click();
+      await page.getByRole("region", { name: "Quote" }).waitFor();
+      await look(page, scheme, "quote");
       await page.getByRole("link", { name: "Tenants" }).click();
       await page.getByText("job.submit").first().waitFor();
       await page.getByLabel("Name", { exact: true }).fill(`robot-${scheme}`);

@@ -1,6 +1,6 @@
 // Documents of the API, as docs/reference/service-api.md describes them. Only the fields that the console reads.
 
-export const STATES = ["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"] as const;
+export const STATES = ["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"] as const;
 export type State = (typeof STATES)[number];
 
 export interface JobRequest {
@@ -12,6 +12,7 @@ export interface JobRequest {
   verify: "auto" | "read";
   limit_bytes_per_s: number | null;
   stall_s: number;
+  priority: number;
 }
 
 export interface Job {
@@ -54,6 +55,8 @@ export interface LedgerLine {
 }
 
 export interface JobDetail extends Job {
+  /** The job ends between these times in 90% of cases. */
+  eta: { earliest_unix_ms: number; latest_unix_ms: number } | null;
   counts: Counts | null;
   proofs: Record<string, number> | null;
   ledger: { predicted_usd: number | null; metered_usd: number; lines: LedgerLine[] } | null;
@@ -110,4 +113,16 @@ export interface AuditEntry {
 
 export interface Page {
   next: string | number | null;
+}
+
+export interface Quote {
+  id: string;
+  usd_micros: number;
+  lines: { what: string; usd_micros: number }[];
+  expires_unix_ms: number;
+  objects: number;
+  volume_bytes: number;
+  max_bytes: number;
+  rate_gbps: number | null;
+  notes: string[];
 }
