@@ -1,4 +1,4 @@
-// What an operator and an admin do, from the first page on.
+// What users do with transfers and tokens, from the first page on.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -152,7 +152,7 @@ test("an admin makes a tenant and a token, and revokes one; a viewer sees none o
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page, token.trim());
-    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers"]);
+    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers", "Grid", "Market"]);
     await page.getByRole("button", { name: "Sign out" }).click();
 
     await signIn(page);

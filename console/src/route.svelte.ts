@@ -1,4 +1,4 @@
-// The page that the address names: `#/transfers`, `#/transfers/JOB`, `#/new`, `#/tenants`.
+// The page that the address names: `#/transfers`, `#/transfers/JOB`, `#/new`, and so on.
 
 export const route = $state<{ page: string; item: string | null }>(parse());
 
