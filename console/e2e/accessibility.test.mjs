@@ -56,7 +56,12 @@ for (const scheme of ["light", "dark"]) {
       await page.getByLabel("Name", { exact: true }).fill(`robot-${scheme}`);
       await page.getByRole("button", { name: "Make token" }).click();
       await page.getByText("is shown only now").waitFor();
+      await page.getByLabel("Budget [USD]").fill("1000");
+      await page.getByRole("button", { name: "Set budget" }).click();
+      await page.getByRole("region", { name: "List of budgets" }).waitFor();
       await look(page, scheme, "tenants");
+      await page.getByRole("button", { name: /^Remove the budget/ }).click();
+      await page.getByText("No tenant has a budget.").waitFor();
     });
   });
 }

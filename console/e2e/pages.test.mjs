@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { DATA, signIn, withPage } from "./browser.mjs";
+import { DATA, TOKEN, URL, signIn, withPage } from "./browser.mjs";
 
 test("the grid is used with the keyboard alone, and shows the history of a link", async () => {
   await withPage("light", async (page) => {
@@ -71,7 +71,7 @@ test("an admin limits and closes resources, and opens them again", async () => {
     await bans.getByLabel("Refuse new transfers").check();
     await bans.getByRole("button", { name: "Close now" }).click();
     await bans.getByText("running ones finish, new ones are refused").waitFor();
-    await bans.getByRole("button", { name: "Open s3://one" }).click();
+    await bans.getByRole("button", { name: "Lift s3://one" }).click();
     await bans.getByText("No resource is closed.").waitFor();
   });
 });
@@ -90,7 +90,7 @@ test("an admin plans and cancels maintenance and a schedule", async () => {
     await windows.getByLabel("Until").fill("2099-01-01T12:00");
     await windows.getByRole("button", { name: "Plan maintenance" }).click();
     await windows.getByRole("cell", { name: "2099-01-01 12:00:00" }).waitFor();
-    await windows.getByRole("button", { name: "Open s3://one" }).click();
+    await windows.getByRole("button", { name: "Cancel s3://one" }).click();
     await windows.getByText("No maintenance is planned.").waitFor();
 
     const schedules = page.getByRole("region", { name: "Schedules of default" });
@@ -104,5 +104,55 @@ test("an admin plans and cancels maintenance and a schedule", async () => {
     await schedules.getByRole("cell", { name: "02:30:00" }).waitFor();
     await schedules.getByRole("button", { name: "Delete the schedule" }).click();
     await schedules.getByText("There are no schedules.").waitFor();
+  });
+});
+
+test("an admin sets a budget, which transfers then need a quote for, and sees the invoices", async () => {
+  const tariff = { name: "per GB", unit: "GB", tiers: [{ from_quantity: 0, usd_micros_per_unit: 1_000_000_000 }] };
+  const answer = await fetch(`${URL}/v1/tariffs`, {
+    method: "PUT",
+    headers: { Authorization: `Bearer ${TOKEN}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ tariffs: [tariff] }),
+  });
+  assert.equal(answer.status, 200);
+  await withPage("light", async (page) => {
+    await signIn(page);
+    await page.getByRole("link", { name: "Tenants" }).click();
+    await page.getByLabel("New tenant").fill("payer");
+    await page.getByRole("button", { name: "Make tenant" }).click();
+    await page.getByLabel("Tenant with the budget").selectOption("payer");
+    await page.getByLabel("Budget [USD]").fill("12.5");
+    await page.getByRole("button", { name: "Set budget" }).click();
+    const budgets = page.getByRole("region", { name: "List of budgets" });
+    await budgets.getByText("$12.50 a month").waitFor();
+    await page.getByText("budget.set").first().waitFor();
+
+    await page.getByLabel("Tenant", { exact: true }).selectOption("payer");
+    await page.getByRole("button", { name: "Make token" }).click();
+    const token = await page.locator("pre").innerText();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await signIn(page, token.trim());
+    await page.getByRole("link", { name: "New transfer" }).first().click();
+    await page.getByLabel("Source", { exact: true }).fill(`${DATA}/source`);
+    await page.getByLabel("Destination", { exact: true }).fill(`${DATA}/payer`);
+    await page.getByRole("button", { name: "Start the transfer" }).click();
+    await page.getByText("a job needs a quote").waitFor();
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.getByRole("region", { name: "Quote" }).getByText("at most", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Start at this price" }).click();
+    await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+
+    await signIn(page);
+    await page.getByRole("link", { name: "Tenants" }).click();
+    await page.getByRole("button", { name: "Remove the budget of payer" }).click();
+    await page.getByText("No tenant has a budget.").waitFor();
+    const invoices = page.getByRole("region", { name: "Invoices" });
+    await invoices.getByLabel("of", { exact: true }).selectOption("payer");
+    await invoices.getByRole("button", { name: "Show the invoice" }).click();
+    await invoices.getByRole("cell", { name: "$0.30", exact: true }).first().waitFor();
+    const waiting = page.waitForEvent("download");
+    await invoices.getByRole("button", { name: /^Save the invoice/ }).click();
+    assert.match((await waiting).suggestedFilename(), /^invoice-.*\.payer\.csv$/);
   });
 });
