@@ -22,6 +22,7 @@ test("the grid is used with the keyboard alone, and shows the history of a link"
     assert.equal(await page.evaluate(() => document.activeElement.dataset.cell), "1 0");
     await cell.click();
     const history = page.getByRole("region", { name: "History of the link" });
+    await history.waitFor();
     assert.deepEqual((await history.getByRole("cell").allInnerTexts()).slice(2), ["2026-01-02", "at least 8.00"]);
     await page.getByLabel("From").selectOption("gcp");
     await page.getByRole("rowheader", { name: "europe-west1", exact: true }).waitFor();
