@@ -4,7 +4,7 @@ import { chromium } from "playwright-core";
 
 export const TOKEN = process.env.TRADEWIND_TOKEN;
 export const DATA = process.env.TRADEWIND_DATA;
-const URL = process.env.TRADEWIND_URL;
+export const URL = process.env.TRADEWIND_URL;
 
 /** Run `work` on a page of a signed-in user; `scheme` is "light" or "dark". Errors of the page fail the test. */
 export async function withPage(scheme, work) {

@@ -1,4 +1,4 @@
-// What an operator and an admin do, from the first page on.
+// What users do with transfers and tokens, from the first page on.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -20,14 +20,30 @@ test("a wrong token is refused, and the right one stays in this tab only", async
   });
 });
 
-test("a token in the address signs in and leaves the address", async () => {
+test("a token in the address signs nobody in, replaces no token, and leaves the address", async () => {
   await withPage("light", async (page) => {
-    await page.goto(`${page.url()}#token=${TOKEN}`);
-    await page.reload();
+    const home = page.url();
+    const sent = [];
+    page.on("request", (request) => sent.push(request.headers().authorization));
+    await openLink(page, `${home}#token=${TOKEN}`);
+    await page.getByLabel("Token").waitFor();
+    assert.equal(sent.filter(Boolean).length, 0);
+    await signIn(page);
+    await openLink(page, `${home}#token=tw1_of_somebody_else`);
     await page.getByRole("heading", { name: "Transfers" }).waitFor();
     assert.ok(!page.url().includes("token"));
+    await page.evaluate(() => (location.hash = "token=tw1_of_somebody_else"));
+    await page.waitForURL(/#\/transfers$/);
+    assert.deepEqual(new Set(sent.filter(Boolean)), new Set([`Bearer ${TOKEN}`]));
+    assert.equal(await page.evaluate(() => Object.values(sessionStorage).join()), TOKEN);
   });
 });
+
+/** Load an address anew, also if only its fragment differs. */
+async function openLink(page, address) {
+  await page.goto("about:blank");
+  await page.goto(address);
+}
 
 test("a transfer from the form to its receipt", async () => {
   await withPage("light", async (page) => {
@@ -45,6 +61,47 @@ test("a transfer from the form to its receipt", async () => {
     assert.deepEqual([receipt.job_id, receipt.complete], [id, true]);
     await page.getByRole("link", { name: "Transfers", exact: true }).click();
     await page.getByRole("row", { name: id }).getByText("300 kB of 300 kB").waitFor();
+  });
+});
+
+test("a quote shows its price, becomes stale when the form changes, and starts a transfer", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    await page.getByRole("link", { name: "New transfer" }).first().click();
+    await page.getByLabel("Source", { exact: true }).fill(`${DATA}/source`);
+    await page.getByLabel("Destination", { exact: true }).fill(`${DATA}/quoted`);
+    await page.getByLabel("Priority").fill("101");
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.locator("#priority-wrong").getByText("100").waitFor();
+    await page.getByLabel("Priority").fill("7");
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    const quote = page.getByRole("region", { name: "Quote" });
+    await quote.getByText("3, 300 kB").waitFor();
+    await quote.getByText(/for 59 min/).waitFor();
+    await page.getByLabel("Priority").fill("8");
+    await quote.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await quote.getByText("$0.00").first().waitFor();
+    await page.getByRole("button", { name: "Start at this price" }).click();
+    await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
+    await page.getByRole("region", { name: "Request" }).getByText("8", { exact: true }).waitFor();
+  });
+});
+
+test("a running transfer shows its expected end, and another one why it waits", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    const id = await submit(page, `${DATA}/large`, `${DATA}/expected`, "1");
+    const address = page.url();
+    const progress = page.getByRole("region", { name: "Progress" });
+    await progress.getByText(/^in \d/).waitFor();
+    await progress.getByText("in 90% of cases").waitFor();
+    await submit(page, `${DATA}/source`, `${DATA}/expected/below`);
+    await page.getByText(/^Waiting: Job/i).waitFor();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page.goto(address);
+    await page.getByRole("button", { name: `Cancel ${id}` }).click();
+    await progress.getByText("cancelled", { exact: true }).waitFor();
   });
 });
 
@@ -95,7 +152,7 @@ test("an admin makes a tenant and a token, and revokes one; a viewer sees none o
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page, token.trim());
-    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers"]);
+    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers", "Grid", "Market"]);
     await page.getByRole("button", { name: "Sign out" }).click();
 
     await signIn(page);

@@ -15,6 +15,7 @@ const ACTIONS: Record<State, Action[]> = {
   waiting: [PAUSE, CANCEL],
   running: [PAUSE, CANCEL],
   pausing: [CANCEL],
+  stopping: [CANCEL],
   cancelling: [],
   paused: [RESUME, CANCEL],
   done: [],

@@ -8,6 +8,7 @@ export interface Draft {
   delete: boolean;
   verify: "auto" | "read";
   limit_bytes_per_s: number | null;
+  priority: number;
 }
 
 /** Return text as one word of a POSIX shell. */
@@ -40,6 +41,7 @@ export function requestBody(draft: Draft): Record<string, unknown> {
   if (draft.delete && draft.verb === "sync") body.delete = true;
   if (draft.verify !== "auto") body.verify = draft.verify;
   if (draft.limit_bytes_per_s !== null) body.limit_bytes_per_s = draft.limit_bytes_per_s;
+  if (draft.priority !== 0) body.priority = draft.priority;
   return body;
 }
 

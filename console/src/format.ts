@@ -1,6 +1,6 @@
 // Figures and times as text. Units are decimal, as on the command line.
 
-import type { Counts, Job } from "./types";
+import type { Counts, Job, JobDetail } from "./types";
 
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
 
@@ -21,6 +21,11 @@ export function usd(amount: number): string {
   return `$${amount.toFixed(amount > 0 && amount < 0.1 ? 4 : 2)}`;
 }
 
+/** Return a price in millionths of a dollar as text. */
+export function price(usd_micros: number): string {
+  return usd(usd_micros / 1_000_000);
+}
+
 export function count(number: number): string {
   return number.toLocaleString("en");
 }
@@ -38,6 +43,14 @@ export function duration(seconds: number): string {
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   if (s < 86_400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86_400)} d ${Math.floor((s % 86_400) / 3600)} h`;
+}
+
+/** Return when a job will end, as an interval from now; null if its end is not known. */
+export function end(eta: JobDetail["eta"], now_ms: number): string | null {
+  if (eta === null) return null;
+  const [from_s, to_s] = [eta.earliest_unix_ms, eta.latest_unix_ms].map((at) => Math.max(0, (at - now_ms) / 1000));
+  const [from, to] = [duration(from_s ?? 0), duration(to_s ?? 0)];
+  return from === to ? `in ${to}` : `in ${from} to ${to}`;
 }
 
 /** Return the time that is left at the average rate [s]; null while the total or the rate is not known. */

@@ -5,7 +5,7 @@ import type { Me } from "./types";
 const KEY = "tradewind-token";
 
 export const session = $state<{ token: string | null; me: Me | null }>({
-  token: takeTokenOfAddress() ?? sessionStorage.getItem(KEY),
+  token: sessionStorage.getItem(KEY),
   me: null,
 });
 
@@ -24,12 +24,4 @@ export function signOut(): void {
 
 export function may(scope: string): boolean {
   return session.me?.scopes.includes(scope) ?? false;
-}
-
-/** Return the token of `#token=…`, and remove it from the address and the history. */
-function takeTokenOfAddress(): string | null {
-  const found = /^#token=([!-~]+)$/.exec(location.hash)?.[1];
-  if (found === undefined) return null;
-  history.replaceState(null, "", "#/transfers");
-  return found;
 }

@@ -1,6 +1,6 @@
 // Documents of the API, as docs/reference/service-api.md describes them. Only the fields that the console reads.
 
-export const STATES = ["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"] as const;
+export const STATES = ["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"] as const;
 export type State = (typeof STATES)[number];
 
 export interface JobRequest {
@@ -12,6 +12,7 @@ export interface JobRequest {
   verify: "auto" | "read";
   limit_bytes_per_s: number | null;
   stall_s: number;
+  priority: number;
 }
 
 export interface Job {
@@ -54,6 +55,8 @@ export interface LedgerLine {
 }
 
 export interface JobDetail extends Job {
+  /** The job ends between these times in 90% of cases. */
+  eta: { earliest_unix_ms: number; latest_unix_ms: number } | null;
   counts: Counts | null;
   proofs: Record<string, number> | null;
   ledger: { predicted_usd: number | null; metered_usd: number; lines: LedgerLine[] } | null;
@@ -110,4 +113,108 @@ export interface AuditEntry {
 
 export interface Page {
   next: string | number | null;
+}
+
+export interface Quote {
+  id: string;
+  usd_micros: number;
+  lines: { what: string; usd_micros: number }[];
+  expires_unix_ms: number;
+  objects: number;
+  volume_bytes: number;
+  max_bytes: number;
+  rate_gbps: number | null;
+  notes: string[];
+}
+
+export interface Observation {
+  date: string;
+  gbps: number;
+  /** Something else limited the transfer. */
+  at_least: boolean;
+}
+
+export interface Link {
+  src: string;
+  dst: string;
+  gbps: number;
+  rtt_ms: number | null;
+  kind: string;
+  source: string;
+  date: string;
+  confidence: number;
+  transfers: number;
+  history: Observation[];
+}
+
+export interface Market {
+  least_extra_nodes: number;
+  margins: {
+    extra_nodes: number;
+    empty: boolean;
+    usd_per_hour: [number, number];
+    usd_per_gb: [number, number];
+    unified_usd_per_gb: [number, number];
+  }[];
+  costs: { volume_gb: number; e2e_usd: number; umr_usd: number; outbound_usd: number }[];
+  energy: { case: string; applications: number; service_nodes: number; ratio: number }[];
+  now: {
+    utilisation: number;
+    usd_per_hour: number | null;
+    running_jobs: number;
+    service_nodes: number;
+    energy_ratio: number | null;
+  };
+}
+
+export interface Limit {
+  kind: string;
+  name: string;
+  active: number | null;
+  rate_gbps: number | null;
+  usd_per_day: number | null;
+}
+
+/** A ban or a maintenance window. */
+export interface Ban {
+  id: string;
+  kind: string;
+  name: string;
+  reason: string;
+  stops_jobs: boolean;
+  refuses_jobs: boolean;
+  start_unix_ms: number;
+  end_unix_ms: number | null;
+}
+
+export interface Schedule {
+  id: string;
+  request: JobRequest;
+  cron: string;
+  time_zone: string;
+  overlap: string;
+  next_unix_ms: number | null;
+  submitted: number;
+  skipped: string | null;
+}
+
+export interface Budget {
+  tenant: string;
+  period: string;
+  limit_usd_micros: number;
+  spent_usd_micros: number;
+  reserved_usd_micros: number;
+  left_usd_micros: number;
+}
+
+export interface InvoiceEntry {
+  id: string;
+  month: string;
+  final: boolean;
+}
+
+export interface Invoice extends InvoiceEntry {
+  number: string;
+  total_cents: number;
+  lines: { subject: string; what: string; usd_micros: number; cents: number }[];
 }

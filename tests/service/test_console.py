@@ -10,6 +10,9 @@ import httpx
 import pytest
 
 from tests.service.server import Server
+from tradewind.catalog.learned import Sample, store_samples
+from tradewind.catalog.load import catalog_folder
+from tradewind.model.region import Region
 from tradewind.service.console import STATIC, ConsoleFiles
 from tradewind.service.problems import ApiProblem
 
@@ -24,9 +27,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         (server.data / folder).mkdir()
         for number in range(count):
             (server.data / folder / f"{number}").write_bytes(os.urandom(size))
+    learn(server.state)
     server.start()
     yield server
     server.kill()
+
+
+def learn(state: Path) -> None:
+    """Store what two transfers observed of a link. The newer one was not limited by it."""
+    link = Region.parse("aws:eu-central-1"), Region.parse("aws:eu-west-1")
+    samples = [
+        Sample(*link, gbps, at_least, 64, 10**12, 900.0, "m5.8xlarge", f"job {date}", date)
+        for gbps, at_least, date in ((8.0, True, "2026-01-02"), (9.1, False, "2026-02-03"))
+    ]
+    assert store_samples(catalog_folder(str(state / "engine")), samples)
 
 
 @NEEDS_BUILD
@@ -62,7 +76,7 @@ def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
 
 @pytest.mark.slow
 @NEEDS_BUILD
-@pytest.mark.parametrize("name", ["transfers", "accessibility"])
+@pytest.mark.parametrize("name", ["transfers", "pages", "accessibility"])
 def test_the_console_in_a_browser(server: Server, name: str) -> None:
     chromium, node = shutil.which("chromium"), shutil.which("node")
     if chromium is None or node is None:
