@@ -139,7 +139,6 @@ test("an admin sets a budget, which transfers then need a quote for, and sees th
     await page.getByRole("button", { name: "Start the transfer" }).click();
     await page.getByText("a job needs a quote").waitFor();
     await page.getByRole("button", { name: "Get a quote" }).click();
-    await page.getByRole("region", { name: "Quote" }).getByText("at most", { exact: true }).waitFor();
     await page.getByRole("button", { name: "Start at this price" }).click();
     await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
     await page.getByRole("button", { name: "Sign out" }).click();
