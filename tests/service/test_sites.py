@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -66,6 +68,55 @@ def test_a_single_file_is_sent_and_received(server: Server) -> None:
 def test_mistakes_are_explained(server: Server, words: tuple[str, ...], code: int, said: str) -> None:
     done = tradewind(server, *(word.replace("SENT", str(server.data / "sent")) for word in words))
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+def test_a_tenant_with_a_budget_sends_at_a_price(server: Server) -> None:
+    with server.client() as admin:
+        admin.post("/v1/tenants", json={"name": "payer"})
+        token = admin.post("/v1/tokens", json={"tenant": "payer", "role": "operator"}).json()["token"]
+        assert admin.put("/v1/tenants/payer/budget", json={"limit_usd_micros": 5_000_000}).status_code == 200
+        price = {"name": "base", "unit": "GB", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1_000_000_000}]}
+        assert admin.put("/v1/tariffs", json={"tariffs": [price]}).status_code == 200
+    words = "send", str(server.data / "sent"), "dublin:priced"
+    refused = tradewind(server, *words, token=token)
+    assert refused.returncode == 2 and "quote" in refused.stderr
+    dear = tradewind(server, *words, "--max-cost", "0.10USD", token=token)
+    assert dear.returncode == 8 and "the service asks for $0.2" in dear.stderr, dear.stderr
+    assert not (server.data / "dublin" / "payer").exists()
+    done = tradewind(server, *words, "--max-cost", "1USD", token=token)
+    assert done.returncode == 0, done.stderr
+    assert contents(server.data / "dublin" / "payer" / "priced") == contents(server.data / "sent")
+    with server.client() as admin:
+        assert admin.put("/v1/tariffs", json={"tariffs": []}).status_code == 200
+
+
+def test_the_token_is_not_sent_unencrypted_or_to_another_address(server: Server) -> None:
+    words = [sys.executable, "-m", "tradewind.cli.main", "send", str(server.data / "sent"), "dublin:run7", "--service"]
+    own = {**os.environ, "TRADEWIND_SERVICE_TOKEN": "secret"}
+    plain = subprocess.run([*words, "http://192.0.2.1"], capture_output=True, text=True, env=own, check=False)
+    assert plain.returncode == 2 and "the token would be sent unencrypted" in plain.stderr
+
+    asked: list[str | None] = []
+
+    class Redirecting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.1:{other.server_port}/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Redirecting) as other:
+        thread = Thread(target=other.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{other.server_port}"
+        moved = subprocess.run([*words, url], capture_output=True, text=True, env=own, check=False)
+        other.shutdown()
+        thread.join()
+    assert moved.returncode == 2 and "it redirects to another address" in moved.stderr
+    assert asked == ["Bearer secret"]
 
 
 def test_a_wrong_token_is_not_authorised(server: Server) -> None:

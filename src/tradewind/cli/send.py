@@ -11,7 +11,7 @@ from typing import Any
 
 from tradewind.cli.arguments import typed
 from tradewind.errors import SourceNotFound
-from tradewind.model.units import parse_bytes, parse_rate
+from tradewind.model.units import parse_bytes, parse_rate, parse_usd
 
 USAGE = "[OPTION]… --service URL FILE|DIR SITE:NAME"
 HELP = """\
@@ -31,10 +31,16 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def add_service_arguments(parser: ArgumentParser) -> None:
-    """Add the address of the service, the token, the rate and the chunk size."""
+    """Add the address of the service, the token, the rate, the ceiling and the chunk size."""
     parser.add_argument("--service", metavar="URL", required=True, help="address of the transfer service")
     parser.add_argument("--token", metavar="FILE", help="file with the token (default: TRADEWIND_SERVICE_TOKEN)")
     parser.add_argument("--limit-rate", metavar="RATE", type=typed(parse_rate), help="maximum rate, such as 100MB/s")
+    parser.add_argument(
+        "--max-cost",
+        metavar="USD",
+        type=typed(parse_usd),
+        help="ask for a quote, and submit the job at its price unless that is higher; tenants with a budget need it",
+    )
     parser.add_argument(
         "--chunk-size", metavar="SIZE", type=typed(parse_bytes), help="size of chunks, 5MiB to 64MiB (default 16MiB)"
     )
@@ -55,7 +61,7 @@ def run(args: Namespace) -> int:
 def carry(args: Namespace, client: Any, source: str, destination: str, *, recursive: bool) -> int:
     """Submit a job of a service and show it until it ends."""
     options = {"limit_bytes_per_s": args.limit_rate, "chunk_bytes": args.chunk_size}
-    job_id = client.submit(source, destination, recursive=recursive, **options)
+    job_id = client.submit(source, destination, recursive=recursive, max_usd=args.max_cost, **options)
     if not args.json:
         print(f"job {job_id}", file=sys.stderr)
     seen: list[str] = []

@@ -1,21 +1,24 @@
-"""A client of a transfer service: its sites, and jobs that send data to a site or receive it from there.
+"""A client of a transfer service: its sites, quotes, and jobs that send data to a site or receive it from there.
 
 The service moves the bytes, between places that the service itself can read and write. The client only asks.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
-from tradewind.errors import GatewayLost, JobFailed, Unauthorised, UsageError
+from tradewind.errors import CeilingReached, GatewayLost, JobFailed, Unauthorised, UsageError
 from tradewind.model.files import read_user_file
 from tradewind.model.records import dataclass
+from tradewind.model.units import format_usd
 
 __all__ = ["ServiceClient", "SitePath", "parse_site_path"]
 
@@ -26,6 +29,7 @@ RETRIES_S_MAX = 60.0
 """Time for which a service that does not answer is asked again while a job runs."""
 ENDED = ("done", "failed", "cancelled", "paused")
 UNAUTHORISED = (401, 403)
+MICROS_PER_USD = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class ServiceClient:
         """Take the token from a file, or else from `TRADEWIND_SERVICE_TOKEN`. Raises UsageError."""
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"{url}: not an address of a service", hint="for example https://transfers.example.org")
+        if url.startswith("http://") and not _is_loopback(urlsplit(url).hostname or ""):
+            raise UsageError(f"{url}: the token would be sent unencrypted", hint="use an address with https://")
         self._url = url.rstrip("/")
         self._token = _token(token_file)
 
@@ -62,10 +68,24 @@ class ServiceClient:
             raise UsageError(f"{path.site}: the service has no such site", hint=f"its sites: {known}")
         return f"{places[path.site]}/{path.name}"
 
-    def submit(self, source: str, destination: str, *, recursive: bool, **options: int | None) -> str:
-        """Submit a job, and return its id. `options` are further fields of the request. Raises TradewindError."""
+    def submit(
+        self, source: str, destination: str, *, recursive: bool, max_usd: float | None = None, **options: int | None
+    ) -> str:
+        """Submit a job, and return its id. `options` are further fields of the request.
+
+        With `max_usd`, ask for a quote, and submit the job at its price. Raises CeilingReached if the price is higher,
+        TradewindError.
+        """
         body: dict[str, Any] = {"source": source, "destination": destination, "recursive": recursive}
         body |= {name: value for name, value in options.items() if value is not None}
+        if max_usd is not None:
+            quote = self._patiently("POST", "/v1/quotes", body)
+            usd = quote["usd_micros"] / MICROS_PER_USD
+            if usd > max_usd:
+                raise CeilingReached(
+                    f"the service asks for {format_usd(usd)}, more than {format_usd(max_usd)}", hint="nothing was sent"
+                )
+            body = {"quote": quote["id"]}
         job_id: str = self._patiently("POST", "/v1/jobs", body, {"Idempotency-Key": uuid4().hex})["id"]
         return job_id
 
@@ -100,12 +120,19 @@ class ServiceClient:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
+        from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+        class NoRedirect(HTTPRedirectHandler):
+            """Refuses redirects, which would carry the token to another address."""
+
+            def redirect_request(self, *_: Any) -> None:
+                """Return no request: the redirect becomes an HTTPError."""
 
         sent = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})}
         data = None if body is None else json.dumps(body).encode()
         try:
-            with urlopen(Request(self._url + path, data, sent, method=method), timeout=ANSWER_S_MAX) as answer:
+            request = Request(self._url + path, data, sent, method=method)
+            with build_opener(NoRedirect).open(request, timeout=ANSWER_S_MAX) as answer:
                 document: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES_MAX))
                 return document
         except HTTPError as error:
@@ -115,6 +142,13 @@ class ServiceClient:
                 f"{self._url}: {getattr(error, 'reason', error)}",
                 hint="check the address, and that the service is running",
             ) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _token(file: str | None) -> str:
@@ -145,6 +179,8 @@ def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised
         )
     if status >= 500 or status == 429:
         return GatewayLost(f"{url}: {message}", hint=hint)
+    if 300 <= status < 400:
+        return UsageError(f"{url}: it redirects to another address", hint="use the address of the service itself")
     if status == 404 and hint is None:
         hint = "is this the address of the service?"
     return UsageError(f"{url}: {message}", hint=hint)
