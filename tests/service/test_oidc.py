@@ -159,7 +159,10 @@ def test_a_blocked_member_is_refused_at_once(server: Server, issuer: Issuer) -> 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--oidc", "http://issuer.example", "--oidc-audience", "a", "--oidc-role", "a=viewer"], "not an https:// URL"),
+        (
+            ["--oidc", "http://issuer.example", "--oidc-audience", "a", "--oidc-role", "a=viewer"],
+            "must be an https:// URL",
+        ),
         (["--oidc", "https://issuer.example", "--oidc-role", "a=viewer"], "needs --oidc-audience"),
         (["--oidc", "https://issuer.example", "--oidc-audience", "a", "--oidc-role", "a=king"], "no such role"),
     ],

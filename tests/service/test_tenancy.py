@@ -136,3 +136,20 @@ def test_the_audit_log_does_not_change(server: Server, statement: str) -> None:
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             database.execute(statement)
         assert database.execute("SELECT * FROM audit WHERE number = 1").fetchall() == before
+
+
+@pytest.mark.slow  # Tokens of streams are checked every 5 s.
+def test_a_stream_ends_when_its_token_is_revoked(server: Server) -> None:
+    reader, admin_of_mine = made_token(server, "mine", "viewer"), made_token(server, "mine", "tenant_admin")
+    with server.client(reader["token"]) as client, server.client(admin_of_mine["token"]) as admin:
+        words = {"recursive": True, "limit_bytes_per_s": 1_000}
+        job = submit(admin, "stream", server.data / "source", server.data / "streamed", **words).json()["id"]
+        until(admin, job, "running")
+        with client.stream("GET", f"/v1/jobs/{job}/events", timeout=30) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            assert admin.delete(f"/v1/tokens/{reader['id']}").status_code == 204
+            assert client.get("/v1/me").status_code == 401
+            assert list(lines) is not None, "the stream has ended"
+        assert admin.get(f"/v1/jobs/{job}").json()["state"] == "running"
+        admin.post(f"/v1/jobs/{job}/cancel")

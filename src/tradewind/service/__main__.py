@@ -82,7 +82,7 @@ def _settings(args: Namespace) -> ServiceSettings:
         raise UsageError(f"--lease {args.lease}: must be {LEASE_S_MIN} to {LEASE_S_MAX} seconds")
     for path in args.allow_path:
         if not os.path.isdir(path):
-            raise UsageError(f"--allow-path {path}: not a folder")
+            raise UsageError(f"--allow-path {path}: not a folder", hint="make it first, or correct the path")
     for url in args.allow_store:
         if parse_url(url, cwd="/").kind not in ("s3", "gs", "az", "r2"):
             raise UsageError(f"--allow-store {url}: not a bucket or prefix", hint="for example s3://bucket/prefix/")

@@ -28,6 +28,7 @@ __all__ = [
     "SCOPES_OF_ROLE",
     "Sender",
     "ensure_admin",
+    "is_still_allowed",
     "needs",
     "new_token",
     "renew_admin",
@@ -144,20 +145,38 @@ def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
     return Sender(row["id"], row["tenant"], row["role"], scopes)
 
 
+def is_still_allowed(request: Request, scope: str) -> bool:
+    """Return whether the token of a request that goes on is still valid and has the scope. Counts for no limit."""
+    try:
+        found = _found(request)
+    except ApiProblem:
+        return False
+    return found is not None and scope in found.scopes
+
+
+def _found(request: Request) -> Sender | None:
+    """Return the sender of a request's token; None without a valid one. Raises ApiProblem for one of a member."""
+    service = request.app.state.service
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if kind.lower() != "bearer":
+        return None
+    if token.startswith(TOKEN_PREFIX) and token.isascii() and len(token) <= TOKEN_LENGTH_MAX:
+        return sender_of(service.database, token)
+    if service.members is None:
+        return None
+    found: Sender | None = service.members.sender_of(token)
+    return found
+
+
 def _sender(request: Request) -> Sender:
     service = request.app.state.service
     address = request.client.host if request.client else ""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    token, is_bearer = token.strip(), kind.lower() == "bearer"
-    found = None
-    if is_bearer and token.startswith(TOKEN_PREFIX) and token.isascii() and len(token) <= TOKEN_LENGTH_MAX:
-        found = sender_of(service.database, token)
-    elif is_bearer and service.members is not None:
-        try:
-            found = service.members.sender_of(token)
-        except ApiProblem:
-            service.refused.require(address)
-            raise
+    try:
+        found = _found(request)
+    except ApiProblem:
+        service.refused.require(address)
+        raise
     if found is None:
         service.refused.require(address)
         raise ApiProblem(

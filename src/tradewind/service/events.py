@@ -23,6 +23,7 @@ from tradewind.engine.event_store import read_events, read_progress
 from tradewind.model.records import dataclass
 from tradewind.service.jobs import ENDED, JobQueue
 from tradewind.service.limits import (
+    STREAM_CHECK_S,
     STREAM_EVENTS_AT_ONCE,
     STREAM_KEEP_ALIVE_S,
     STREAMS_MAX,
@@ -143,12 +144,21 @@ async def event_stream(
     *,
     leave: Callable[[], None],
     is_closing: Callable[[], bool],
+    is_allowed: Callable[[], bool],
 ) -> AsyncIterator[str]:
-    """Yield the events of a job after the cursor, and each new one, until the job has ended."""
+    """Yield the events of a job after the cursor, and each new one, until the job has ended.
+
+    `is_allowed` is asked every STREAM_CHECK_S whether the reader may still read; it may block.
+    """
     with _left(leave), watch.following(job_id) as changed:
         reader, spoke_s = _Reader(queue, engine, job_id, cursor), time.monotonic()
+        checked_s = spoke_s
         while not is_closing():
             changed.clear()
+            if time.monotonic() - checked_s >= STREAM_CHECK_S:
+                checked_s = time.monotonic()
+                if not await to_thread.run_sync(is_allowed, limiter=watch.limiter):
+                    return
             texts = await to_thread.run_sync(reader.read, limiter=watch.limiter)
             if texts:
                 spoke_s = time.monotonic()
@@ -160,7 +170,7 @@ async def event_stream(
                 return
             if not texts:
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), STREAM_KEEP_ALIVE_S)
+                    await asyncio.wait_for(changed.wait(), min(STREAM_CHECK_S, STREAM_KEEP_ALIVE_S))
 
 
 def _event(kind: str, data: str, number: str | None) -> str:

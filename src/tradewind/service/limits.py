@@ -21,6 +21,8 @@ STREAMS_PER_TENANT_MAX = 64
 #: Interval at which the server looks for new events of all watched jobs, and threads in which streams read them.
 STREAM_LOOK_S = 0.25
 STREAM_READS_AT_ONCE = 4
+#: Interval at which a stream's token is checked again [s].
+STREAM_CHECK_S = 5.0
 #: An event stream without events gets a comment after this time, so that proxies keep it open.
 STREAM_KEEP_ALIVE_S = 15.0
 #: Events that a stream reads from the database at once.

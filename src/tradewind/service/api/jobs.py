@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tradewind.engine.jobs import OBJECTS_FILE
 from tradewind.errors import JobNotFound, UsageError
 from tradewind.model.job import MIN_CHUNK_BYTES
-from tradewind.service.auth import Sender, needs
+from tradewind.service.auth import Sender, is_still_allowed, needs
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
 from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, PRIORITY_MAX
@@ -275,6 +275,7 @@ def events(
         cursor,
         leave=service.streams.enter(sender.tenant),
         is_closing=lambda: service.is_closing,
+        is_allowed=lambda: is_still_allowed(request, "jobs:read"),
     )
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 

@@ -39,15 +39,11 @@ class JobSchedule:
 
     def __post_init__(self) -> None:
         if self.overlap not in (SKIP, QUEUE, ALLOW):
-            raise UsageError(
-                f"schedule {self.id}: no such rule for overlaps: {self.overlap}", hint="skip, queue or allow"
-            )
+            raise UsageError(f"no such rule for overlaps: {self.overlap}", hint="skip, queue or allow")
         if self.count is not None and self.count < 1:
-            raise UsageError(f"schedule {self.id}: the count is below 1", hint="leave it out for no limit")
+            raise UsageError("the count is below 1", hint="leave it out for no limit")
         if len(self.cron.split()) != 5:
-            raise UsageError(
-                f"schedule {self.id}: {self.cron!r} does not have five fields", hint="minute hour day month weekday"
-            )
+            raise UsageError(f"{self.cron!r} does not have five fields", hint="minute hour day month weekday")
         next(self.times_after(0.0), None)
 
     def times_after(self, now_s: float) -> Iterator[float]:
@@ -56,11 +52,9 @@ class JobSchedule:
             zone = timezone.utc if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
             times = CronSim(self.cron, datetime.fromtimestamp(now_s, zone))
         except CronSimError as error:
-            raise UsageError(f"schedule {self.id}: {self.cron!r}: {str(error).lower()}", hint=None) from error
+            raise UsageError(f"{self.cron!r}: {str(error).lower()}", hint=None) from error
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise UsageError(
-                f"schedule {self.id}: no such time zone: {self.time_zone}", hint="for example Europe/Zurich"
-            ) from error
+            raise UsageError(f"no such time zone: {self.time_zone}", hint="for example Europe/Zurich") from error
         for time in times:
             if self.end_s is not None and time.timestamp() > self.end_s:
                 return
