@@ -11,36 +11,36 @@ from tradewind.engine.acceleration_course import (
     Ask,
     Close,
     Course,
-    Drain,
     DrainHome,
+    DrainProxies,
     EndAsked,
     Finished,
     Grow,
+    Looked,
     Place,
     Replace,
     Rewire,
     Say,
     Shrink,
-    Switch,
-    Tick,
+    SwitchPaths,
 )
 from tradewind.model.acceleration import AccelerationWish
 
-FINE = Tick(900.0)
+FINE = Looked(900.0)
 
 
 def replanning(steps: int) -> Course:
     """A course after the first steps of a replan."""
     course = Course(0.0)
-    assert course.handle(Tick(900.0, wish=AccelerationWish(3, flows="x")), 0.0) == [Place("x")]
-    for action in [Grow(), Switch(), Drain(DRAIN_S), Shrink()][:steps]:
+    assert course.handle(Looked(900.0, wish=AccelerationWish(3, flows="x")), 0.0) == [Place("x")]
+    for action in [Grow(), SwitchPaths(), DrainProxies(DRAIN_S), Shrink()][:steps]:
         assert course.handle(Finished(), 1.0) == [action]
     return course
 
 
 def test_a_replan_takes_one_step_after_the_other_and_is_answered_at_the_end() -> None:
     course = replanning(4)
-    wish = Tick(900.0, wish=AccelerationWish(4))
+    wish = Looked(900.0, wish=AccelerationWish(4))
     assert course.handle(wish, 2.0) == [], "the next one waits"
     assert course.handle(Finished(), 3.0) == [Answer(3)]
     assert course.handle(wish, 4.0) == [Place(None)]
@@ -50,10 +50,10 @@ def test_a_replan_takes_one_step_after_the_other_and_is_answered_at_the_end() ->
 
 def test_the_ceiling_the_end_of_its_time_and_down_end_it_within_every_step() -> None:
     for steps in range(5):
-        assert replanning(steps).handle(Tick(RESERVE_S), 2.0) == [DrainHome(DRAIN_S, "the ceiling is close")]
-        assert replanning(steps).handle(Tick(900.0, is_over=True), 2.0) == [DrainHome(DRAIN_S, "its time is over")]
+        assert replanning(steps).handle(Looked(RESERVE_S), 2.0) == [DrainHome(DRAIN_S, "the ceiling is close")]
+        assert replanning(steps).handle(Looked(900.0, is_over=True), 2.0) == [DrainHome(DRAIN_S, "its time is over")]
         course = replanning(steps)
-        down = Tick(900.0, wish=AccelerationWish(4, down=True, drain_s=60.0))
+        down = Looked(900.0, wish=AccelerationWish(4, down=True, drain_s=60.0))
         assert course.handle(down, 2.0) == [Answer(4), DrainHome(60.0, None)]
         assert course.handle(Finished("fleet f is closed"), 3.0) == []
         assert course.handle(FINE, 61.9) == []
@@ -61,7 +61,7 @@ def test_the_ceiling_the_end_of_its_time_and_down_end_it_within_every_step() -> 
 
 
 def test_a_drain_ends_early_when_nothing_is_open_or_the_ceiling_is_near_or_the_user_interrupts() -> None:
-    for event in (Tick(900.0, drained=True), Tick(20.0), Tick(900.0, home="gone", home_lives=False)):
+    for event in (Looked(900.0, drained=True), Looked(20.0), Looked(900.0, home="gone", home_lives=False)):
         course = Course(0.0)
         course.handle(EndAsked(300.0, "interrupted"), 0.0)
         assert course.handle(FINE, 1.0) == []
@@ -83,7 +83,7 @@ def test_machines_of_a_replan_that_cannot_be_wired_are_ended() -> None:
 
 
 def test_a_dead_machine_is_replaced_and_a_living_one_is_asked_for_again() -> None:
-    course, ill = Course(0.0), Tick(900.0, unhealthy=("a", "b"))
+    course, ill = Course(0.0), Looked(900.0, unhealthy=("a", "b"))
     assert course.handle(ill, 0.0) == [Ask(("a", "b"))]
     assert course.handle(Finished(), 0.0) == []
     assert course.handle(ill, LIVING_EVERY_S - 0.1) == []
@@ -96,7 +96,7 @@ def test_a_dead_machine_is_replaced_and_a_living_one_is_asked_for_again() -> Non
 
 
 def test_a_home_that_answers_late_is_waited_for_and_a_dead_one_is_not() -> None:
-    late = Tick(900.0, home="no answer")
+    late = Looked(900.0, home="no answer")
     course = Course(0.0)
     for _ in range(3):
         assert [course.handle(late, 0.0) for _ in range(HOME_LOOKS_MAX - 1)] == [[]] * (HOME_LOOKS_MAX - 1)
@@ -105,4 +105,4 @@ def test_a_home_that_answers_late_is_waited_for_and_a_dead_one_is_not() -> None:
         course.handle(late, 0.0)
     gone = [Close("the split proxy of this machine is gone: no answer")]
     assert course.handle(late, 0.0) == gone
-    assert Course(0.0).handle(Tick(900.0, home="no answer", home_lives=False), 0.0) == gone
+    assert Course(0.0).handle(Looked(900.0, home="no answer", home_lives=False), 0.0) == gone

@@ -22,19 +22,19 @@ __all__ = [
     "Ask",
     "Close",
     "Course",
-    "Drain",
     "DrainHome",
+    "DrainProxies",
     "EndAsked",
     "Event",
     "Finished",
     "Grow",
+    "Looked",
     "Place",
     "Replace",
     "Rewire",
     "Say",
     "Shrink",
-    "Switch",
-    "Tick",
+    "SwitchPaths",
 ]
 
 #: Time in which connections may end when the ceiling, `--for` or a replan ends them.
@@ -52,7 +52,7 @@ Step = Literal["steady", "placing", "growing", "switching", "draining", "shrinki
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Looked:
     """A look at everything. `left_s` is the time that the ceiling leaves, `home` why the proxy at home did not answer.
 
     `unhealthy` are the proxies that get no new connections; `drained` is true if no connection is open at home.
@@ -83,7 +83,7 @@ class EndAsked:
     reason: str
 
 
-Event = Tick | Finished | EndAsked
+Event = Looked | Finished | EndAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,13 @@ class Grow:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class SwitchPaths:
     """Wire the new placement; if that fails, the former one again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """Drain the proxies that the new placement does not use."""
+class DrainProxies:
+    """DrainProxies the proxies that the new placement does not use."""
 
     drain_s: float
 
@@ -166,7 +166,7 @@ class Close:
     failure: str | None = None
 
 
-Action = Place | Grow | Switch | Drain | Shrink | Ask | Replace | Rewire | Answer | Say | DrainHome | Close
+Action = Place | Grow | SwitchPaths | DrainProxies | Shrink | Ask | Replace | Rewire | Answer | Say | DrainHome | Close
 
 
 class Course:
@@ -193,7 +193,7 @@ class Course:
             return []
         return self._tick(event, now_s)
 
-    def _tick(self, tick: Tick, now_s: float) -> list[Action]:
+    def _tick(self, tick: Looked, now_s: float) -> list[Action]:
         self._home_failures = 0 if tick.home is None else self._home_failures + 1
         is_gone = tick.home is not None and (not tick.home_lives or self._home_failures >= HOME_LOOKS_MAX)
         if self.step == "ending":
@@ -232,8 +232,8 @@ class Course:
             return [*late, *self._answer(self._error)]
         following: dict[Step, tuple[Step, Action]] = {
             "placing": ("growing", Grow()),
-            "growing": ("switching", Switch()),
-            "switching": ("draining", Drain(DRAIN_S)),
+            "growing": ("switching", SwitchPaths()),
+            "switching": ("draining", DrainProxies(DRAIN_S)),
             "draining": ("shrinking", Shrink()),
         }
         if self.step not in following:

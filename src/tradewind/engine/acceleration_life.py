@@ -26,19 +26,19 @@ from tradewind.engine.acceleration_course import (
     Ask,
     Close,
     Course,
-    Drain,
     DrainHome,
+    DrainProxies,
     EndAsked,
     Event,
     Finished,
     Grow,
+    Looked,
     Place,
     Replace,
     Rewire,
     Say,
     Shrink,
-    Switch,
-    Tick,
+    SwitchPaths,
 )
 from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
@@ -234,7 +234,7 @@ class Acceleration:
         for action in self._course.handle(event, time.monotonic()):
             self._carry_out(action)
 
-    def _look_at_all(self) -> Tick:
+    def _look_at_all(self) -> Looked:
         """Ask every gateway for its status, count bytes, and return what the course must know."""
         assert self._fleet is not None
         regions = {**self._leaving, **self._placed.regions}
@@ -252,7 +252,7 @@ class Acceleration:
         self._report_health(before)
         home = found[HOME]
         is_over = self._ends_s is not None and time.time() >= self._ends_s
-        return Tick(
+        return Looked(
             self._meter.left_s(2 * RESERVE_S),
             is_over,
             self._book.wish(self.id),
@@ -302,9 +302,9 @@ class Acceleration:
     # --- carry out ---------------------------------------------------------------------------------------------------
 
     def _carry_out(self, action: Action) -> None:
-        if isinstance(action, (Place, Grow, Drain, Shrink, Ask, Replace)):
+        if isinstance(action, (Place, Grow, DrainProxies, Shrink, Ask, Replace)):
             self._step = self._pool.submit(self._finish, action)
-        elif isinstance(action, Switch):
+        elif isinstance(action, SwitchPaths):
             error = self._switch()
             self._handle(Finished(error))
         elif isinstance(action, Rewire):
@@ -331,7 +331,7 @@ class Acceleration:
                 self._place(action.text)
             elif isinstance(action, Grow):
                 self._grow()
-            elif isinstance(action, Drain):
+            elif isinstance(action, DrainProxies):
                 list(self._pool.map(lambda name: self._end_proxy(name, action.drain_s), list(self._leaving)))
             elif isinstance(action, Shrink):
                 fleet.shrink(self._plan(self._placed.regions))
@@ -395,7 +395,7 @@ class Acceleration:
         self._leaving = {}
 
     def _end_proxy(self, name: str, drain_s: float) -> None:
-        """Drain a proxy, and count its last bytes. One that does not answer is ended with its machine."""
+        """DrainProxies a proxy, and count its last bytes. One that does not answer is ended with its machine."""
         try:
             self._see(name, self._client(name).end_split(math.ceil(drain_s)))
         except (TradewindError, KeyError):
