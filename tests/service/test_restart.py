@@ -104,6 +104,18 @@ def test_the_server_imports_nothing_from_the_working_directory(tmp_path: Path) -
     assert "Address already in use" in done.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_just_after_the_address_is_printed_stops_the_server(tmp_path: Path, number: signal.Signals) -> None:
+    server = Server(tmp_path)
+    process = subprocess.Popen(server.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while not (line := process.stdout.readline()).startswith("listening on"):
+        assert line, "the server has ended"
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (0, "")
+
+
 def test_ctrl_c_while_the_server_starts_prints_no_traceback(tmp_path: Path) -> None:
     server = Server(tmp_path)
     for wait_s in (0.3, 0.6, 0.9):

@@ -206,10 +206,15 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
     if is_new:
         print(f"admin token in {settings.admin_token}")
     print(f"listening on http://{f'[{name}]' if ':' in name else name}:{bound}", flush=True)
-    # Uvicorn stops at these signals and then raises them again, which must not change the exit code.
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # Uvicorn takes these signals over a moment later, and raises them again at its end: the exit code must not change.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    uvicorn.Server(config).run(sockets=[listening])
+        signal.signal(number, stop)
+    server.run(sockets=[listening])
     return 0
 
 
