@@ -220,7 +220,7 @@ def test_a_replan_that_cannot_be_wired_leaves_no_machines(command: Command) -> N
         # Nobody has this address, so the proxy of this machine cannot listen there.
         (world.home / "other.toml").write_text(FLOWS + 'listen = "192.0.2.1:8000"\nclients = ["10.0.0.0/8"]\n')
         refused = world.run("accelerate", "replan", "--flows", world.home / "other.toml").expect(2)
-        assert f"acceleration {state['id']} goes on as before" in refused.stderr
+        assert f"acceleration {state['id']} continues unchanged" in refused.stderr
         assert not states(world)[0].get("proxies")
         assert [line["kind"] for line in states(world)[0]["ledger"]] == ["machine"]
         assert not client_of(world).get("machines")
