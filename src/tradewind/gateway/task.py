@@ -35,18 +35,7 @@ def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoR
 
 def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
     """Run the task as a child with the standard streams of this process; return its exit code. Raises GatewayError."""
-    descriptor = _task_file(task)
-    try:
-        return subprocess.run(
-            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
-            pass_fds=[descriptor],
-            stdout=subprocess.DEVNULL if quiet else None,
-            check=False,
-        ).returncode
-    except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
-    finally:
-        os.close(descriptor)
+    return _run(binary, task, stdout=subprocess.DEVNULL if quiet else None).returncode
 
 
 def try_task(binary: str, task: dict[str, Any]) -> None:
@@ -56,24 +45,10 @@ def try_task(binary: str, task: dict[str, Any]) -> None:
         UsageError: the program refused the task as invalid. The message is the program's.
         GatewayError: the task failed in another way.
     """
-    descriptor = _task_file(task)
-    try:
-        done = subprocess.run(
-            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
-            pass_fds=[descriptor],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
-    finally:
-        os.close(descriptor)
+    done = _run(binary, task, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode == 0:
         return
-    said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
-    message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
-    raise (UsageError if done.returncode == UsageError.exit_code else GatewayError)(message, hint=said.get("hint"))
+    raise _error(UsageError if done.returncode == UsageError.exit_code else GatewayError, task, done)
 
 
 def answer_of_task(binary: str, task: dict[str, Any]) -> dict[str, Any]:
@@ -81,25 +56,11 @@ def answer_of_task(binary: str, task: dict[str, Any]) -> dict[str, Any]:
 
     Raises the error of the task's exit code, with its message and hint; GatewayError if the program cannot be run.
     """
-    descriptor = _task_file(task)
-    try:
-        done = subprocess.run(
-            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
-            pass_fds=[descriptor],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
-    finally:
-        os.close(descriptor)
+    done = _run(binary, task, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode == 0:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
-    said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
-    message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
-    raise TASK_ERRORS.get(done.returncode, GatewayError)(message, hint=said.get("hint"))
+    raise _error(TASK_ERRORS.get(done.returncode, GatewayError), task, done)
 
 
 def exit_code_of_task(binary: str, task: dict[str, Any], *, timeout_s: float) -> int | None:
@@ -107,23 +68,17 @@ def exit_code_of_task(binary: str, task: dict[str, Any], *, timeout_s: float) ->
 
     Raises GatewayError if the program cannot be run.
     """
-    descriptor = _task_file(task)
     try:
-        return subprocess.run(
-            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
-            pass_fds=[descriptor],
+        return _run(
+            binary,
+            task,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=timeout_s,
-            check=False,
         ).returncode
     except subprocess.TimeoutExpired:
         return None
-    except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
-    finally:
-        os.close(descriptor)
 
 
 def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:
@@ -131,22 +86,10 @@ def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = Non
 
     Raises GatewayError if the task fails or takes longer than `timeout_s`.
     """
-    descriptor = _task_file(task)
     try:
-        done = subprocess.run(
-            [binary, "task", "--file", f"/dev/fd/{descriptor}"],
-            pass_fds=[descriptor],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            timeout=timeout_s,
-            check=False,
-        )
+        done = _run(binary, task, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise GatewayError(f"{binary} did not answer within {timeout_s:.0f} s") from None
-    except OSError as error:
-        raise GatewayError(f"{binary} cannot be started: {error}") from error
-    finally:
-        os.close(descriptor)
     if done.returncode != 0:
         raise GatewayError(f"task {task['task']} failed with exit code {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -173,6 +116,30 @@ def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any
         raise GatewayError(f"{binary} cannot be started: {error}") from error
     finally:
         os.close(descriptor)
+
+
+def _run(binary: str, task: dict[str, Any], **streams: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run the task as a child; `streams` are further arguments of `subprocess.run`.
+
+    Raises GatewayError if the program cannot be run, TimeoutExpired.
+    """
+    descriptor = _task_file(task)
+    words = [binary, "task", "--file", f"/dev/fd/{descriptor}"]
+    try:
+        return subprocess.run(words, pass_fds=[descriptor], check=False, **streams)
+    except OSError as error:
+        raise GatewayError(f"{binary} cannot be started: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _error(
+    kind: type[TradewindError], task: dict[str, Any], done: subprocess.CompletedProcess[bytes]
+) -> TradewindError:
+    """Return the error that a failed task has printed."""
+    said = dict(line.split(": ", 1) for line in done.stderr.decode(errors="replace").splitlines() if ": " in line)
+    message = said.get("error", f"task {task['task']} failed with exit code {done.returncode}")
+    return kind(message, hint=said.get("hint"))
 
 
 def _task_file(task: dict[str, Any]) -> int:
