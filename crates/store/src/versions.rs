@@ -39,7 +39,7 @@ impl Versions {
     /// the newest version first.
     ///
     /// # Errors
-    /// Of the store; [`ErrorKind::Unsupported`] if the server does not list versions.
+    /// Errors of the store; [`ErrorKind::Unsupported`] if the server does not list versions.
     pub async fn list(&self, prefix: &str, after: Option<&VersionMarker>) -> Result<VersionPage> {
         self.0.list_versions(prefix, after).await
     }
@@ -48,7 +48,7 @@ impl Versions {
     /// error.
     ///
     /// # Errors
-    /// Of the whole request.
+    /// Errors of the whole request.
     pub async fn delete(&self, versions: &[ObjectVersion]) -> Result<Vec<Result<()>>> {
         self.0.delete_versions(versions).await
     }

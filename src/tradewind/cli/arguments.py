@@ -37,7 +37,7 @@ class VerbParser(argparse.ArgumentParser):
     hints: Mapping[str, str] = {}
     #: True if the words after `--` are another program's, which may be empty or not text.
     has_command = False
-    #: What is parsed.
+    #: The words that are parsed.
     _words: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:

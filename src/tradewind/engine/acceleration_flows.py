@@ -1,4 +1,4 @@
-"""What the flows of an acceleration have carried, and how proxies compare with the direct path."""
+"""The bytes and rates of the flows of an acceleration, and the comparison of proxies with the direct path."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Acceleration:
         self._next: tuple[PlacedFlows, str] | None = None
         #: Region of each proxy that a replan removes, until its machine has ended.
         self._leaving: dict[str, str] = {}
-        #: What the gateways do not have yet: programs and routes, or routes only.
+        #: The part that the gateways do not have yet: programs and routes, or routes only.
         self._due: Literal["wire", "route"] | None = None
         self._fleet: Fleet | None = None
         self.folder = self._book.make(self.id, text)

@@ -45,7 +45,7 @@ class PlacedFlows:
     """Price of a machine, by region."""
     egress_usd_per_gb: Mapping[str, float]
     advice: Advice | None = None
-    """What was measured, and what tuning the ends gains for free; None in a sky."""
+    """The measurements, and the gain from tuning the ends, which is free; None in a sky."""
 
     @property
     def usd_per_hour(self) -> float:

@@ -1,4 +1,4 @@
-"""Which regions can connect: where gateways accept connections, and pairs of regions of which neither end can.
+"""The regions that can connect: where gateways accept connections, and pairs of regions of which neither end can.
 
 A hop needs one end that the other can dial. `Deployment.upstream_dials` decides the same from the addresses of machines
 that run; here it is known before any machine is ordered, from the configuration.
@@ -20,7 +20,7 @@ __all__ = ["OPEN", "Reach", "reach_of", "unconnected", "why_unconnected"]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whether gateways of a region accept connections.
+    """The connections that gateways of a region accept.
 
     `network` is the name of a network of several regions: gateways with the same name connect to each other
     nevertheless. `why` says why they accept none from elsewhere.

@@ -106,7 +106,7 @@ class PlacementProblem:
     per_flow_proxy_limit_mbps: float = math.inf
     """Most that a proxy forwards of one flow."""
     slow_start: bool = False
-    """Whether completion times include handshakes and slow start."""
+    """True if completion times include handshakes and slow start."""
 
 
 def problem_from_document(document: Any, place: str) -> PlacementProblem:

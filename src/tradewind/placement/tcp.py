@@ -40,7 +40,7 @@ class Hop:
     congestion_control: CongestionControl = "cubic"
     """Congestion control of the sender."""
     is_tls: bool = False
-    """Whether a TLS handshake follows the connect."""
+    """True if a TLS handshake follows the connect."""
 
     @property
     def open_s(self) -> float:

@@ -46,7 +46,7 @@ class UseCaseSettings:
 
     size_bytes: float = DEFAULT_SIZE_BYTES
     last_mile_mbps: float = 1000.0
-    """Of each end of a flow, but not of a source that serves many destinations: nothing limits those."""
+    """Rate of each end of a flow, but not of a source that serves many destinations: nothing limits those."""
     capacity_mbps: float = 2000.0
     setup_cents: float = 50.0
     egress_cents_per_gb: float = 8.0

@@ -62,7 +62,7 @@ BANS_MAX = 1_000
 SCHEDULES_PER_TENANT_MAX = 100
 #: Largest priority of a job, and smallest with a minus.
 PRIORITY_MAX = 100
-#: Default of `--lease`, and its limits: without a sign of life for so long, a server's jobs are adopted by another one.
+#: Default, minimum and maximum of `--lease`: after this time without a sign of life, another server adopts the jobs.
 LEASE_S_DEFAULT = 15
 LEASE_S_MIN = 2
 LEASE_S_MAX = 600

@@ -1,4 +1,4 @@
-"""What the service asks for a transfer: the cost of its machines, egress and requests, and the operator's tariff."""
+"""The price of a transfer: the cost of its machines, egress and requests, and the operator's tariff."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ TITLES = {
 }
 #: Maximum invalid fields that a problem names.
 FIELDS_MAX = 20
-#: What to do about an invalid field, by its name.
+#: Hint about an invalid field, by its name.
 FIELD_HINTS = {
     "header.Idempotency-Key": "send 1 to 255 ASCII characters of your choice without spaces, others for each job"
 }

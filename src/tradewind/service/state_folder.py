@@ -1,4 +1,4 @@
-"""Who may use a state folder: one server on SQLite, or the servers of one PostgreSQL database.
+"""The users of a state folder: one server on SQLite, or the servers of one PostgreSQL database.
 
 The journals of the jobs are in the folder. A server that adopts a job must find them, so all servers of a database must
 share one folder. The folder and the database keep the same random id, which is compared at each start.

@@ -109,7 +109,7 @@ struct Lines<'a> {
     /// The folder's URL.
     root: String,
     selector: &'a Selector,
-    /// Whether folders that the wildcards match are printed.
+    /// True if folders that the wildcards match are printed.
     folders: bool,
     printed: u64,
     /// Folders that the wildcards matched and that contain the last object.

@@ -179,7 +179,7 @@ pub(super) fn is_link(directory: &OwnedFd, name: &str) -> bool {
     fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| is_kind(&stat, libc::S_IFLNK))
 }
 
-/// What the symbolic link `name` leads to.
+/// The attributes of the file to which the symbolic link `name` leads.
 pub(super) fn leads_to(directory: &OwnedFd, name: &str) -> Result<FileStat, Errno> {
     fstatat(directory, name, AtFlags::empty())
 }

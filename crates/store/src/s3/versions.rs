@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 
 impl Bucket {
-    /// Whether the bucket has the versions of S3, not the generations of Google.
+    /// True if the bucket has the versions of S3, not the generations of Google.
     pub(crate) fn is_s3(&self) -> bool {
         self.dialect.if_version.is_none()
     }

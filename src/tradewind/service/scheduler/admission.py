@@ -1,4 +1,4 @@
-"""Whether a job may start now: its bindings against bans, stores that are down, holds and limits.
+"""The check that a job may start now: its bindings against bans, stores that are down, holds and limits.
 
 A hold keeps the room of a resource for one queue. It begins when it is the queue's turn and the resource has room, but
 too little rate or budget for this queue; or when the queue has often found one of several resources busy. Until the

@@ -47,7 +47,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether a job may start: at `rate_gbps`, unless `resource` has too little of `dimension`."""
+    """The answer to a job that wants to start: at `rate_gbps`, unless `resource` has too little of `dimension`."""
 
     rate_gbps: float = 0.0
     resource: Resource | None = None

@@ -98,7 +98,7 @@ class Timetable:
 
     @property
     def is_over(self) -> bool:
-        """Whether the schedule submits no more jobs."""
+        """True if the schedule submits no more jobs."""
         if self.schedule.count is not None and self.submitted >= self.schedule.count:
             return True
         return self._next_s is None and not self._queued
