@@ -58,6 +58,9 @@ pub enum TlsError {
     /// The other side is not the wanted peer, or refuses this gateway.
     #[error("{0}")]
     Peer(String),
+    /// The other side has a certificate of the fleet, but not the present one of the gateway with this name.
+    #[error("its certificate is not that of the present {0}")]
+    Outdated(String),
     /// The connection broke.
     #[error("TLS handshake: {0}")]
     Io(#[from] io::Error),

@@ -205,7 +205,6 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
     )
     if is_new:
         print(f"admin token in {settings.admin_token}")
-    print(f"listening on http://{f'[{name}]' if ':' in name else name}:{bound}", flush=True)
     server = uvicorn.Server(config)
 
     def stop(*_: object) -> None:
@@ -214,6 +213,8 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
     # Uvicorn takes these signals over a moment later, and raises them again at its end: the exit code must not change.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    # Whoever reads the address may end the server at once.
+    print(f"listening on http://{f'[{name}]' if ':' in name else name}:{bound}", flush=True)
     server.run(sockets=[listening])
     return 0
 

@@ -81,7 +81,7 @@ impl Fleet {
         if shown.is_some_and(|certificate| self.registrar.roll().is_current(name, certificate)) {
             return Ok(());
         }
-        Err(TlsError::Peer(format!("its certificate is not that of the present {name}")))
+        Err(TlsError::Outdated(name.to_owned()))
     }
 
     /// Adds a gateway, or updates the address of a known one.
@@ -195,7 +195,7 @@ impl Fleet {
 }
 
 impl Member {
-    fn new(name: &str, entry: &GatewayEntry, stop: CancellationToken) -> Self {
+    pub(super) fn new(name: &str, entry: &GatewayEntry, stop: CancellationToken) -> Self {
         Self {
             name: name.to_owned(),
             calls_home: entry.calls_home,
