@@ -28,9 +28,10 @@ from tradewind.engine.ledger import JobLedger
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.replan import PlanRequest
 from tradewind.errors import ProviderRefused
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import LaunchOrder, LaunchResult
+from tradewind.fleet.settings import FleetSettings
 from tradewind.model.goal import Fastest, MinThroughput
 from tradewind.model.job import JobSpec, ObjectSelection, Target
 from tradewind.model.ledger import Ledger

@@ -26,9 +26,10 @@ from tradewind.engine.ledger import (
 )
 from tradewind.engine.report import job_cost, summary_lines
 from tradewind.errors import CeilingReached, GatewayError, StateError
-from tradewind.fleet.fleet import LEASE_S, LEASE_S_MIN, Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Ended, LaunchOrder, LaunchResult, Machine
+from tradewind.fleet.settings import LEASE_S, LEASE_S_MIN, FleetSettings
 from tradewind.gateway.process import STOP_S
 from tradewind.model.event import HopActivity, Progress, Summary
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount, billed_s

@@ -17,10 +17,10 @@ from tradewind.engine.ledger import LedgerBook
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.warm import WarmUp, require_kept, why_not_warm, why_other_tier
 from tradewind.errors import FleetTaken, GatewayError, UsageError
-from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.provider import ANY_TYPE, FLEET_TAG, LaunchOrder, Lease, Offer
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.fleet.site_catalog import Supply, site_catalog
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway

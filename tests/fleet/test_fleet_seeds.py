@@ -19,9 +19,10 @@ import pytest
 from tests.fleet.fake_gateways import FakeGateways, fake_gateways, lead_program
 from tests.fleet.fake_provider import FakeProvider
 from tradewind.errors import GatewayError
-from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import CallRefused, Ended, LaunchOrder, LaunchResult, Lease, Machine, Refusal
+from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
 SEEDS = int(os.environ.get("TRADEWIND_SEEDS", "60"))

@@ -18,12 +18,13 @@ from tests.fleet.fake_provider import FakeProvider
 from tests.fleet.faulty_provider import FaultyProvider
 from tradewind.errors import GatewayError, ProviderRefused
 from tradewind.fleet.enrolment import Enrolment
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
 from tradewind.fleet.leases import Leases
 from tradewind.fleet.provider import KEY_TAG, Ended, Home, Machine, Offer, Provider, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient

@@ -12,9 +12,10 @@ import pytest
 
 from tests.fleet.worlds import plan_between
 from tradewind.errors import GatewayError
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers.local import LocalProvider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME

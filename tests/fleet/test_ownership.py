@@ -24,7 +24,7 @@ from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import end_fleet
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import Attempt, FleetJournal
 from tradewind.fleet.owner import HEARTBEAT_STALE_S, here, owner_state, ownership
 from tradewind.fleet.process_table import MACHINE_VARIABLE
@@ -32,6 +32,7 @@ from tradewind.fleet.processes import Placement, machine_mark
 from tradewind.fleet.provider import FLEET_TAG, LaunchOrder, Lease
 from tradewind.fleet.providers import LOCAL, make_provider
 from tradewind.fleet.running import RunningProcess, find_process
+from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.files import STATE_ENTRIES, private_folder, state_folder
 from tradewind.model.ledger import Ledger, MachineUse, RunCount
@@ -326,7 +327,8 @@ def test_a_state_folder_with_other_things_keeps_its_mode_and_one_that_all_may_wr
 CLIENT = """
 import json, sys, time
 from tests.fleet.worlds import plan_between
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
+from tradewind.fleet.settings import FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import LOCAL, make_provider
 state, binary = sys.argv[1:]

@@ -13,11 +13,12 @@ import pytest
 from tests.fleet.faulty_provider import FaultyProvider
 from tests.fleet.worlds import living, plan_between, wait_until
 from tradewind.errors import GatewayError, ProviderRefused, StateError
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, Intent
 from tradewind.fleet.launching import CHOICES_MAX, WAITS_MAX, choices_of
 from tradewind.fleet.provider import LaunchOrder, LaunchResult, Lease, Offer, Quota, Refusal
 from tradewind.fleet.providers import LOCAL, make_provider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.home import start_owner
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.process_table import MACHINE_VARIABLE
 from tradewind.fleet.provider import FLEET_TAG, KEY_TAG, NAME_TAG, Home, LaunchOrder, Lease, Machine, Provider
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.owner import Join, JoinToken
 from tradewind.model.files import private_folder

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tradewind.engine.ledger import JobLedger
-from tradewind.fleet.fleet import LEASE_S
+from tradewind.fleet.settings import LEASE_S
 from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, RunCount
 from tradewind.model.records import dataclass, replace
 from tradewind.model.units import BYTES_PER_GB

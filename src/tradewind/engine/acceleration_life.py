@@ -44,9 +44,10 @@ from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, purpose_of
 from tradewind.errors import CeilingReached, GatewayError, TradewindError, UsageError
-from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.settings import LEASE_S, FleetSettings
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
 

@@ -11,9 +11,10 @@ from typing import Any
 from tradewind.errors import FleetTaken
 from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.ending import end_fleet
-from tradewind.fleet.fleet import Fleet, FleetSettings, Meter
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.fleet.warm import WarmBook
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program

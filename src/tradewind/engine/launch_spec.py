@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.topology import Topology, read_topology, topology_document, topology_from_document
-from tradewind.fleet.fleet import FleetSettings
 from tradewind.fleet.providers import LOCAL
+from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.owner import TOKEN_S
 from tradewind.gateway.process import READY_S
 from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice

@@ -17,7 +17,7 @@ from typing import Any
 
 from tradewind.engine.jobs import client_lock
 from tradewind.errors import CeilingReached, ConfigError, StateError
-from tradewind.fleet.fleet import LEASE_S
+from tradewind.fleet.settings import LEASE_S
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
 from tradewind.model.files import read_regular

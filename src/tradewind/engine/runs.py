@@ -20,7 +20,7 @@ from tradewind.engine.running import OVER_CEILING, RunningJob, kill_unclosed, st
 from tradewind.engine.stored import plan_document
 from tradewind.engine.topology import topology_document
 from tradewind.errors import CeilingReached, GatewayError, ProviderRefused
-from tradewind.fleet.fleet import LEASE_S_MIN
+from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.ground import Ground, ground_of_sites
 from tradewind.errors import GatewayError, TradewindError, UsageError
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, FleetRecord
 from tradewind.fleet.provider import ANY_TYPE, FLEET_TAG, Keepable, Offer, Provider
 from tradewind.fleet.providers import make_provider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.fleet.warm import MARGIN_S, WARM_PURPOSE, Keeping, WarmBook, WarmMachine
 from tradewind.gateway.owner import TOKEN_S
 from tradewind.model.goal import Cheapest, Deadline, Goal, MinThroughput

@@ -12,24 +12,25 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, StateError, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, StateError, TradewindError
 from tradewind.fleet.boots import BootRecorder
-from tradewind.fleet.calls import CALL_S, LAUNCH_S, InFlight, each_of
+from tradewind.fleet.calls import LAUNCH_S, InFlight
+from tradewind.fleet.charges import Charges
 from tradewind.fleet.ending import list_machines, terminate
 from tradewind.fleet.enrolment import Enrolment
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
-from tradewind.fleet.launching import Launcher, offer_for
+from tradewind.fleet.launching import Launcher
 from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
+from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import dialled_gateways, machine_types, network_tier_in, order_key, peers_of, role_of
 from tradewind.fleet.owner import HEARTBEAT_S, here
 from tradewind.fleet.provider import (
     Adopting,
-    CallRefused,
     LaunchOrder,
     Lease,
     Machine,
@@ -38,82 +39,18 @@ from tradewind.fleet.provider import (
     Provider,
 )
 from tradewind.fleet.readiness import Readiness
-from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
+from tradewind.fleet.settings import LEASE_S_MIN, FleetSettings, Meter
+from tradewind.fleet.warm import WarmBook, WarmMachine
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME
-from tradewind.gateway.process import READY_S, STOP_S
+from tradewind.gateway.process import STOP_S
 from tradewind.model.document import to_document
 from tradewind.model.latch import Latch
-from tradewind.model.ledger import MachinePrice
 from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
 from tradewind.model.program import Program
-from tradewind.model.records import dataclass, field, replace
-from tradewind.model.units import format_count
+from tradewind.model.records import replace
 
-__all__ = ["LEASE_S", "LEASE_S_MIN", "Fleet", "FleetSettings", "Meter"]
-
-#: Default lease of a machine. Long enough for a client that is suspended (Ctrl-Z) for a while, short enough that a
-#: client that hangs for good costs only minutes of machine time.
-LEASE_S = 900
-#: Minimum lease, even close to a cost ceiling: the machines of a busy client must not end.
-LEASE_S_MIN = 15
-
-
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
-    """Settings of a fleet: data ports by gateway name, detours by hop, whether hops are plain TCP; times in seconds."""
-
-    listen: Mapping[str, str] = field(default_factory=dict)
-    detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    plain: bool = False
-    lease_s: int = LEASE_S
-    ready_s: float = READY_S
-    """Timeout until all machines answer. If it expires, the fleet is ended."""
-    heals: bool = False
-    """True if dead machines may be replaced."""
-    grows: bool = False
-    """True if machines may be added later, and the roles of running ones may change."""
-    led: bool = True
-    """True if the plan's lead runs at home. Without a lead every gateway has a machine."""
-    keeping: Keeping | None = None
-    """How the machines are kept when the fleet is closed; None if they end then."""
-    states_prices: bool = False
-    """True if the meter gets the price of each new machine, because the planned one is that of machines which were
-    paid for their minimum time before.
-    """
-
-
-class Meter(Protocol):
-    """Measures how long machines live. Its methods may be called from any thread, and return at once."""
-
-    def launched(self, fleet: str, name: str, region: str) -> None:
-        """Start charging a machine that is about to be ordered. No effect on a machine that is already charged."""
-        ...
-
-    def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
-        """Record since when the provider bills a machine, and its price if it differs from the planned one."""
-        ...
-
-    def refused(self, fleet: str, names: Collection[str]) -> None:
-        """Cancel the charges of machines that were ordered but not launched."""
-        ...
-
-    def ended(
-        self,
-        fleet: str,
-        names: Collection[str] | None = None,
-        ago_s: float = 0.0,
-        ended_unix_s: float | None = None,
-    ) -> None:
-        """Stop charging machines of a fleet; all of them if `names` is None. No effect on those that ended before.
-
-        They ended at `ended_unix_s`, if the provider reports it, but at least `ago_s` ago.
-        """
-        ...
-
-    def left_s(self, most_s: float) -> float:
-        """Return how long the living machines may keep running within the cost ceiling, up to `most_s`."""
-        ...
+__all__ = ["Fleet"]
 
 
 class Fleet:
@@ -157,9 +94,14 @@ class Fleet:
         #: Held by the thread that closes the fleet.
         self._closing = threading.Lock()
         self._in_flight = InFlight()
-        self._offers: dict[str, tuple[Offer, ...]] = {}
         self._boots = BootRecorder(journal, self.id)
-        self._launcher = Launcher(provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers)
+        self._charges = Charges(
+            self.id, journal, meter, self._leases, self._boots, states_prices=self._settings.states_prices
+        )
+        self._offers = OfferBook(provider, self._in_flight, self._may_rent)
+        self._launcher = Launcher(
+            provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region
+        )
         #: Number of ended machines by name. It is part of the order's key, so that a replacement is a new order.
         self._endings: Counter[str] = Counter()
         #: Monotonic time at which each machine was launched.
@@ -179,7 +121,7 @@ class Fleet:
         self._generation = 1
         self._check_names()
         if taken is None:
-            self._look_up_offers(self._rented(plan))
+            self._offers.look_up(self._rented(plan))
         if taken is None:
             self.folder = journal.open(self.id, purpose, provider.document(), self._wanted())
         else:
@@ -217,7 +159,7 @@ class Fleet:
             there.pop(dead, None)
         ready_s = min(ready_s_max, self._settings.ready_s)
         try:
-            self._look_up_offers([gateway for gateway in plan.machines if gateway.name in fresh])
+            self._offers.look_up([gateway for gateway in plan.machines if gateway.name in fresh])
             with self._changing():
                 self.plan = replace(plan, gateways=tuple(there.values()))
                 self._check_names()
@@ -315,18 +257,13 @@ class Fleet:
             self._provider.adopt(self.id)
         there = [machine for machine in self._listed() if machine.name in wanted and not machine.ended]
         for machine in there:
-            if self._meter is not None:
-                use = self._kept_machines().get(machine.name)
-                # Its minimum time was paid when it was rented.
-                price = None if use is None else MachinePrice(use.usd_per_s, use.price_source)
-                self._meter.launched(self.id, machine.name, machine.region)
-                self._meter.reported(self.id, machine.name, began_s, price)
+            self._charges.taken(machine, self._kept_machines().get(machine.name), began_s)
             self._leases.begin(machine.name, self._settings.lease_s)
         ready = self._keeper.take(there, self._enrolment, self._purpose)
         self.machines.update({machine.name: machine for machine in there if machine.name in ready})
         self._terminate([machine for machine in there if machine.name not in ready])
         missing = wanted.keys() - ready
-        self._look_up_offers([gateway for gateway in self._rented(self.plan) if gateway.name in missing])
+        self._offers.look_up([gateway for gateway in self._rented(self.plan) if gateway.name in missing])
         for name in missing:
             self._endings[name] = round(began_s)  # Earlier processes have not recorded which orders they used.
 
@@ -335,63 +272,28 @@ class Fleet:
         if not orders:
             return
         for order in orders:
-            self._journal.launched(self.id, order.name, order.region)
-            self._boots.ordered(order.name)
-            if self._meter is not None:
-                self._meter.launched(self.id, order.name, order.region)
+            self._charges.ordered(order)
         planned = {order.name: order for order in orders}
         missing = dict(planned)
         try:
             for order, machine in self._launcher.launch(orders):
                 del missing[order.name]
                 self._launched_s[order.name] = time.monotonic()
-                self._boots.listed([machine])
                 self._leases.begin(order.name, order.lease.seconds)
                 self.machines[order.name] = machine
-                self._report_launch(planned[order.name], order, machine)
+                offers = self._offers.by_region.get(order.region, ())
+                self._charges.launched(planned[order.name], order, machine, offers)
         finally:
             # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
-            self._record_refused(missing.keys() - self._launcher.unanswered)
+            self._charges.refused(missing.keys() - self._launcher.unanswered)
         if missing:
             self._require_open()
-
-    def _report_launch(self, planned: LaunchOrder, order: LaunchOrder, machine: Machine) -> None:
-        """Report to the meter since when a machine is billed, and its price if its type is not the planned one."""
-        if self._meter is None:
-            return
-        offer = offer_for(order, self._offers.get(order.region, ()))
-        began_s = machine.launched_unix_s
-        if offer is not None and offer.billing.begins == "running":
-            began_s = machine.running_unix_s
-        price = None
-        is_other = (order.type, order.spot) != (planned.type, planned.spot)
-        if offer is not None and (is_other or self._settings.states_prices):
-            billing = offer.billing
-            price = MachinePrice(offer.usd_per_s, offer.price_source, billing.least_s, billing.unit_s)
-        self._meter.reported(self.id, order.name, began_s, price)
 
     def _is_wanted(self, order: LaunchOrder) -> bool:
         """Return whether a launched machine is still wanted. It is not if any process ended the fleet, or if the plan
         changed.
         """
         return not self._ended.is_set() and order.name in self._journal.intent(self.id).machines
-
-    def _record_end(self, name: str, ended_unix_s: float | None = None) -> None:
-        """Record the end of a machine in journal and meter: the end that the provider reports, or of its lease.
-
-        The lease may have expired unnoticed while this process was suspended.
-        """
-        expired_s = max(0.0, self._leases.expired_s(name) - STOP_S)
-        self._journal.ended(self.id, {name}, expired_s, ended_unix_s)
-        if self._meter is not None:
-            self._meter.ended(self.id, {name}, expired_s, ended_unix_s)
-
-    def _record_refused(self, names: Collection[str]) -> None:
-        """Report machines that were ordered but not launched to the journal and the meter."""
-        if names:
-            self._journal.refused(self.id, names)
-            if self._meter is not None:
-                self._meter.refused(self.id, names)
 
     def ending(self, name: str, timeout_s: float) -> str:
         """Describe how a gateway ended that should be running. Waits up to the timeout for its end."""
@@ -442,8 +344,7 @@ class Fleet:
             self._report(f"warm fleet {self.id} ends with its leases: {error}")
         if left == set():
             return False
-        if self._meter is not None:
-            self._meter.ended(self.id)
+        self._charges.all_ended()
         self._enrolment.close(grace_s)
         self._release()
         return True
@@ -459,8 +360,7 @@ class Fleet:
         finally:
             # Machines cost money, whether or not their end can be recorded.
             self._end_processes(grace_s)
-        if self._meter is not None:
-            self._meter.ended(self.id)
+        self._charges.all_ended()
         self._journal.close(self.id)
 
     def _end_processes(self, grace_s: float) -> None:
@@ -510,7 +410,7 @@ class Fleet:
         """Cancel the charges of machines that were not launched: their orders were not answered, and none is listed."""
         never = self._launcher.unanswered & set(names) - {machine.name for machine in listed} - self.machines.keys()
         self._launcher.unanswered -= never
-        self._record_refused(never)
+        self._charges.refused(never)
 
     def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
         """End machines. One that never answered gets no grace period: it has no work to save."""
@@ -520,7 +420,7 @@ class Fleet:
         for ending, its_grace_s in ((unready, 0.0), (ready, grace_s)):
             if ending:
                 for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
-                    self._record_end(names[answer.id], answer.ended_unix_s)
+                    self._charges.ended(names[answer.id], answer.ended_unix_s)
                     self._endings[names[answer.id]] += 1
                     self._dismiss(names[answer.id])
 
@@ -546,7 +446,7 @@ class Fleet:
                 gone[machine.id] = machine
         self._terminate(list(gone.values()))
         for name in names:
-            self._record_end(name)
+            self._charges.ended(name)
             self._leases.end(name)
             self._addresses.pop(name, None)
             self._dismiss(name)
@@ -557,39 +457,10 @@ class Fleet:
                 f"a gateway cannot be called {OWNER_NAME}", hint="this name belongs to the fleet's owner"
             )
 
-    def _look_up_offers(self, fresh: Sequence[PlannedGateway]) -> None:
-        """Get the provider's offers for new machines. Raises ProviderRefused if a region's quota is too small."""
-        counts: dict[str, list[str]] = {}
-        for gateway in fresh:
-            counts.setdefault(gateway.region, []).append(gateway.name)
-        if not counts:
-            return
-        regions = sorted(counts)
-        each_of(regions, lambda region: self._check_quota(region, counts[region]))
-        with suppress(CallRefused):
-            found = self._in_flight.within(CALL_S, "list offers", lambda: self._provider.offers(regions))
-            for region in regions:
-                self._offers[region] = tuple(offer for offer in found if self._may_rent(offer, region))
-
-    def _may_rent(self, offer: Offer, region: str) -> bool:
-        """Return whether an offer is in the region and, where machines are to be kept, is the one agreed to."""
-        kept = [(one.type, one.spot) for one in self._kept_machines().values() if one.region == region and one.type]
-        is_other = bool(kept) and not self._taken and (offer.type, offer.spot) not in kept
-        return offer.region == region and not is_other
-
-    def _check_quota(self, region: str, names: Sequence[str]) -> None:
-        try:
-            quota = self._in_flight.within(CALL_S, "read the quota", lambda: self._provider.quota(region))
-        except CallRefused:
-            return  # The launch call reports a quota that is used up.
-        if quota is not None and len(names) > quota.left:
-            raise ProviderRefused(
-                f"the plan needs {format_count(len(names), 'machine')} in {region}, "
-                f"the {self._provider.kind} provider has {quota.left}",
-                hint="plan with fewer machines: --max-vms",
-                kind="quota",
-                regions=dict.fromkeys(names[quota.left :], region),
-            )
+    def _may_rent(self, offer: Offer) -> bool:
+        """Return whether an offer, where machines are to be kept, is the one that the user agreed to."""
+        kept = [one for one in self._kept_machines().values() if one.region == offer.region and one.type]
+        return self._taken or not kept or any((one.type, one.spot) == (offer.type, offer.spot) for one in kept)
 
     def _start(self) -> None:
         if self._taken:
@@ -761,7 +632,7 @@ class Fleet:
         """Report dead machines to the meter. They are charged until this is noticed, for HEARTBEAT_S at most."""
         with suppress(TradewindError, OSError):
             for name, ended in self._dead().items():
-                self._record_end(name, ended.ended_unix_s if ended else None)
+                self._charges.ended(name, ended.ended_unix_s if ended else None)
 
     def _note_lease(self, name: str, lease_s: float) -> None:
         self._journal.leased(self.id, name, lease_s)

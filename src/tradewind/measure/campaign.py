@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tradewind.catalog.ageing import Figure
 from tradewind.errors import UsageError
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Provider
+from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.process import READY_S
 from tradewind.measure.probe import ProbeResult, ProbeSettings, run_probe
 from tradewind.measure.schedule import rounds

@@ -21,7 +21,8 @@ CLIENT = """
 import json, sys, time
 from pathlib import Path
 from tests.fleet.worlds import plan_between
-from tradewind.fleet.fleet import Fleet, FleetSettings
+from tradewind.fleet.fleet import Fleet
+from tradewind.fleet.settings import FleetSettings
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.providers import make_provider
 state, provider, regions, lease_s, binary = json.loads(sys.argv[1])

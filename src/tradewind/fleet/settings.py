@@ -1,0 +1,76 @@
+"""The settings of a fleet, and the meter that it reports to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from tradewind.fleet.warm import Keeping
+from tradewind.gateway.process import READY_S
+from tradewind.model.ledger import MachinePrice
+from tradewind.model.records import dataclass, field
+
+__all__ = ["LEASE_S", "LEASE_S_MIN", "FleetSettings", "Meter"]
+
+#: Default lease of a machine. Long enough for a client that is suspended (Ctrl-Z) for a while, short enough that a
+#: client that hangs for good costs only minutes of machine time.
+LEASE_S = 900
+#: Minimum lease, even close to a cost ceiling: the machines of a busy client must not end.
+LEASE_S_MIN = 15
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Settings of a fleet: data ports by gateway name, detours by hop, whether hops are plain TCP; times in seconds."""
+
+    listen: Mapping[str, str] = field(default_factory=dict)
+    detours: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    plain: bool = False
+    lease_s: int = LEASE_S
+    ready_s: float = READY_S
+    """Timeout until all machines answer. If it expires, the fleet is ended."""
+    heals: bool = False
+    """True if dead machines may be replaced."""
+    grows: bool = False
+    """True if machines may be added later, and the roles of running ones may change."""
+    led: bool = True
+    """True if the plan's lead runs at home. Without a lead every gateway has a machine."""
+    keeping: Keeping | None = None
+    """How the machines are kept when the fleet is closed; None if they end then."""
+    states_prices: bool = False
+    """True if the meter gets the price of each new machine, because the planned one is that of machines which were
+    paid for their minimum time before.
+    """
+
+
+class Meter(Protocol):
+    """Measures how long machines live. Its methods may be called from any thread, and return at once."""
+
+    def launched(self, fleet: str, name: str, region: str) -> None:
+        """Start charging a machine that is about to be ordered. No effect on a machine that is already charged."""
+        ...
+
+    def reported(self, fleet: str, name: str, began_unix_s: float | None, price: MachinePrice | None) -> None:
+        """Record since when the provider bills a machine, and its price if it differs from the planned one."""
+        ...
+
+    def refused(self, fleet: str, names: Collection[str]) -> None:
+        """Cancel the charges of machines that were ordered but not launched."""
+        ...
+
+    def ended(
+        self,
+        fleet: str,
+        names: Collection[str] | None = None,
+        ago_s: float = 0.0,
+        ended_unix_s: float | None = None,
+    ) -> None:
+        """Stop charging machines of a fleet; all of them if `names` is None. No effect on those that ended before.
+
+        They ended at `ended_unix_s`, if the provider reports it, but at least `ago_s` ago.
+        """
+        ...
+
+    def left_s(self, most_s: float) -> float:
+        """Return how long the living machines may keep running within the cost ceiling, up to `most_s`."""
+        ...
