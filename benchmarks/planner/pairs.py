@@ -22,9 +22,10 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.region import Region, RegionInfo
 from tradewind.planner.baseline import direct
 from tradewind.planner.explain import bottlenecks
-from tradewind.planner.goals import Point, fastest
+from tradewind.planner.goals import fastest
 from tradewind.planner.network import FloatArray, FlowNetwork
 from tradewind.planner.plan import Transfer
+from tradewind.planner.points import Point
 from tradewind.planner.solver import Solution
 
 PLACES = ("source machine", "source link", "relay machine", "relay link", "destination machine")

@@ -13,9 +13,9 @@ from tradewind.model.overlay import RegionMachines
 from tradewind.model.region import Region
 from tradewind.planner.check import violations
 from tradewind.planner.formulation import Subproblem
-from tradewind.planner.goals import Point
 from tradewind.planner.network import PlanningLimits
 from tradewind.planner.plan import Transfer, build_checked, prepare, solve_overlay
+from tradewind.planner.points import Point
 from tradewind.planner.solver import SolverSettings, solve_flows
 
 SOURCE, SINK = Region("p", "r0"), Region("q", "r1")

@@ -16,9 +16,9 @@ from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_gbps, format_usd
 from tradewind.planner.formulation import Formulation, build_formulation
-from tradewind.planner.goals import Point
 from tradewind.planner.network import IntArray
 from tradewind.planner.plan import Transfer, solve_overlay
+from tradewind.planner.points import Point
 from tradewind.planner.routes import build_overlay
 from tradewind.planner.solver import Solution
 

@@ -18,10 +18,12 @@ from contextlib import suppress
 from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.records import dataclass, field, replace
+from tradewind.planner.boot_windows import BOOT_GAP
 from tradewind.planner.budget import WorkBudget
 from tradewind.planner.formulation import Subproblem
-from tradewind.planner.goals import BOOT_GAP, PROVEN_GAP, SOONEST_TIE, SOONEST_TIE_S, Point, fastest
+from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S, fastest
 from tradewind.planner.network import GBPS_MIN
+from tradewind.planner.points import PROVEN_GAP, Point
 from tradewind.planner.pricing import count_columns, keep_inside, priced, priced_at, volumes_gb
 from tradewind.planner.solver import least_relaxed
 from tradewind.planner.tiers import Line, Span, TierCount

@@ -14,8 +14,8 @@ from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThrou
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_duration, format_gbps, format_usd
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.goals import Demand, Point
 from tradewind.planner.network import FloatArray, MachineOption
+from tradewind.planner.points import Demand, Point
 
 __all__ = ["BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
 

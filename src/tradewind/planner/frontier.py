@@ -23,9 +23,10 @@ import numpy as np
 
 from tradewind.model.records import dataclass, field, replace
 from tradewind.planner.formulation import Formulation, Subproblem
-from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Demand, Point, cheapest, fastest
+from tradewind.planner.goals import cheapest, fastest
 from tradewind.planner.linear import WORK_MAX
 from tradewind.planner.network import IntArray
+from tradewind.planner.points import RATE_UNBOUNDED_GBPS, Demand, Point
 from tradewind.planner.solver import SolverSettings, solve_flows, solve_with_cutoff
 
 __all__ = ["SOLVES_MAX", "Frontier", "FrontierFormulations", "Segment", "trace_frontier"]

@@ -19,7 +19,6 @@ from tradewind.planner.budget import WORK_MAX
 from tradewind.planner.check import multicast_violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.frontier import SOLVES_MAX, Frontier
-from tradewind.planner.goals import Point
 from tradewind.planner.multicast_formulation import build_multicast_formulation, flow_columns
 from tradewind.planner.network import FlowNetwork, PlanningLimits, build_network
 from tradewind.planner.plan import (
@@ -31,6 +30,7 @@ from tradewind.planner.plan import (
     solve_overlay,
     trace_transfer,
 )
+from tradewind.planner.points import Point
 from tradewind.planner.routes import FLOW_MIN_RELATIVE, figures, fitting_part
 from tradewind.planner.solver import WHOLE_COLUMNS_MAX, SolverSettings
 from tradewind.planner.steiner import SINKS_MAX, Edge, Tree

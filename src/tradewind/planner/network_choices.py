@@ -18,8 +18,9 @@ from tradewind.model.records import replace
 from tradewind.model.region import Region
 from tradewind.planner.best import RATE_TIE, solve_over_boot_times
 from tradewind.planner.formulation import build_formulation
-from tradewind.planner.goals import PROVEN_GAP, SOONEST_TIE, SOONEST_TIE_S, Point
+from tradewind.planner.goals import SOONEST_TIE, SOONEST_TIE_S
 from tradewind.planner.network import ANY_TIER, build_network
+from tradewind.planner.points import PROVEN_GAP, Point
 from tradewind.planner.transfer import Transfer, with_boot_within
 
 __all__ = ["solve_over_network_tiers"]

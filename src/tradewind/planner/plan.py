@@ -20,9 +20,9 @@ from tradewind.planner.check import violations
 from tradewind.planner.explain import binding_limits
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
-from tradewind.planner.goals import PROVEN_GAP, Demand, Point
 from tradewind.planner.network import FlowNetwork, IntArray, PlanningLimits, build_network
 from tradewind.planner.network_choices import solve_over_network_tiers
+from tradewind.planner.points import PROVEN_GAP, Demand, Point
 from tradewind.planner.routes import build_overlay
 from tradewind.planner.small_flows import drop_small_flows
 from tradewind.planner.solver import SolverSettings

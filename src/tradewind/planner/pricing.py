@@ -9,9 +9,9 @@ import numpy as np
 from tradewind.model.records import replace
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.formulation import Formulation, Rows
-from tradewind.planner.goals import Demand
 from tradewind.planner.multicast_formulation import shared_links
 from tradewind.planner.network import FloatArray, IntArray
+from tradewind.planner.points import Demand
 from tradewind.planner.tiers import Line, Span
 
 __all__ = ["count_columns", "keep_inside", "priced", "priced_at", "volumes_gb"]

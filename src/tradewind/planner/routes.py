@@ -18,8 +18,8 @@ from tradewind.model.overlay import Cost, OverlayEdge, OverlayRoute, RegionMachi
 from tradewind.model.region import Region
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.goals import Demand, Point
 from tradewind.planner.network import FloatArray, FlowNetwork
+from tradewind.planner.points import Demand, Point
 
 __all__ = ["FLOW_MIN_RELATIVE", "build_overlay", "decompose", "figures", "fitting_part", "round_connections"]
 

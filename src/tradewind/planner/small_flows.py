@@ -16,9 +16,9 @@ from tradewind.errors import SolverLimitReached
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.records import dataclass, replace
 from tradewind.planner.formulation import Formulation, Subproblem
-from tradewind.planner.goals import RATE_UNBOUNDED_GBPS, Demand, Point, cost_rate
 from tradewind.planner.multicast_formulation import shared_links
 from tradewind.planner.network import IntArray
+from tradewind.planner.points import RATE_UNBOUNDED_GBPS, Demand, Point, cost_rate
 from tradewind.planner.routes import decompose
 from tradewind.planner.solver import SolverSettings, solve_flows
 from tradewind.planner.steiner import Edge

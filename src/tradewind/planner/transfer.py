@@ -8,17 +8,10 @@ from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Cheapest, Deadline, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.records import dataclass, replace
 from tradewind.planner.formulation import Formulation, build_formulation
-from tradewind.planner.goals import (
-    Demand,
-    Point,
-    cheapest,
-    cheapest_exactly,
-    fastest,
-    fastest_within,
-    soonest,
-)
+from tradewind.planner.goals import cheapest, cheapest_exactly, fastest, fastest_within, soonest
 from tradewind.planner.multicast_formulation import build_multicast_formulation, shared_links
 from tradewind.planner.network import FlowNetwork, PlanningLimits
+from tradewind.planner.points import Demand, Point
 from tradewind.planner.solver import SolverSettings
 
 __all__ = ["Transfer", "by_boot_time", "solve_goal", "with_boot_within"]
