@@ -123,7 +123,7 @@ def _redirecting(
     versions = sorted({address.version for one in destinations for address in one.addresses}) or _versions()
     local = stack.enter_context(_LocalProxy(binary, _transparent(upstream, destinations, versions)))
     ports = dict(zip(versions, local.ports, strict=True))
-    stack.enter_context(redirect.redirected(group, destinations, ports, refuse_quic=refuse_quic))
+    stack.enter_context(redirect.redirected(group.match, destinations, ports, refuse_quic=refuse_quic))
     return local, group.path / "cgroup.procs"
 
 

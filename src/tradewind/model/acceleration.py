@@ -47,6 +47,7 @@ class FlowState:
     listen: str
     """Address of this machine at which its connections enter."""
     way: str
+    """`forward`, `socks5`, `connect` or `sni`, by which programs connect; else `transparent` or `run`."""
     planned: tuple[str, ...]
     """Proxies of its placed path, from this machine; empty for the direct path."""
     through: tuple[str, ...]
@@ -63,6 +64,8 @@ class FlowState:
     connections: int = 0
     reason: str | None = None
     """Why it does not take its placed path."""
+    shared_with: tuple[str, ...] = ()
+    """Other flows to the same target. They take the same path, and the rates and counts are those of all together."""
 
     @property
     def error(self) -> float | None:

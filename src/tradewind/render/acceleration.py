@@ -80,6 +80,8 @@ def _flow(flow: FlowState) -> Iterator[str]:
         f"  {achieved}, {flow.predicted_mbps:.3g} predicted, {flow.direct_mbps:.3g} without proxies; "
         f"{format_count(flow.connections, 'connection')}, {moved}"
     )
+    if flow.shared_with:
+        yield f"  rates and counts are those of all flows to {flow.target}, also of {', '.join(flow.shared_with)}"
     if flow.planned and flow.achieved_direct_mbps is not None:
         yield f"  {flow.achieved_direct_mbps:.3g} Mbit/s achieved without proxies"
     if flow.reason:
@@ -88,6 +90,8 @@ def _flow(flow: FlowState) -> Iterator[str]:
 
 def _address(flow: FlowState) -> str:
     arrow = f" → {flow.target}"
+    if flow.way in ("transparent", "run"):
+        return f"{flow.way}{arrow}"
     return f"{flow.listen}{arrow}" if flow.way == "forward" else f"{flow.way} {flow.listen}{arrow}"
 
 
@@ -114,6 +118,8 @@ def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
             yield f"tradewind_acceleration_supervised{{{labels(acceleration=state.id)}}} {working}"
     yield "# TYPE tradewind_acceleration_flow_bytes_total counter"
     for state, flow in flows:
+        if any(other.target == flow.target for other in state.flows[: state.flows.index(flow)]):
+            continue  # The first flow to a target has the bytes of all, so that sums are right.
         for way, count in (("up", flow.bytes_up), ("down", flow.bytes_down)):
             name = labels(acceleration=state.id, flow=flow.name, direction=way)
             yield f"tradewind_acceleration_flow_bytes_total{{{name}}} {count}"
