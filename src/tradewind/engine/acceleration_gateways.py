@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tradewind.acceleration.wiring import HOME, Wire, home_program, proxy_program
 from tradewind.engine.acceleration_course import DRAIN_S
 from tradewind.errors import GatewayError, TradewindError
+from tradewind.fleet.process_table import HOME_VARIABLE, marked_processes
 from tradewind.gateway.client import GatewayClient
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ class AccelerationGateways:
     def there(self) -> Collection[str]:
         """The gateways that have an address."""
         return self.fleet.deployment().addresses.keys()
+
+    @property
+    def home_pid(self) -> int:
+        """The process of the gateway at home. Raises GatewayError if it has ended."""
+        for process, mark in marked_processes(HOME_VARIABLE):
+            if mark == {"fleet": self.fleet.id, "name": HOME}:
+                return process.pid
+        raise GatewayError("the split proxy of this machine is gone")
 
     def put_proxies(self, wires: Sequence[Wire], names: Sequence[str]) -> dict[str, str]:
         """Give each proxy its program. Return why proxies refused it, by name. Raises GatewayError."""

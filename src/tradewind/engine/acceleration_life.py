@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.acceleration.health import Health, paths_now
+from tradewind.acceleration.transparent import TransparentWay
 from tradewind.acceleration.wiring import HOME, fleet_plan, listener_key, listener_keys
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.acceleration_course import (
@@ -43,6 +44,7 @@ from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
+from tradewind.model.files import private_folder
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -118,6 +120,7 @@ class Acceleration:
         #: The part that the gateways do not have yet: programs and routes, or routes only.
         self._due: Literal["wire", "route"] | None = None
         self._gateways: AccelerationGateways | None = None
+        self._transparent: TransparentWay | None = None
         self.folder = self._book.make(self.id, text)
         self._lock = self._book.hold(self.id) if former is None else former.lock
         self._write()
@@ -168,6 +171,20 @@ class Acceleration:
             self._health.dead(name, refusal)
         self._addresses = self._gateways.dialled(HOME, names)
         self._route()
+        self._redirect()
+
+    def _redirect(self) -> None:
+        """Redirect connections of this machine to the destinations of flows with the way in `transparent`."""
+        assert self._gateways is not None
+        wires = [wire for wire in self._placed.wires if wire.way_in == "transparent"]
+        if self._transparent is None:
+            if not wires:
+                return
+            enter = self._gateways.fleet.home_enter
+            log = private_folder(self.folder / "logs") / "local-proxy.log"
+            self._transparent = TransparentWay(self._control.gateway, enter, self._gateways.home_pid, log)
+        targets = list(dict.fromkeys(wire.target for wire in wires))
+        self._transparent.set(targets, self._listening[wires[0].name] if wires else "")
 
     def _route(self) -> None:
         """Send home the paths of new connections."""
@@ -287,6 +304,8 @@ class Acceleration:
             self._report(action.line)
         elif isinstance(action, DrainHome):
             self._phase, self._reason = "draining", action.reason or None
+            if self._transparent is not None:
+                self._transparent.pause()
             self._write()
             self._pool.submit(self._end_proxies, [HOME], action.drain_s)
         else:
@@ -381,6 +400,8 @@ class Acceleration:
         gateways, self._gateways = self._gateways, None
         if gateways is not None:
             gateways.fleet.close(grace_s=0.0 if failure else 5.0)
+        if self._transparent is not None:
+            self._transparent.close()
         if self._phase not in ("ended", "failed"):
             self._phase = "ended" if failure is None else "failed"
             self._reason = failure or self._reason

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tradewind.acceleration.transparent import require_redirects
 from tradewind.acceleration.wiring import Wire, groups_of, joined_name, proxy_regions_of, wires_of
 from tradewind.engine.advising import advise_flows
 from tradewind.engine.flows import problem_document, proxy_regions
@@ -57,6 +58,8 @@ class PlacedFlows:
 def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
     """Return the placement of a flows file's content on the machines of `ground`. Raises ConfigError, UsageError."""
     flows, catalog = flows_from_document(parse_toml(text.encode(), where), where), ground.catalog
+    if any(flow.way_in == "transparent" for flow in flows.flows):
+        require_redirects()
     in_sky = ground.provider["kind"] == SKY
     regions = proxy_regions(flows, catalog, None, where) if in_sky else _offered_regions(flows, catalog, where)
     advice = None

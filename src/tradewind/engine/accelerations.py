@@ -164,6 +164,25 @@ class Accelerations:
         finally:
             lock.release()
 
+    def way_of_run(self, acceleration_id: str | None) -> tuple[str, list[str]]:
+        """Return the URL of the proxy for `accelerate run`, and the destinations of the flows whose way in is `run`.
+
+        Raises UsageError if the acceleration does not run or has no such flow, JobNotFound.
+        """
+        state = self.one(acceleration_id)
+        flows = [flow for flow in state.flows if flow.way == "run"]
+        if not flows:
+            raise UsageError(
+                f'acceleration {state.id} has no flow with way_in = "run"',
+                hint="add one to its flows file and `tradewind accelerate replan`, or name a proxy with --through",
+            )
+        if state.phase != "running":
+            raise UsageError(
+                f"acceleration {state.id} is not running: it is {state.phase}",
+                hint=f"`tradewind accelerate status {state.id}` shows it",
+            )
+        return f"socks5h://{flows[0].listen}", list(dict.fromkeys(flow.target for flow in flows))
+
     def _require_resumable(self, state: AccelerationState) -> None:
         if state.supervision not in (None, "gone"):
             raise JobBusy(
