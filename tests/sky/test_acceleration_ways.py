@@ -19,7 +19,9 @@ pytest.importorskip("tomllib")
 OTHER_PORT = 8001
 COMMAND = FLOWS.partition("[[flow]]")[2].replace('"backup"', '"command"').replace(":8000", f":{OTHER_PORT}")
 AUTOMATIC = FLOWS.partition("[[flow]]")[2].replace('"backup"', '"automatic"')
-ALL = f'{FLOWS}\n[[flow]]{AUTOMATIC}way_in = "transparent"\n\n[[flow]]{COMMAND}way_in = "run"\n'  # `backup` and `automatic` have one destination.
+#: `backup` and `automatic` have one destination.
+WAYS = AUTOMATIC + 'way_in = "transparent"\n\n[[flow]]' + COMMAND + 'way_in = "run"\n'
+ALL = FLOWS + "\n[[flow]]" + WAYS
 
 
 def in_client(world: Command, *words: str) -> tuple[bytes, str]:

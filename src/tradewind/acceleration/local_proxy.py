@@ -67,7 +67,7 @@ class LocalProxy:
     def __init__(
         self, binary: str, document: dict[str, Any], enter: Sequence[str] = (), log: Path | None = None
     ) -> None:
-        """`enter` is a prefix of commands that run in the network where it is to listen; `log` gets its standard error."""
+        """`enter` is a prefix of commands that run in the network where it is to listen. `log` gets its errors."""
         self._log = log
         self._words = [*enter, binary, "split", "--config", "-"]
         self._document = document
