@@ -39,12 +39,9 @@ class Group:
     @property
     def match(self) -> str:
         """The expression of nftables that matches the packets of its processes. Needs the group to exist."""
-        return self._expression("")
-
-    @property
-    def others(self) -> str:
-        """The expression that matches the packets of all other processes of this machine."""
-        return self._expression("!= ")
+        within = self.path.relative_to(GROUPS)
+        level = len(self.path.relative_to(_mount()).parts)
+        return f'socket cgroupv2 level {level} "{within}"'
 
     def add(self, pid: int) -> None:
         """Move a process into the group; its open connections stay as they are. Raises GatewayError."""
@@ -52,11 +49,6 @@ class Group:
             (self.path / "cgroup.procs").write_text(str(pid), encoding="ascii")
         except OSError as error:
             raise GatewayError(f"process {pid} cannot join {self.path}: {error.strerror}") from None
-
-    def _expression(self, operator: str) -> str:
-        within = self.path.relative_to(GROUPS)
-        level = len(self.path.relative_to(_mount()).parts)
-        return f'socket cgroupv2 level {level} {operator}"{within}"'
 
 
 def why_not() -> str | None:
@@ -113,17 +105,18 @@ def _sweep(parent: Path) -> None:
 
 @contextmanager
 def redirected(
-    who: str,
+    group: Group,
     destinations: Sequence[Destination],
     ports: Mapping[int, int],
     *,
-    refuse_quic: bool,
+    refuse_quic: bool = False,
+    others: bool = False,
     enter: Sequence[str] = (),
 ) -> Iterator[None]:
     """Redirect connections of this machine's processes to local ports within the block.
 
     Args:
-        who: expression for the processes, `Group.match` or `Group.others`.
+        group: the processes whose connections are redirected; with `others`, the only ones whose are not.
         destinations: redirected destinations; none: all but this machine's own addresses.
         ports: local port by version of IP (4, 6).
         refuse_quic: refuse UDP to port 443 of these destinations, so that clients of QUIC use TCP.
@@ -133,7 +126,7 @@ def redirected(
         GatewayError: nft is missing, or refuses the rules.
     """
     table = f"{PREFIX}{os.getpid()}"
-    rules = _rules(table, who, destinations, ports, refuse_quic=refuse_quic)
+    rules = _rules(table, group, destinations, ports, refuse_quic=refuse_quic, others=others)
     checked = _nft([*enter, "nft", "-c", "-f", "-"], rules)
     if checked.returncode:
         raise GatewayError(f"nft refuses the rules: {_first(checked.stderr)}", hint="use --by variables")
@@ -160,7 +153,13 @@ def redirected(
 
 
 def _rules(
-    table: str, who: str, destinations: Sequence[Destination], ports: Mapping[int, int], *, refuse_quic: bool
+    table: str,
+    group: Group,
+    destinations: Sequence[Destination],
+    ports: Mapping[int, int],
+    *,
+    refuse_quic: bool,
+    others: bool,
 ) -> str:
     """Return the commands of nft, one a line. The last one makes the chain that shows that all are loaded."""
     lines = [
@@ -168,12 +167,16 @@ def _rules(
         f"add chain inet {table} to_proxy {{ type nat hook output priority -100; }}",
         f"add chain inet {table} no_quic {{ type filter hook output priority 0; }}",
     ]
+    who = "" if others else f"{group.match} "
+    if others:
+        # Not `!=`: that matches no process whose control group is nearer to the root.
+        lines.append(f"add rule inet {table} to_proxy {group.match} return")
     for version, port in ports.items():
         for to, dport in _targets(version, destinations):
             tcp = "meta l4proto tcp" if dport is None else f"tcp dport {dport}"
-            lines.append(f"add rule inet {table} to_proxy {who} {to} {tcp} redirect to :{port}")
+            lines.append(f"add rule inet {table} to_proxy {who}{to} {tcp} redirect to :{port}")
             if refuse_quic and dport in (None, QUIC_PORT):
-                lines.append(f"add rule inet {table} no_quic {who} {to} udp dport {QUIC_PORT} reject")
+                lines.append(f"add rule inet {table} no_quic {who}{to} udp dport {QUIC_PORT} reject")
     return "\n".join([*lines, f"add chain inet {table} loaded", ""])
 
 

@@ -112,7 +112,7 @@ def _redirecting(
     versions = sorted({address.version for one in destinations for address in one.addresses}) or ip_versions()
     local = stack.enter_context(LocalProxy(binary, transparent(upstream, destinations, versions)))
     ports = dict(zip(versions, local.ports, strict=True))
-    stack.enter_context(redirect.redirected(group.match, destinations, ports, refuse_quic=refuse_quic))
+    stack.enter_context(redirect.redirected(group, destinations, ports, refuse_quic=refuse_quic))
     return local, group.path / "cgroup.procs"
 
 

@@ -82,8 +82,7 @@ class TransparentWay:
         document["limits"] = {"drain_timeout_ms": DRAIN_MS}
         self._local = self._stack.enter_context(LocalProxy(self._binary, document, self._enter, self._log))
         ports = dict(zip(versions, self._local.ports, strict=True))
-        who = self._group.others
-        self._rules.enter_context(redirect.redirected(who, destinations, ports, refuse_quic=False, enter=self._enter))
+        self._rules.enter_context(redirect.redirected(self._group, destinations, ports, others=True, enter=self._enter))
 
     def close(self) -> None:
         """Redirect nothing any more. May be called more than once."""
