@@ -8,9 +8,20 @@ import pytest
 
 from tradewind.acceleration.comparison import TRIAL_EVERY_S, TRIAL_S, Comparison
 from tradewind.acceleration.health import FAILURES_UNTIL_UNHEALTHY, SUCCESSES_UNTIL_HEALTHY, Health, paths_now
-from tradewind.acceleration.wiring import HOME, Wire, fleet_plan, home_program, proxy_program, wires_of
+from tradewind.acceleration.wiring import (
+    HOME,
+    Wire,
+    fleet_plan,
+    groups_of,
+    home_program,
+    joined_name,
+    proxy_program,
+    wires_of,
+)
+from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.errors import ConfigError
 from tradewind.model.flows import flows_from_document
+from tradewind.model.split import SplitStatus, SplitTraffic
 from tradewind.placement.plan import FlowPlan, PlacedProxy, PlacementPlan
 
 REGIONS = {"aws-a-1": "aws:a", "aws-b-1": "aws:b", "aws-a-2": "aws:a"}
@@ -19,7 +30,8 @@ FLOW = {"name": "up", "source": "here", "destination": "10.0.0.9:80", "size": "1
 
 def placed(*flows: dict[str, Any], path: tuple[PlacedProxy, ...] = ()) -> tuple[Wire, ...]:
     found = flows_from_document({"budget": "1 USD", "flow": list(flows)}, "f.toml").flows
-    plans = tuple(FlowPlan(flow.name, path, 10.0, 80.0, 40.0, 1.0) for flow in found)
+    groups = groups_of(found, "f.toml")
+    plans = tuple(FlowPlan(joined_name(group), path, 10.0, 80.0, 40.0, 1.0) for group in groups)
     return wires_of(found, PlacementPlan("auto", 1, 1, 1, 1, None, 0, plans, ()), "f.toml")
 
 
@@ -39,7 +51,8 @@ def test_a_path_runs_from_this_machine_to_the_other_end() -> None:
     ("changes", "said"),
     [
         ({"source": "a.example:1"}, "neither end is this machine"),
-        ({"way_in": "transparent"}, "way_in 'transparent' is not supported"),
+        ({"way_in": "transparent", "listen": "127.0.0.1:80"}, "has no listener to configure"),
+        ({"way_in": "run", "clients": ["10.0.0.0/8"]}, "has no listener to configure"),
         ({"listen": "0.0.0.0:80"}, "anybody could use it"),
         ({"listen": "0.0.0.0:80", "way_in": "socks5", "clients": ["10.0.0.0/8"]}, "anybody could use it"),
         ({"listen": "host:80"}, "has no IP address"),
@@ -62,10 +75,32 @@ def test_other_machines_connect_with_networks_or_tokens() -> None:
     assert (listener.way, listener.tokens) == ("socks5", {"ann": "0" * 64})
 
 
-def test_two_flows_to_one_destination_are_refused() -> None:
-    with pytest.raises(ConfigError, match="flows up and again both connect to") as refused:
-        placed(FLOW, {**FLOW, "name": "again"})
-    assert refused.value.hint and "kept by destination" in refused.value.hint
+def test_flows_to_one_destination_take_one_path_with_their_own_ways_in() -> None:
+    big = {**FLOW, "name": "down", "source": FLOW["destination"], "destination": "here", "size": "3 GB"}
+    path = PlacedProxy("aws:a", 0), PlacedProxy("aws:b", 0)
+    wires = placed(FLOW, {**big, "way_in": "socks5"}, {**FLOW, "name": "other", "destination": "h:2"}, path=path)
+    assert [(each.name, each.target, each.through) for each in wires] == [
+        # The largest flow is a download, so the path begins at its end.
+        ("up", "10.0.0.9:80", ("aws-b-1", "aws-a-1")),
+        ("down", "10.0.0.9:80", ("aws-b-1", "aws-a-1")),
+        ("other", "h:2", ("aws-a-1", "aws-b-1")),
+    ]
+    paths = {each.name: each.through for each in wires}
+    home = home_program(wires, paths, {"aws-a-1": "10.0.0.1:5", "aws-b-1": "10.0.0.2:5"}, 1.0)
+    assert [listener.way for listener in home.listeners] == ["forward", "socks5", "forward"]
+    assert [route.destination for route in home.routes] == list(home.allow) == ["10.0.0.9:80", "h:2"]
+
+
+def test_flows_to_one_destination_are_counted_once() -> None:
+    wires = wire("x", "h:1", "aws-a-1"), wire("y", "h:1", "aws-a-1"), wire("z", "h:2")
+    counts = FlowCounts(flows_from_document({"budget": "1 USD", "flow": [FLOW]}, "f.toml"), 0.0)
+    for second, moved in ((1.0, 1_000_000), (2.0, 2_000_000)):
+        traffic = (SplitTraffic(("aws-a-1",), 1, moved, 0, "h:1"),)
+        counts.count(wires, SplitStatus("running", (), 0, 1, 0, 0, 0, {}, moved, 0, traffic, {}), second)
+    x, y, z = counts.states(wires, {}, {})
+    assert (x.shared_with, y.shared_with, z.shared_with) == (("y",), ("x",), ())
+    assert x.bytes_up == y.bytes_up == 2_000_000 and z.bytes_up == 0
+    assert x.achieved_mbps == y.achieved_mbps == pytest.approx(8.0)
 
 
 def test_a_proxy_serves_only_the_destinations_of_its_flows() -> None:

@@ -248,15 +248,41 @@ def test_the_machines_of_a_stopped_supervisor_end_with_their_leases(world: Comma
 
 
 @pytest.mark.slow
-def test_a_killed_supervisor_leaves_nothing_after_down(world: Command) -> None:
-    state = up(world)
-    os.kill(client_of(world)["client_pid"], signal.SIGKILL)
+def test_a_stopped_supervisor_is_shown_and_a_killed_one_is_resumed(world: Command) -> None:
+    state = up(world, "--max-cost", "5USD")
+    (former,) = world.run("fleet", "list", "--json").events
+    pid = former["client_pid"]
+    os.kill(pid, signal.SIGSTOP)
+    until(world, lambda now: now["supervision"] == "stopped")
+    shown = world.run("accelerate", "status").expect(0).stdout
+    assert f"process {pid}, is stopped" in shown and f"`kill -CONT {pid}` continues it" in shown
+    for words in (("up", "--resume", state["id"]), ("down",), ("replan",)):
+        refused = world.run("accelerate", *words)
+        assert refused.code != 0 and "is stopped" in refused.stderr and f"kill -CONT {pid}" in refused.stderr
+
+    os.kill(pid, signal.SIGKILL)
+    until_failed(world)
+    (killed,) = states(world)
+    assert killed["fleets"] == [former["id"]]
+    again = "accelerate", "up", "--resume", state["id"], "--detach", "--json"
+    (resumed,) = world.run(*again).expect(0).events
+    # The same acceleration has other machines, and the cost of both counts.
+    assert (resumed["id"], resumed["usd_max"], resumed["phase"]) == (state["id"], 5.0, "running")
+    (fleet,) = world.run("fleet", "list", "--json").expect(0).events
+    assert fleet["id"] != former["id"]
+    assert [line["kind"] for line in resumed["ledger"]].count("machine") == 2
+    assert download(world, resumed) == BODY
+    assert world.run(*again).code != 0 and len(world.run("fleet", "list", "--json").events) == 1
+
+    # The wish of the refused `down` was made before the resumption, and is not carried out.
+    assert states(world)[0]["phase"] == "running"
+    os.kill(fleet["client_pid"], signal.SIGKILL)
     until_failed(world)
     assert "its supervisor was killed" in world.run("accelerate", "down").expect(0).stdout
     assert world.run("fleet", "list").expect(0).stdout == ""
     assert states(world)[0]["phase"] == "ended"
-    refused = world.run("accelerate", "replan", state["id"]).expect(2)
-    assert "is not running" in refused.stderr
+    assert "is not running" in world.run("accelerate", "replan", state["id"]).expect(2).stderr
+    assert "has ended" in world.run("accelerate", "up", "--resume", state["id"]).expect(2).stderr
 
 
 @pytest.mark.slow

@@ -43,6 +43,13 @@ class Group:
         level = len(self.path.relative_to(_mount()).parts)
         return f'socket cgroupv2 level {level} "{within}"'
 
+    def add(self, pid: int) -> None:
+        """Move a process into the group; its open connections stay as they are. Raises GatewayError."""
+        try:
+            (self.path / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        except OSError as error:
+            raise GatewayError(f"process {pid} cannot join {self.path}: {error.strerror}") from None
+
 
 def why_not() -> str | None:
     """Return why this process cannot redirect connections, or None if it seems that it can."""
@@ -98,27 +105,34 @@ def _sweep(parent: Path) -> None:
 
 @contextmanager
 def redirected(
-    group: Group, destinations: Sequence[Destination], ports: Mapping[int, int], *, refuse_quic: bool
+    group: Group,
+    destinations: Sequence[Destination],
+    ports: Mapping[int, int],
+    *,
+    refuse_quic: bool = False,
+    others: bool = False,
+    enter: Sequence[str] = (),
 ) -> Iterator[None]:
-    """Redirect the connections of a group's processes to local ports within the block.
+    """Redirect connections of this machine's processes to local ports within the block.
 
     Args:
-        group: the processes.
+        group: the processes whose connections are redirected; with `others`, the only ones whose are not.
         destinations: redirected destinations; none: all but this machine's own addresses.
         ports: local port by version of IP (4, 6).
         refuse_quic: refuse UDP to port 443 of these destinations, so that clients of QUIC use TCP.
+        enter: prefix of commands that run in the network whose connections are redirected.
 
     Raises:
         GatewayError: nft is missing, or refuses the rules.
     """
     table = f"{PREFIX}{os.getpid()}"
-    rules = _rules(table, group, destinations, ports, refuse_quic=refuse_quic)
-    checked = _nft("-c", "-f", "-", text=rules)
+    rules = _rules(table, group, destinations, ports, refuse_quic=refuse_quic, others=others)
+    checked = _nft([*enter, "nft", "-c", "-f", "-"], rules)
     if checked.returncode:
         raise GatewayError(f"nft refuses the rules: {_first(checked.stderr)}", hint="use --by variables")
     # Its own session, because Ctrl-C at the terminal is for the command.
     holder = subprocess.Popen(
-        ["nft", "-i"],
+        [*enter, "nft", "-i"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -130,7 +144,7 @@ def redirected(
         with suppress(BrokenPipeError):
             holder.stdin.write(rules)
             holder.stdin.flush()
-        _await(holder, table)
+        _await(holder, [*enter, "nft", "list", "chain", "inet", table, "loaded"])
         yield
     finally:
         with suppress(BrokenPipeError):
@@ -139,7 +153,13 @@ def redirected(
 
 
 def _rules(
-    table: str, group: Group, destinations: Sequence[Destination], ports: Mapping[int, int], *, refuse_quic: bool
+    table: str,
+    group: Group,
+    destinations: Sequence[Destination],
+    ports: Mapping[int, int],
+    *,
+    refuse_quic: bool,
+    others: bool,
 ) -> str:
     """Return the commands of nft, one a line. The last one makes the chain that shows that all are loaded."""
     lines = [
@@ -147,12 +167,16 @@ def _rules(
         f"add chain inet {table} to_proxy {{ type nat hook output priority -100; }}",
         f"add chain inet {table} no_quic {{ type filter hook output priority 0; }}",
     ]
+    who = "" if others else f"{group.match} "
+    if others:
+        # Not `!=`: that matches no process whose control group is nearer to the root.
+        lines.append(f"add rule inet {table} to_proxy {group.match} return")
     for version, port in ports.items():
         for to, dport in _targets(version, destinations):
             tcp = "meta l4proto tcp" if dport is None else f"tcp dport {dport}"
-            lines.append(f"add rule inet {table} to_proxy {group.match} {to} {tcp} redirect to :{port}")
+            lines.append(f"add rule inet {table} to_proxy {who}{to} {tcp} redirect to :{port}")
             if refuse_quic and dport in (None, QUIC_PORT):
-                lines.append(f"add rule inet {table} no_quic {group.match} {to} udp dport {QUIC_PORT} reject")
+                lines.append(f"add rule inet {table} no_quic {who}{to} udp dport {QUIC_PORT} reject")
     return "\n".join([*lines, f"add chain inet {table} loaded", ""])
 
 
@@ -167,17 +191,17 @@ def _targets(version: int, destinations: Sequence[Destination]) -> Iterator[tupl
             yield f"{family} daddr {{ {', '.join(addresses)} }}", destination.port
 
 
-def _await(holder: subprocess.Popen[str], table: str) -> None:
+def _await(holder: subprocess.Popen[str], look: Sequence[str]) -> None:
     deadline_s = time.monotonic() + LOADED_S
     while holder.poll() is None and time.monotonic() < deadline_s:
-        if _nft("list", "chain", "inet", table, "loaded").returncode == 0:
+        if _nft(look).returncode == 0:
             return
         time.sleep(LOOK_S)
     raise GatewayError("nft did not load the rules", hint="use --by variables")
 
 
-def _nft(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["nft", *words], input=text, capture_output=True, text=True, check=False)
+def _nft(words: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, input=text, capture_output=True, text=True, check=False)
 
 
 def _first(text: str) -> str:

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tradewind.errors import ConfigError
-from tradewind.model.flows import FlowEnd, WantedFlow
+from tradewind.model.flows import FlowEnd, WantedFlow, WayIn
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
@@ -20,9 +20,12 @@ from tradewind.planner.routes import region_name
 
 __all__ = [
     "HOME",
+    "LOCAL_WAYS",
     "Wire",
     "fleet_plan",
+    "groups_of",
     "home_program",
+    "joined_name",
     "listener_key",
     "listener_keys",
     "proxy_program",
@@ -32,8 +35,18 @@ __all__ = [
 
 HOME = "home"
 """Name of the gateway beside the supervisor."""
-#: Ways in that a listener of this machine offers.
-WAYS: Mapping[str, SplitWay] = {"port": "forward", "socks5": "socks5", "connect": "connect", "sni": "sni"}
+#: The listener behind each way in. With `transparent` and `run`, a local proxy gets the connections of programs, and
+#: passes them to it.
+WAYS: Mapping[WayIn, SplitWay] = {
+    "port": "forward",
+    "socks5": "socks5",
+    "connect": "connect",
+    "sni": "sni",
+    "transparent": "socks5",
+    "run": "socks5",
+}
+#: Ways in that only Tradewind's own local proxy uses, so that nobody else must reach their listener.
+LOCAL_WAYS: tuple[WayIn, ...] = ("transparent", "run")
 LISTEN = "127.0.0.1:0"
 #: Ways in whose clients can show a token. Clients of the others are known by their networks.
 TOKEN_WAYS = ("socks5", "connect")
@@ -59,6 +72,7 @@ class Wire:
     direct_mbps: float
     clients: tuple[str, ...] = ()
     tokens: tuple[tuple[str, str], ...] = ()
+    way_in: WayIn = "port"
 
 
 def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tuple[Wire, ...]:
@@ -66,14 +80,12 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
     cannot carry.
     """
     placed = {each.id: each for each in plan.flows}
-    wires = tuple(_wire(flow, placed[flow.name], f"{place}: flow {flow.name}") for flow in flows)
-    seen: dict[str, str] = {}
-    for wire in wires:
-        if (other := seen.setdefault(wire.target, wire.name)) != wire.name:
-            raise ConfigError(
-                f"{place}: flows {other} and {wire.name} both connect to {wire.target}",
-                hint="join them, or use another name of the host in one: paths and bytes are kept by destination",
-            )
+    group_of = {flow.name: group for group in groups_of(flows, place) for flow in group}
+    wires = tuple(
+        _wire(flow, group[0], placed[joined_name(group)], f"{place}: flow {flow.name}")
+        for flow in flows
+        for group in (group_of[flow.name],)
+    )
     if len(listener_keys(wires)) > LISTENERS_MAX:
         raise ConfigError(
             f"{place}: more than {LISTENERS_MAX} listeners", hint='flows with way_in = "socks5" share one'
@@ -81,29 +93,49 @@ def wires_of(flows: Sequence[WantedFlow], plan: PlacementPlan, place: str) -> tu
     return wires
 
 
-def _wire(flow: WantedFlow, placed: FlowPlan, place: str) -> Wire:
+def groups_of(flows: Sequence[WantedFlow], place: str) -> list[tuple[WantedFlow, ...]]:
+    """Return the flows of this machine by destination, each group with its largest flow first. Raises ConfigError.
+
+    Gateways choose paths by destination, so the flows of a group take one path, and are placed as one flow.
+    """
+    groups: dict[str, list[WantedFlow]] = {}
+    for flow in flows:
+        groups.setdefault(_far(flow, f"{place}: flow {flow.name}"), []).append(flow)
+    return [tuple(sorted(group, key=lambda flow: -flow.period_bytes)) for group in groups.values()]
+
+
+def joined_name(group: Sequence[WantedFlow]) -> str:
+    """Return the name under which the flows of a group are placed."""
+    return ", ".join(flow.name for flow in group)
+
+
+def _far(flow: WantedFlow, place: str) -> str:
+    """Return the destination of a flow's connections."""
     if flow.source.is_here == flow.destination.is_here:
         raise ConfigError(
             f"{place}: neither end is this machine",
             hint='`accelerate up` carries flows with source or destination "here"',
         )
-    if flow.way_in not in WAYS:
-        raise ConfigError(f"{place}: way_in {flow.way_in!r} is not supported here", hint=f"use {', '.join(WAYS)}")
-    far = flow.destination if flow.source.is_here else flow.source
+    return _target(flow.destination if flow.source.is_here else flow.source, place)
+
+
+def _wire(flow: WantedFlow, largest: WantedFlow, placed: FlowPlan, place: str) -> Wire:
+    """Return the wire of a flow. It was placed as the largest one of its group, whose direction the path has."""
     names = tuple(proxy_name(proxy.region, proxy.instance) for proxy in placed.path)
     direct_mbps = placed.rate_mbps
     if placed.path and placed.direct_fct_s > 0:
         direct_mbps = placed.rate_mbps * placed.fct_s / placed.direct_fct_s
     return Wire(
         flow.name,
-        _target(far, place),
+        _far(flow, place),
         WAYS[flow.way_in],
         _listen(flow, place),
-        names if flow.source.is_here else names[::-1],
+        names if largest.source.is_here else names[::-1],
         placed.rate_mbps,
         direct_mbps,
         flow.clients,
         tuple(sorted(flow.tokens.items())),
+        flow.way_in,
     )
 
 
@@ -118,6 +150,13 @@ def _target(end: FlowEnd, place: str) -> str:
 
 def _listen(flow: WantedFlow, place: str) -> str:
     """Return where a flow listens. Raises ConfigError if anybody could use it."""
+    if flow.way_in in LOCAL_WAYS:
+        if flow.listen is not None or flow.clients or flow.tokens:
+            raise ConfigError(
+                f"{place}: way_in {flow.way_in!r} is for programs of this machine, and has no listener to configure",
+                hint="leave out listen, clients and tokens",
+            )
+        return LISTEN
     listen, needs_tokens = flow.listen or LISTEN, flow.way_in in TOKEN_WAYS
     if flow.tokens and not needs_tokens:
         raise ConfigError(
@@ -199,10 +238,11 @@ def home_program(
         for key in listener_keys(wires)
     )
     used = {name for path in paths.values() for name in path}
-    routes = tuple(SplitRoute(wire.target, paths[wire.name]) for wire in wires)
+    # Flows to one destination have one path.
+    routes = tuple(SplitRoute(target, path) for target, path in {w.target: paths[w.name] for w in wires}.items())
     return SplitProgram(
         listeners,
-        tuple(wire.target for wire in wires),
+        tuple(dict.fromkeys(wire.target for wire in wires)),
         {name: addresses[name] for name in sorted(used)},
         routes,
         _limits(drain_s),

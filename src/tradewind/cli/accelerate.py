@@ -35,8 +35,9 @@ open connections before it ends the proxies. Without an ID, `replan` and `down` 
 USAGE = """[OPTION]… plan --flows FILE | plan --problem FILE
        tradewind accelerate [OPTION]… advise --flows FILE | advise HOST:PORT|URL
        tradewind accelerate [OPTION]… generate CASE
-       tradewind accelerate [OPTION]… up --flows FILE [--sky FILE] | status [ID]… | replan [ID] | down [ID]
-       tradewind accelerate [OPTION]… run --through URL [--to HOST[:PORT]]… -- COMMAND [ARGUMENT]…"""
+       tradewind accelerate [OPTION]… up --flows FILE [--sky FILE] | up --resume ID
+       tradewind accelerate [OPTION]… status [ID]… | replan [ID] | down [ID]
+       tradewind accelerate [OPTION]… run [--through URL [--to HOST[:PORT]]…] -- COMMAND [ARGUMENT]…"""
 EXAMPLES = """\
   tradewind accelerate plan --flows flows.toml --write-problem problem.json
   tradewind accelerate plan --problem problem.json

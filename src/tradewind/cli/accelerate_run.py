@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from tradewind.errors import UsageError
 from tradewind.model.units import format_bytes, format_count
 
-OPTIONS = ("through", "token_file", "to", "by", "refuse_quic")
+OPTIONS = ("acceleration", "through", "token_file", "to", "by", "refuse_quic")
 ARGUMENTS = "COMMAND and its arguments"
 
 
@@ -16,10 +16,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the proxy, the destinations and the command."""
     group = parser.add_argument_group("run")
     group.add_argument(
+        "--acceleration",
+        metavar="ID",
+        help='send connections to the destinations of the flows with way_in = "run" through this acceleration'
+        " (default: the only running one)",
+    )
+    group.add_argument(
         "--through",
         metavar="URL",
-        help="proxy: socks5h://USER@HOST:PORT or http://USER@HOST:PORT; its token is in --token-file or in the"
-        " variable TRADEWIND_PROXY_TOKEN",
+        help="another proxy, instead: socks5h://USER@HOST:PORT or http://USER@HOST:PORT; its token is in --token-file"
+        " or in the variable TRADEWIND_PROXY_TOKEN",
     )
     group.add_argument("--token-file", metavar="FILE", help="file with the proxy's token")
     group.add_argument(
@@ -47,8 +53,13 @@ def run(args: Namespace) -> int:
     """Run the command, show what went through the proxy on standard error, and return the command's exit code."""
     from tradewind.engine.engine import Engine
 
-    if args.through is None:
-        raise UsageError("missing --through", hint="name the proxy, such as --through socks5h://USER@HOST:PORT")
+    if args.through is None and (args.to or args.token_file):
+        raise UsageError(
+            "--to and --token-file are for --through",
+            hint="without it, the flows file says what goes through the proxies",
+        )
+    if args.through is not None and args.acceleration is not None:
+        raise UsageError("--acceleration and --through exclude each other", hint="leave one out")
     if not args.arguments:
         raise UsageError("missing COMMAND", hint="write the command after --")
     quiet = args.quiet
@@ -58,10 +69,15 @@ def run(args: Namespace) -> int:
             print(f"note: {line}", file=sys.stderr)
 
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
+        through, to = args.through, args.to or []
+        if through is None:
+            from tradewind.engine.accelerations import Accelerations
+
+            through, to = Accelerations(engine.control).way_of_run(args.acceleration)
         done = engine.run_accelerated(
             args.arguments,
-            args.through,
-            args.to or [],
+            through,
+            to,
             token_file=args.token_file,
             by=args.by or "auto",
             refuse_quic=args.refuse_quic,

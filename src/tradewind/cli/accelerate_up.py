@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tradewind.cli.detach import DetachedProcess
     from tradewind.engine.engine import Engine
 
-OPTIONS = ("flows", "sky", "detach", "max_cost", "for_time")
+OPTIONS = ("flows", "sky", "detach", "max_cost", "for_time", "resume")
 ARGUMENTS = None
 
 
@@ -28,6 +28,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--sky",
         metavar="FILE",
         help="up: run the proxies in the emulated WAN of a sky file, instead of at the configured sites",
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="ID",
+        help="up: end what a killed supervisor left of an acceleration, and start it again with the same flows, place,"
+        " ceiling and cost so far",
     )
     parser.add_argument("--detach", action="store_true", help="up: return when the flows may connect")
     parser.add_argument(
@@ -40,7 +46,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Place the flows, start the proxies, and watch them until `down`, Ctrl-C, `--for` or the ceiling ends them."""
-    if args.flows is None:
+    if args.resume is not None and (args.flows, args.sky) != (None, None):
+        raise UsageError(
+            "--resume starts the same flows at the same place, so --flows and --sky exclude it",
+            hint="leave them out; `tradewind accelerate replan` changes the flows afterwards",
+        )
+    if args.flows is None and args.resume is None:
         raise UsageError("accelerate up needs --flows FILE", hint="`tradewind accelerate --help` shows how")
     left: DetachedProcess | None = None
     if args.detach:
@@ -57,7 +68,7 @@ def run(args: Namespace) -> int:
 
 
 def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) -> int:
-    from tradewind.engine.acceleration_up import acceleration_at_sites, acceleration_in_sky
+    from tradewind.engine.acceleration_up import acceleration_at_sites, acceleration_in_sky, resumed_acceleration
     from tradewind.render.acceleration import acceleration_lines, address_lines
 
     def say(line: str) -> None:
@@ -65,14 +76,20 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
             print(line, file=sys.stderr, flush=True)
 
     with ExitStack() as stack:
-        if args.sky is None:
+        if args.resume is not None:
+            sites = args.configuration.sites()
+            wanted = stack.enter_context(resumed_acceleration(engine.control, args.resume, sites))
+        elif args.sky is None:
             wanted = acceleration_at_sites(engine.control, args.flows, args.configuration.sites())
         else:
             wanted = stack.enter_context(acceleration_in_sky(engine.control, args.flows, args.sky))
         for line in wanted.lines():
             say(line)
-        _agree(args, wanted.usd_per_period)
-        running = wanted.start(say, usd_max=args.max_cost, lasting_s=args.for_time)
+        usd_max = args.max_cost
+        if usd_max is None and wanted.former is not None:
+            usd_max = wanted.former.state.usd_max
+        _agree(args, wanted.usd_per_period, usd_max)
+        running = wanted.start(say, usd_max=usd_max, lasting_s=args.for_time)
         try:
             state = running.start()
             if args.json:
@@ -96,11 +113,11 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
     return 0
 
 
-def _agree(args: Namespace, usd: float) -> None:
+def _agree(args: Namespace, usd: float, usd_max: float | None) -> None:
     """Ask whether it may cost so much. Raises UsageError without an agreement."""
     sites = args.configuration.sites()
     confirm_above_usd = CONFIRM_ABOVE_USD if sites is None else sites.fleet.confirm_above_usd
-    if args.yes or args.max_cost is not None or usd <= confirm_above_usd:
+    if args.yes or usd_max is not None or usd <= confirm_above_usd:
         return
     if not can_ask():
         raise UsageError(

@@ -50,14 +50,21 @@ class AccelerationMeter:
         usd_max: float | None,
         clock: Callable[[], float] = time.monotonic,
         lease_s: float = LEASE_S,
+        former: Ledger | None = None,
     ) -> None:
-        """`machines` and `egress_usd_per_gb` are prices by region. Unrenewed machines live for `lease_s`."""
-        self._book = JobLedger(Ledger(JobPrices(dict(machines))), None, clock=clock)
+        """`machines` and `egress_usd_per_gb` are prices by region. Unrenewed machines live for `lease_s`.
+
+        `former` is the ledger of a former supervisor, whose machines have ended: its cost counts against the ceiling.
+        """
+        prices, counted = JobPrices(dict(machines)), former or Ledger()
+        # Egress is counted here, not in the book.
+        book = replace(counted, prices=prices.joined(counted.prices), runs=())
+        self._book = JobLedger(book, None, clock=clock)
         self._egress, self.usd_max, self._clock, self._lease_s = dict(egress_usd_per_gb), usd_max, clock, lease_s
-        self._sent: dict[str, _Sent] = {}
-        self._edges: dict[str, EdgePrice] = {}
+        self._edges = {name: edges[0] for name, edges in counted.prices.routes.items()}
+        self._sent = {name: _Sent(sent) for run in counted.runs for name, sent in run.route_bytes.items()}
         self._usd_per_s = 0.0
-        self._counted_s, self._counted_usd = clock(), 0.0
+        self._counted_s, self._counted_usd = clock(), self._egress_usd()
         self._lock = threading.Lock()
 
     def add_prices(self, machines: Mapping[str, MachinePrice], egress_usd_per_gb: Mapping[str, float]) -> None:
@@ -91,9 +98,11 @@ class AccelerationMeter:
     def sent(self, name: str, region: str, count_bytes: int) -> float:
         """Count all bytes that the present machine of a proxy has sent. Return the proxy's egress so far [USD]."""
         with self._lock:
-            if name not in self._edges:
+            usd_per_gb = self._egress.get(region, 0.0)
+            # A former supervisor may have had another price.
+            if name not in self._edges or self._edges[name].usd_per_gb < usd_per_gb:
                 source = f"highest price of egress of {region}"
-                self._edges[name] = EdgePrice(f"{name} in {region}", self._egress.get(region, 0.0), source)
+                self._edges[name] = EdgePrice(f"{name} in {region}", usd_per_gb, source)
             self._sent[name] = self._sent.get(name, _Sent()).seen(count_bytes)
             return self._usd_of(name)
 

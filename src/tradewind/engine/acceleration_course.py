@@ -172,9 +172,10 @@ Action = Place | Grow | SwitchPaths | DrainProxies | Shrink | Ask | Replace | Re
 class Course:
     """The decisions of one supervisor."""
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, wish: int = 0) -> None:
+        """`wish` is the number of the latest wish of a former supervisor."""
         self.step: Step = "steady"
-        self.wish = 0
+        self.wish = wish
         """Number of the latest wish that was begun."""
         self.replacing: str | None = None
         """Proxy whose machine is being replaced."""

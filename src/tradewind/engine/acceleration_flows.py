@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.acceleration.comparison import Comparison
-from tradewind.acceleration.wiring import Wire
+from tradewind.acceleration.wiring import LOCAL_WAYS, Wire
 from tradewind.model.acceleration import FlowState
 from tradewind.model.flows import FlowsFile
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.model.split import SplitStatus
@@ -31,8 +32,7 @@ class FlowCounts:
     def count(self, wires: Sequence[Wire], home: SplitStatus, now_s: float) -> bool:
         """Take in a status. Return whether other flows must go direct now."""
         elapsed_s, self._counted_s = now_s - self._counted_s, now_s
-        aside = {}
-        for wire in wires:
+        for wire in {wire.target: wire for wire in wires}.values():
             mine = [each for each in home.traffic if each.destination == wire.target]
             self._carried[wire.target] = (
                 sum(each.bytes_up for each in mine),
@@ -45,6 +45,9 @@ class FlowCounts:
                 total[bool(each.through)] += each.bytes_up + each.bytes_down
             comparison.direct.count(total[0], elapsed_s)
             comparison.proxied.count(total[1], elapsed_s)
+        aside = {}
+        for wire in wires:
+            comparison = self._comparisons[wire.target]
             if comparison.at(now_s) and wire.through:
                 aside[wire.name] = comparison.bypass or "compared with the direct path for a moment"
         has_changed, self.aside = aside != self.aside, aside
@@ -58,7 +61,10 @@ class FlowCounts:
     ) -> tuple[FlowState, ...]:
         """Return the state of each flow. `paths` are those of new connections with a reason, by the flow's name."""
         return tuple(
-            self._state(wire, paths.get(wire.name, (wire.through, None)), listening.get(wire.name, wire.listen))
+            replace(
+                self._state(wire, paths.get(wire.name, (wire.through, None)), listening.get(wire.name, wire.listen)),
+                shared_with=tuple(each.name for each in wires if each.target == wire.target and each != wire),
+            )
             for wire in wires
         )
 
@@ -69,7 +75,7 @@ class FlowCounts:
             wire.name,
             wire.target,
             listen,
-            wire.way,
+            wire.way_in if wire.way_in in LOCAL_WAYS else wire.way,
             wire.through,
             path[0],
             wire.predicted_mbps,

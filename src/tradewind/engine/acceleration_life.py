@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from tradewind.acceleration.health import Health, paths_now
-from tradewind.acceleration.wiring import (
-    HOME,
-    fleet_plan,
-    home_program,
-    listener_key,
-    listener_keys,
-    proxy_program,
-)
+from tradewind.acceleration.transparent import TransparentWay
+from tradewind.acceleration.wiring import HOME, fleet_plan, listener_key, listener_keys
 from tradewind.engine.acceleration_cost import AccelerationMeter
 from tradewind.engine.acceleration_course import (
-    DRAIN_S,
     RESERVE_S,
     Action,
     Answer,
@@ -41,15 +34,18 @@ from tradewind.engine.acceleration_course import (
     SwitchPaths,
 )
 from tradewind.engine.acceleration_flows import FlowCounts
+from tradewind.engine.acceleration_gateways import AccelerationGateways
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
-from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, purpose_of
+from tradewind.engine.acceleration_remains import purpose_of
+from tradewind.engine.acceleration_supervision import this_supervisor
+from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver
 from tradewind.errors import CeilingReached, GatewayError, TradewindError, UsageError
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import LEASE_S, FleetSettings
-from tradewind.gateway.client import GatewayClient
 from tradewind.model.acceleration import AccelerationPhase, AccelerationState, ProxyHealth, ProxyState
+from tradewind.model.files import private_folder
 
 if TYPE_CHECKING:
     from tradewind.engine.ground import Ground
@@ -62,8 +58,6 @@ __all__ = ["Acceleration"]
 TICK_S = 1.0
 #: The same while it drains.
 DRAIN_TICK_S = 0.2
-#: Timeout of one look at a proxy.
-LOOK_S = 5.0
 #: Leases under a ceiling: a supervisor that hangs cannot stop egress, so its proxies end soon.
 CEILING_LEASE_S = 120
 #: Most looks at a time.
@@ -82,15 +76,28 @@ class Acceleration:
         *,
         usd_max: float | None = None,
         lasting_s: float | None = None,
+        sky: str | None = None,
+        former: TakenOver | None = None,
         report: Callable[[str], None],
     ) -> None:
-        self.id = new_fleet_id()
+        """Record it. `former` is the acceleration that it resumes: with the same id, end, ceiling and ledger."""
+        before = None if former is None else former.state
+        self.id = new_fleet_id() if before is None else before.id
         self._control, self._ground, self._placed, self._report = control, ground, placed, report
         self._book = Accelerations(control)
-        self._began_s = time.time()
-        self._ends_s = None if lasting_s is None else self._began_s + lasting_s
+        self._process, self._sky = this_supervisor(), sky
+        self._began_s = time.time() if before is None else before.began_unix_s
+        self._ends_s = None if before is None else before.ends_unix_s
+        if lasting_s is not None:
+            self._ends_s = time.time() + lasting_s
         self._lease_s = LEASE_S if usd_max is None else CEILING_LEASE_S
-        self._meter = AccelerationMeter(placed.machines, placed.egress_usd_per_gb, usd_max, lease_s=self._lease_s)
+        self._meter = AccelerationMeter(
+            placed.machines,
+            placed.egress_usd_per_gb,
+            usd_max,
+            lease_s=self._lease_s,
+            former=None if before is None else before.ledger,
+        )
         self._phase: AccelerationPhase = "starting"
         self._reason: str | None = None
         self._health = Health(placed.regions)
@@ -99,8 +106,10 @@ class Acceleration:
         self._statuses: dict[str, SplitStatus] = {}
         self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
-        self._course = Course(time.monotonic())
-        self._answered = 0
+        # Whoever waited for a wish has seen the end of the former supervisor.
+        wish = None if before is None else self._book.wish(self.id)
+        self._answered = 0 if wish is None else wish.number
+        self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
         #: The step of the course that is being carried out.
@@ -111,9 +120,10 @@ class Acceleration:
         self._leaving: dict[str, str] = {}
         #: The part that the gateways do not have yet: programs and routes, or routes only.
         self._due: Literal["wire", "route"] | None = None
-        self._fleet: Fleet | None = None
+        self._gateways: AccelerationGateways | None = None
+        self._transparent: TransparentWay | None = None
         self.folder = self._book.make(self.id, text)
-        self._lock = self._book.hold(self.id)
+        self._lock = self._book.hold(self.id) if former is None else former.lock
         self._write()
 
     # --- start -------------------------------------------------------------------------------------------------------
@@ -123,7 +133,7 @@ class Acceleration:
         journal = FleetJournal(self._control.store.state_dir)
         binary = self._control.gateway
         self._require_room(self._placed)
-        self._fleet = Fleet(
+        fleet = Fleet(
             make_provider(self._ground.provider, binary, journal),
             journal,
             self._plan(self._placed.regions),
@@ -134,13 +144,14 @@ class Acceleration:
             meter=self._meter,
             logs=self.folder / "logs",
         )
+        self._gateways = AccelerationGateways(fleet, self._pool)
         self._wire()
         self._phase = "running"
         return self._write()
 
     def _require_room(self, placed: PlacedFlows) -> None:
         """Raise CeilingReached if the ceiling leaves too little to start the machines of a placement."""
-        there = {} if self._fleet is None else self._placed.regions
+        there = {} if self._gateways is None else self._placed.regions
         fresh = [placed.machines[region] for name, region in placed.regions.items() if name not in there]
         if self._meter.left_s(math.inf, fresh) <= RESERVE_S:
             raise CeilingReached("no machines were started: the ceiling leaves too little for them")
@@ -149,57 +160,43 @@ class Acceleration:
         placed = placed or self._placed
         return fleet_plan([wire.through for wire in placed.wires], regions, placed.home)
 
-    def _client(self, name: str) -> GatewayClient:
-        assert self._fleet is not None
-        return GatewayClient.of(self._fleet.deployment(), name)
-
     def _wire(self) -> None:
         """Give each proxy its program, and home the routes of the flows. Proxies that refuse it become unhealthy.
 
         Raises GatewayError.
         """
-        assert self._fleet is not None
-        wires = self._placed.wires
-        there = self._fleet.deployment().addresses
+        assert self._gateways is not None
+        there = self._gateways.there
         names = [name for name in self._placed.regions if name in there]
-        possible = {(wire.name, other.through) for wire in wires for other in wires if other.through}
-        for name in names:
-            program = proxy_program(name, wires, possible, self._dialled(name, names), DRAIN_S)
-            try:
-                self._client(name).put_split(program, LOOK_S)
-            except GatewayError as error:
-                self._health.dead(name, str(error))
-        self._addresses = self._dialled(HOME, names)
+        for name, refusal in self._gateways.put_proxies(self._placed.wires, names).items():
+            self._health.dead(name, refusal)
+        self._addresses = self._gateways.dialled(HOME, names)
         self._route()
+        self._redirect()
 
-    def _dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
-        """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""
-        assert self._fleet is not None
-        deployment = self._fleet.deployment()
-        needed = {hop.end for hop in deployment.plan.hops if hop.start == caller}
-        found = {}
-        for name in names:
-            try:
-                if name != caller:
-                    found[name] = deployment.address(caller, name)
-            except KeyError:
-                if name in needed:
-                    raise GatewayError(
-                        f"{caller} cannot connect to the proxy {name}: its machine accepts no connections",
-                        hint="proxies need machines to which others can connect",
-                    ) from None
-        return found
+    def _redirect(self) -> None:
+        """Redirect connections of this machine to the destinations of flows with the way in `transparent`."""
+        assert self._gateways is not None
+        wires = [wire for wire in self._placed.wires if wire.way_in == "transparent"]
+        if self._transparent is None:
+            if not wires:
+                return
+            enter = self._gateways.fleet.home_enter
+            log = private_folder(self.folder / "logs") / "local-proxy.log"
+            self._transparent = TransparentWay(self._control.gateway, enter, self._gateways.home_pid, log)
+        targets = list(dict.fromkeys(wire.target for wire in wires))
+        self._transparent.set(targets, self._listening[wires[0].name] if wires else "")
 
     def _route(self) -> None:
         """Send home the paths of new connections."""
+        assert self._gateways is not None
         wires = self._placed.wires
         missing = self._placed.regions.keys() - self._addresses.keys()
         self._paths = paths_now(wires, self._health.unhealthy, missing, self._placed.regions)
         for name in self._counts.aside.keys() & self._paths.keys():
             self._paths[name] = (), self._counts.aside[name]
         paths = {name: path for name, (path, _) in self._paths.items()}
-        program = home_program(wires, paths, self._addresses, DRAIN_S)
-        status = self._client(HOME).put_split(program)
+        status = self._gateways.put_home(wires, paths, self._addresses)
         bound = dict(zip(listener_keys(wires), status.listening, strict=True))
         self._listening = {wire.name: bound[listener_key(wire)] for wire in wires}
 
@@ -226,7 +223,7 @@ class Acceleration:
 
     def down(self, drain_s: float, reason: str | None = None) -> AccelerationState:
         """Let open connections end within `drain_s`, then end everything. Return the last state."""
-        if self._fleet is None:
+        if self._gateways is None:
             return self.close(reason)
         self._handle(EndAsked(drain_s, reason or ""))
         return self.watch()
@@ -237,11 +234,8 @@ class Acceleration:
 
     def _look_at_all(self) -> Looked:
         """Ask every gateway for its status, count bytes, and return what the course must know."""
-        assert self._fleet is not None
-        regions = {**self._leaving, **self._placed.regions}
-        there = self._fleet.deployment().addresses
-        looks = {name: self._pool.submit(self._look, name) for name in (HOME, *regions) if name in there}
-        found = {name: look.result() for name, look in looks.items()}
+        assert self._gateways is not None
+        found = self._gateways.look_at((HOME, *{**self._leaving, **self._placed.regions}))
         before = dict(self._health.unhealthy)
         for name, status in found.items():
             if not isinstance(status, str):
@@ -258,17 +252,10 @@ class Acceleration:
             is_over,
             self._book.wish(self.id),
             home if isinstance(home, str) else None,
-            not isinstance(home, str) or HOME in self._fleet.living(),
+            not isinstance(home, str) or HOME in self._gateways.fleet.living(),
             not isinstance(home, str) and home.state == "ended",
             tuple(self._health.unhealthy),
         )
-
-    def _look(self, name: str) -> SplitStatus | str:
-        """Return the status of a proxy, or why there is none."""
-        try:
-            return self._client(name).split_status(LOOK_S)
-        except (TradewindError, KeyError) as error:
-            return str(error)
 
     def _see(self, name: str, status: SplitStatus) -> None:
         """Take in the counts of a proxy."""
@@ -318,22 +305,24 @@ class Acceleration:
             self._report(action.line)
         elif isinstance(action, DrainHome):
             self._phase, self._reason = "draining", action.reason or None
+            if self._transparent is not None:
+                self._transparent.pause()
             self._write()
-            self._pool.submit(self._end_proxy, HOME, action.drain_s)
+            self._pool.submit(self._end_proxies, [HOME], action.drain_s)
         else:
             self._end(action)
 
     def _finish(self, action: Action) -> Finished:
         """Carry out a step beside the looks."""
-        assert self._fleet is not None
-        fleet = self._fleet
+        assert self._gateways is not None
+        fleet = self._gateways.fleet
         try:
             if isinstance(action, Place):
                 self._place(action.text)
             elif isinstance(action, Grow):
                 self._grow()
             elif isinstance(action, DrainProxies):
-                list(self._pool.map(lambda name: self._end_proxy(name, action.drain_s), list(self._leaving)))
+                self._end_proxies(list(self._leaving), action.drain_s)
             elif isinstance(action, Shrink):
                 fleet.shrink(self._plan(self._placed.regions))
             elif isinstance(action, Ask):
@@ -356,10 +345,10 @@ class Acceleration:
         self._next = placed, text
 
     def _grow(self) -> None:
-        assert self._fleet is not None and self._next is not None
+        assert self._gateways is not None and self._next is not None
         placed, _ = self._next
         self._meter.add_prices(placed.machines, placed.egress_usd_per_gb)
-        self._fleet.grow(self._plan({**self._placed.regions, **placed.regions}, placed))
+        self._gateways.fleet.grow(self._plan({**self._placed.regions, **placed.regions}, placed))
 
     def _switch(self) -> str | None:
         """Wire the next placement. Return why that failed; then the former one is wired again."""
@@ -395,25 +384,25 @@ class Acceleration:
             self._statuses.pop(name, None)
         self._leaving = {}
 
-    def _end_proxy(self, name: str, drain_s: float) -> None:
-        """DrainProxies a proxy, and count its last bytes. One that does not answer is ended with its machine."""
-        try:
-            self._see(name, self._client(name).end_split(math.ceil(drain_s)))
-        except (TradewindError, KeyError):
-            return
+    def _end_proxies(self, names: Sequence[str], drain_s: float) -> None:
+        """Drain proxies, and count their last bytes."""
+        assert self._gateways is not None
+        for name, status in self._gateways.end(names, drain_s).items():
+            self._see(name, status)
 
     def _end(self, action: Close) -> None:
         if action.failure is None:
-            names = [HOME, *self._leaving, *self._placed.regions]
-            list(self._pool.map(lambda name: self._end_proxy(name, 0.0), names))
+            self._end_proxies([HOME, *self._leaving, *self._placed.regions], 0.0)
             self._count_flows()
         self.close(action.failure)
 
     def close(self, failure: str | None = None) -> AccelerationState:
         """End what runs, and release the acceleration. May be called more than once."""
-        fleet, self._fleet = self._fleet, None
-        if fleet is not None:
-            fleet.close(grace_s=0.0 if failure else 5.0)
+        gateways, self._gateways = self._gateways, None
+        if gateways is not None:
+            gateways.fleet.close(grace_s=0.0 if failure else 5.0)
+        if self._transparent is not None:
+            self._transparent.close()
         if self._phase not in ("ended", "failed"):
             self._phase = "ended" if failure is None else "failed"
             self._reason = failure or self._reason
@@ -446,6 +435,8 @@ class Acceleration:
             self._answered,
             self._wish_error,
             self._meter.ledger,
+            sky=self._sky,
+            process=self._process,
         )
 
     def _proxy(self, name: str, region: str) -> ProxyState:

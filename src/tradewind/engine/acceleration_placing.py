@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tradewind.acceleration.wiring import Wire, proxy_regions_of, wires_of
+from tradewind.acceleration.transparent import require_redirects
+from tradewind.acceleration.wiring import Wire, groups_of, joined_name, proxy_regions_of, wires_of
 from tradewind.engine.advising import advise_flows
 from tradewind.engine.flows import problem_document, proxy_regions
 from tradewind.errors import ConfigError
-from tradewind.model.flows import FlowsFile, flows_from_document
+from tradewind.model.flows import FlowsFile, Sizes, WantedFlow, flows_from_document
 from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
@@ -56,6 +58,8 @@ class PlacedFlows:
 def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
     """Return the placement of a flows file's content on the machines of `ground`. Raises ConfigError, UsageError."""
     flows, catalog = flows_from_document(parse_toml(text.encode(), where), where), ground.catalog
+    if any(flow.way_in == "transparent" for flow in flows.flows):
+        require_redirects()
     in_sky = ground.provider["kind"] == SKY
     regions = proxy_regions(flows, catalog, None, where) if in_sky else _offered_regions(flows, catalog, where)
     advice = None
@@ -64,7 +68,8 @@ def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
         advice = advise_flows(replace(flows, regions=regions), where, catalog, None, "auto", None)
         known = {flow.name: flow.rtt_ms for flow in advice.flows}
         flows = replace(flows, flows=tuple(replace(flow, rtt_ms=known[flow.name]) for flow in flows.flows))
-    problem = problem_from_document(problem_document(flows, catalog, regions, where), where)
+    joined = replace(flows, flows=tuple(_joined(group) for group in groups_of(flows.flows, where)))
+    problem = problem_from_document(problem_document(joined, catalog, regions, where), where)
     plan = place(problem, "auto", None)
     used = proxy_regions_of(plan)
     prices = {}
@@ -76,6 +81,18 @@ def place_for(text: str, where: str, ground: Ground) -> PlacedFlows:
     wires = wires_of(flows.flows, plan, where)
     home = _home(flows, where) if in_sky else str(HERE_REGION)
     return PlacedFlows(flows, plan, wires, home, used, prices, egress, advice)
+
+
+def _joined(group: Sequence[WantedFlow]) -> WantedFlow:
+    """Return the flows to one destination as one flow: the largest one's, with the bytes of all."""
+    largest, *others = group
+    if not others:
+        return largest
+    # As bytes of one period, because the flows may repeat differently.
+    whole_bytes = math.ceil(math.fsum(flow.period_bytes for flow in group))
+    transfers = max(1, round(sum(flow.transfers for flow in group)))
+    sizes = Sizes(max(1, whole_bytes // transfers), transfers)
+    return replace(largest, name=joined_name(group), sizes=(sizes,), times=1.0)
 
 
 def _offered_regions(flows: FlowsFile, catalog: Catalog, where: str) -> tuple[Region, ...]:

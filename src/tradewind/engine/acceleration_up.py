@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tradewind.engine.acceleration_life import Acceleration
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
-from tradewind.engine.accelerations import flows_text
+from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, TakenOver, flows_text
 from tradewind.engine.ground import Ground, ground_of_sites, ground_of_sky, with_places
 from tradewind.engine.skies import sky_of
 from tradewind.errors import UsageError
@@ -16,7 +17,7 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Keepable
 from tradewind.fleet.providers import make_provider
 from tradewind.model.flows import flows_from_document
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, replace
 from tradewind.model.toml import parse_toml
 from tradewind.render.advice import free_lines
 from tradewind.render.placement import PlacementReport
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
     from tradewind.model.sites import Sites
 
-__all__ = ["WantedAcceleration", "acceleration_at_sites", "acceleration_in_sky"]
+__all__ = ["WantedAcceleration", "acceleration_at_sites", "acceleration_in_sky", "resumed_acceleration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class WantedAcceleration:
     text: str
     """Content of the flows file."""
     placed: PlacedFlows
+    sky: str | None = None
+    """Path of its sky file; None at configured sites."""
+    former: TakenOver | None = None
+    """The acceleration that it resumes."""
 
     @property
     def usd_per_period(self) -> float:
@@ -53,7 +58,15 @@ class WantedAcceleration:
     def start(self, report: Callable[[str], None], *, usd_max: float | None, lasting_s: float | None) -> Acceleration:
         """Record the acceleration. Its `start` then starts the machines."""
         return Acceleration(
-            self.control, self.ground, self.text, self.placed, usd_max=usd_max, lasting_s=lasting_s, report=report
+            self.control,
+            self.ground,
+            self.text,
+            self.placed,
+            usd_max=usd_max,
+            lasting_s=lasting_s,
+            sky=self.sky,
+            former=self.former,
+            report=report,
         )
 
 
@@ -63,10 +76,33 @@ def acceleration_in_sky(control: JobControl, flows: str, sky_file: str) -> Itera
 
     Raises ConfigError, SkyError.
     """
-    text = flows_text(flows)
+    with _in_sky(control, flows_text(flows), flows, sky_file) as wanted:
+        yield wanted
+
+
+@contextmanager
+def resumed_acceleration(
+    control: JobControl, acceleration_id: str, sites: Sites | None
+) -> Iterator[WantedAcceleration]:
+    """Yield an acceleration whose supervisor was killed, as one that can be started where it ran.
+
+    Its machines have ended then. Raises JobBusy, JobNotFound, UsageError, ConfigError, GatewayError, SkyError.
+    """
+    book = Accelerations(control)
+    with book.taken_over(acceleration_id) as former:
+        place, sky = str(book.folder / acceleration_id / FLOWS_FILE), former.state.sky
+        if sky is None:
+            yield replace(_at_sites(control, former.flows, place, sites), former=former)
+            return
+        with _in_sky(control, former.flows, place, sky) as wanted:
+            yield replace(wanted, former=former)
+
+
+@contextmanager
+def _in_sky(control: JobControl, text: str, place: str, sky_file: str) -> Iterator[WantedAcceleration]:
     with sky_of(sky_file, control.store.state_dir) as sky:
         ground = ground_of_sky(control, sky_file, sky)
-        yield WantedAcceleration(control, ground, text, place_for(text, flows, ground))
+        yield WantedAcceleration(control, ground, text, place_for(text, place, ground), os.path.abspath(sky_file))
 
 
 def acceleration_at_sites(control: JobControl, flows: str, sites: Sites | None) -> WantedAcceleration:
@@ -74,7 +110,10 @@ def acceleration_at_sites(control: JobControl, flows: str, sites: Sites | None) 
 
     Measures the paths from this machine first. Raises ConfigError, UsageError, GatewayError.
     """
-    text = flows_text(flows)
+    return _at_sites(control, flows_text(flows), flows, sites)
+
+
+def _at_sites(control: JobControl, text: str, flows: str, sites: Sites | None) -> WantedAcceleration:
     if sites is None or not (sites.hosts.hosts or sites.clouds):
         raise UsageError(
             "the configuration has no machines for proxies",

@@ -9,24 +9,24 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tradewind.engine.acceleration_remains import end_remains, with_remains
+from tradewind.engine.acceleration_supervision import supervision_of
 from tradewind.errors import ConfigError, GatewayLost, JobBusy, JobNotFound, JobUnreadable, TradewindError, UsageError
-from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish
+from tradewind.model.acceleration import LIVING, AccelerationState, AccelerationWish, Supervision
 from tradewind.model.document import Document, read_json, to_document
 from tradewind.model.files import open_private, private_folder, read_user_file
-from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 from tradewind.model.locks import FileLock, is_locked
-from tradewind.model.records import replace
+from tradewind.model.records import dataclass, replace
 
 if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
-    from tradewind.fleet.journal import FleetRecord
 
-__all__ = ["FLOWS_FILE", "Accelerations", "flows_text", "purpose_of"]
+__all__ = ["FLOWS_FILE", "Accelerations", "TakenOver", "flows_text"]
 
 T = TypeVar("T", bound=Document)
 FOLDER = "accelerations"
@@ -36,6 +36,16 @@ LOOK_EVERY_S = 0.1
 #: Timeout of a wish, beside the time to drain: machines are started or ended meanwhile.
 WISH_S_MAX = 600.0
 GONE = "its supervisor was killed"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """An acceleration whose supervisor was killed, and whose machines have ended: this process may supervise it."""
+
+    state: AccelerationState
+    flows: str
+    """Content of its flows file."""
+    lock: FileLock
 
 
 class Accelerations:
@@ -83,15 +93,14 @@ class Accelerations:
             raise JobNotFound(
                 f"no acceleration {acceleration_id}", hint="`tradewind accelerate status` lists them"
             ) from None
-        if state.phase in LIVING and not self.is_supervised(acceleration_id):
+        supervision = self._supervision(state)
+        if supervision == "gone":
             # It may have ended between both looks.
             state = self._read(AccelerationState, self.folder / acceleration_id / STATE_FILE)
-            if state.phase in LIVING:
-                state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
-        # A supervisor may have been killed before it wrote which fleet it started: the journal is asked.
-        found = self._fleets(acceleration_id)
-        state = replace(state, ledger=self._with_launched(state.ledger, found), fleets=tuple(each.id for each in found))
-        return state.at(time.time())
+            supervision = self._supervision(state)
+        if supervision == "gone":
+            state = replace(state, phase="failed", reason=GONE, updated_unix_s=time.time())
+        return with_remains(self._control, replace(state, supervision=supervision))
 
     def states(self) -> Iterator[AccelerationState]:
         """Yield all recorded accelerations, oldest first."""
@@ -126,13 +135,72 @@ class Accelerations:
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
         with_lock = self.hold(acceleration_id)
         try:
-            state = self._end_rest(state)
+            state = end_remains(self._control, state)
             if state.phase != "ended":
                 state = replace(state, phase="ended", reason=state.reason or GONE)
+            state = replace(state, supervision=None)
             self.write(state)
         finally:
             with_lock.release()
         return state
+
+    @contextmanager
+    def taken_over(self, acceleration_id: str) -> Iterator[TakenOver]:
+        """Take over an acceleration whose supervisor was killed: end all its machines, and hold it for the block.
+
+        If a machine cannot be ended, the block does not run, so no machine runs twice. Raises JobBusy if its supervisor
+        lives, UsageError if it has ended, and the error of a failed end.
+        """
+        self._require_resumable(self.state(acceleration_id))
+        lock = self.hold(acceleration_id)
+        try:
+            # Another process may have ended or resumed it before this one had the lock.
+            state = replace(self.state(acceleration_id), supervision=None)
+            self._require_resumable(state)
+            reason = GONE if state.phase in LIVING else state.reason
+            state = replace(end_remains(self._control, state), phase="failed", reason=reason)
+            self.write(state)
+            yield TakenOver(state, (self.folder / acceleration_id / FLOWS_FILE).read_text(encoding="utf-8"), lock)
+        finally:
+            lock.release()
+
+    def way_of_run(self, acceleration_id: str | None) -> tuple[str, list[str]]:
+        """Return the URL of the proxy for `accelerate run`, and the destinations of the flows whose way in is `run`.
+
+        Raises UsageError if the acceleration does not run or has no such flow, JobNotFound.
+        """
+        state = self.one(acceleration_id)
+        flows = [flow for flow in state.flows if flow.way == "run"]
+        if not flows:
+            raise UsageError(
+                f'acceleration {state.id} has no flow with way_in = "run"',
+                hint="add one to its flows file and `tradewind accelerate replan`, or name a proxy with --through",
+            )
+        if state.phase != "running":
+            raise UsageError(
+                f"acceleration {state.id} is not running: it is {state.phase}",
+                hint=f"`tradewind accelerate status {state.id}` shows it",
+            )
+        return f"socks5h://{flows[0].listen}", list(dict.fromkeys(flow.target for flow in flows))
+
+    def _require_resumable(self, state: AccelerationState) -> None:
+        if state.supervision not in (None, "gone"):
+            raise JobBusy(
+                f"the supervisor of acceleration {state.id} {_LIVES.get(state.supervision, 'lives')}",
+                hint=_stopped_hint(state),
+            )
+        if state.phase == "ended":
+            raise UsageError(
+                f"acceleration {state.id} has ended", hint="start a new one with `tradewind accelerate up --flows FILE`"
+            )
+        if state.ends_unix_s is not None and state.ends_unix_s <= time.time():
+            raise UsageError(
+                f"the time of acceleration {state.id} is over",
+                hint=f"`tradewind accelerate down {state.id}` ends what is left",
+            )
+
+    def _supervision(self, state: AccelerationState) -> Supervision | None:
+        return supervision_of(state, held=self.is_supervised(state.id), now_s=time.time())
 
     def replan(self, acceleration_id: str, flows: str | None) -> AccelerationState:
         """Place the flows again, or those of another file; return the state after that. Raises UsageError."""
@@ -159,6 +227,11 @@ class Accelerations:
     ) -> AccelerationState:
         deadline_s = time.monotonic() + WISH_S_MAX + more_s
         while not wanted(state := self.state(acceleration_id)):
+            if state.supervision == "stopped":
+                raise GatewayLost(
+                    f"the supervisor of acceleration {acceleration_id} is stopped, and does this once it continues",
+                    hint=_stopped_hint(state),
+                )
             if not self.is_supervised(acceleration_id) and not wanted(self.state(acceleration_id)):
                 raise GatewayLost(
                     f"the supervisor of acceleration {acceleration_id} has ended",
@@ -172,39 +245,6 @@ class Accelerations:
             time.sleep(LOOK_EVERY_S)
         return state
 
-    def _with_launched(self, ledger: Ledger, fleets: Sequence[FleetRecord]) -> Ledger:
-        """Return the ledger with the machines of the journal that it lacks: its owner was killed before it wrote."""
-        from tradewind.fleet.journal import FleetJournal
-
-        journal, known = FleetJournal(self._control.store.state_dir), {(use.fleet, use.name) for use in ledger.machines}
-        missing = [
-            replace(MachineUse.of(1, each.id, name, region, began_s, price), ended_s=ended_s)
-            for each in fleets
-            for name, began_s, ended_s in journal.lives(each.id)
-            if (each.id, name) not in known
-            for region in (each.machines.get(name, ""),)
-            for price in (ledger.prices.machines.get(region, MachinePrice(0.0)),)
-        ]
-        return replace(ledger, machines=(*ledger.machines, *missing))
-
-    def _fleets(self, acceleration_id: str) -> tuple[FleetRecord, ...]:
-        """Return the recorded fleets of an acceleration. Raises ConfigError."""
-        from tradewind.fleet.journal import FleetJournal
-
-        purpose = purpose_of(acceleration_id)
-        return tuple(each for each in FleetJournal(self._control.store.state_dir).records() if each.purpose == purpose)
-
-    def _end_rest(self, state: AccelerationState) -> AccelerationState:
-        """End all fleets of a killed supervisor; return the state with their end. Raises the error of a failed end."""
-        from tradewind.engine.fleets import Fleets
-
-        if state.fleets:
-            for end in Fleets(self._control.store, self._control.gateway).end(state.fleets):
-                if end.error is not None:
-                    raise end.error
-        now_s = time.time()
-        return replace(state, ledger=state.ledger.ended(now_s), updated_unix_s=now_s, fleets=()).at(now_s)
-
     def _read(self, kind: type[T], path: Path) -> T:
         try:
             return kind.from_document(read_json(path))
@@ -214,9 +254,15 @@ class Accelerations:
             raise JobUnreadable(f"{path}: {error}") from error
 
 
-def purpose_of(acceleration_id: str) -> str:
-    """Return the purpose under which the journal records the fleets of an acceleration."""
-    return f"acceleration {acceleration_id}"
+#: What is wrong with a supervisor that holds its acceleration.
+_LIVES: dict[Supervision, str] = {"stopped": "is stopped", "silent": "lives, but reports nothing"}
+
+
+def _stopped_hint(state: AccelerationState) -> str:
+    if state.process is None or state.supervision not in _LIVES:
+        return f"`tradewind accelerate status {state.id}` shows it"
+    pid = state.process.pid
+    return f"`kill -CONT {pid}` continues it, `kill -KILL {pid}` ends it"
 
 
 def flows_text(path: str) -> str:

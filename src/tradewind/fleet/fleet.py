@@ -482,6 +482,12 @@ class Fleet:
         if self._taken or self._lease_s() < self._settings.lease_s:
             self._renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
+    @property
+    def home_enter(self) -> tuple[str, ...]:
+        """Prefix of commands that run in the lead's network. Raises GatewayError."""
+        lead = next(gateway for gateway in self.plan.gateways if gateway.name == self.plan.lead)
+        return self._provider.home(lead.region).enter
+
     def _start_lead(self) -> None:
         """Start the lead at home: beside this process, or where the sky assumes the client to be."""
         lead = next(gateway for gateway in self.plan.gateways if gateway.name == self.plan.lead)

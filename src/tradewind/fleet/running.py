@@ -44,6 +44,14 @@ class RunningProcess:
             return True
         return True
 
+    @property
+    def stopped(self) -> bool:
+        """True if a signal or a debugger has stopped the process. False without /proc."""
+        try:
+            return self.alive and _fields(self.pid)[0] in "Tt"
+        except OSError:
+            return False
+
     def wait(self, timeout_s: float) -> bool:
         """Wait up to the timeout for the process to end; return whether it has. It need not be a child."""
         if not self.alive:

@@ -16,12 +16,25 @@ __all__ = [
     "FlowState",
     "ProxyHealth",
     "ProxyState",
+    "Supervision",
+    "SupervisorProcess",
 ]
 
 AccelerationPhase = Literal["starting", "running", "draining", "ended", "failed"]
 LIVING: tuple[AccelerationPhase, ...] = ("starting", "running", "draining")
 """Phases in which a supervisor should be there."""
 ProxyHealth = Literal["healthy", "unhealthy", "replacing"]
+Supervision = Literal["working", "stopped", "silent", "gone"]
+"""Of the supervisor: a signal has stopped it, it has written nothing for long, or it was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorProcess:
+    """The process that supervises an acceleration. `started` is its start in ticks since boot, if known."""
+
+    pid: int
+    started: int | None
+    pid_namespace: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,7 @@ class FlowState:
     listen: str
     """Address of this machine at which its connections enter."""
     way: str
+    """`forward`, `socks5`, `connect` or `sni`, by which programs connect; else `transparent` or `run`."""
     planned: tuple[str, ...]
     """Proxies of its placed path, from this machine; empty for the direct path."""
     through: tuple[str, ...]
@@ -50,6 +64,8 @@ class FlowState:
     connections: int = 0
     reason: str | None = None
     """Why it does not take its placed path."""
+    shared_with: tuple[str, ...] = ()
+    """Other flows to the same target. They take the same path, and the rates and counts are those of all together."""
 
     @property
     def error(self) -> float | None:
@@ -99,6 +115,12 @@ class AccelerationState(Document):
     """Its machines, and the bytes of each proxy as a route of its only run."""
     fleets: tuple[str, ...] = ()
     """Fleets that are recorded for it: their machines may run."""
+    sky: str | None = None
+    """Absolute path of the sky file in whose emulated WAN it runs; None at configured sites."""
+    process: SupervisorProcess | None = None
+    """Its latest supervisor."""
+    supervision: Supervision | None = None
+    """Whether its supervisor works, as the reader found; None after its end."""
 
     def at(self, now_unix_s: float) -> AccelerationState:
         """Return the state with the cost at this time: machines are charged until they end."""

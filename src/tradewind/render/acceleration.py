@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from statistics import median
 
@@ -24,6 +25,7 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
     reason = f": {state.reason}" if state.reason else ""
     flows, proxies = format_count(len(state.flows), "flow"), format_count(len(state.proxies), "proxy", "proxies")
     yield f"{state.id}  {state.phase}{reason}"
+    yield from (f"  {line}" for line in _supervision(state))
     cost = f"{format_usd(state.machines_usd)} machines, {format_usd(state.egress_usd)} egress"
     yield f"  {flows} over {proxies}, {format_usd(state.usd)}{ceiling} so far: {cost}"
     yield from (f"  {line}" for flow in state.flows for line in _flow(flow))
@@ -39,8 +41,24 @@ def acceleration_lines(state: AccelerationState) -> Iterator[str]:
         yield from (f"  {line}" for line in cost_lines(state))
     for fleet in state.fleets if state.phase not in LIVING else ():
         yield f"  fleet {fleet} may still run: `tradewind accelerate down {state.id}` ends it"
+    if state.supervision == "gone":
+        yield f"  `tradewind accelerate up --resume {state.id}` ends what is left and starts it again"
     if state.wish_error:
         yield f"  the last replan was refused: {state.wish_error}"
+
+
+def _supervision(state: AccelerationState) -> Iterator[str]:
+    """Yield what is wrong with a supervisor that was not killed, and what to do."""
+    if state.supervision not in ("stopped", "silent"):
+        return
+    pid = None if state.process is None else state.process.pid
+    who = "its supervisor" if pid is None else f"its supervisor, process {pid},"
+    age = format_duration(max(0.0, time.time() - state.updated_unix_s))
+    what = "is stopped" if state.supervision == "stopped" else "lives, but reports nothing"
+    yield f"{who} {what}; the state below is {age} old, and the machines end with their leases"
+    if pid is not None:
+        continues = f"`kill -CONT {pid}` continues it. " if state.supervision == "stopped" else ""
+        yield f"{continues}`kill -KILL {pid}`, then `tradewind accelerate up --resume {state.id}`, starts it again"
 
 
 def cost_lines(state: AccelerationState) -> Iterator[str]:
@@ -62,6 +80,8 @@ def _flow(flow: FlowState) -> Iterator[str]:
         f"  {achieved}, {flow.predicted_mbps:.3g} predicted, {flow.direct_mbps:.3g} without proxies; "
         f"{format_count(flow.connections, 'connection')}, {moved}"
     )
+    if flow.shared_with:
+        yield f"  rates and counts are those of all flows to {flow.target}, also of {', '.join(flow.shared_with)}"
     if flow.planned and flow.achieved_direct_mbps is not None:
         yield f"  {flow.achieved_direct_mbps:.3g} Mbit/s achieved without proxies"
     if flow.reason:
@@ -70,6 +90,8 @@ def _flow(flow: FlowState) -> Iterator[str]:
 
 def _address(flow: FlowState) -> str:
     arrow = f" → {flow.target}"
+    if flow.way in ("transparent", "run"):
+        return f"{flow.way}{arrow}"
     return f"{flow.listen}{arrow}" if flow.way == "forward" else f"{flow.way} {flow.listen}{arrow}"
 
 
@@ -89,8 +111,15 @@ def prometheus_lines(states: list[AccelerationState]) -> Iterator[str]:
     for state in states:
         for kind, usd in (("machines", state.machines_usd), ("egress", state.egress_usd)):
             yield f"tradewind_acceleration_usd{{{labels(acceleration=state.id, kind=kind)}}} {usd}"
+    yield "# TYPE tradewind_acceleration_supervised gauge"
+    for state in states:
+        if state.supervision is not None:
+            working = int(state.supervision == "working")
+            yield f"tradewind_acceleration_supervised{{{labels(acceleration=state.id)}}} {working}"
     yield "# TYPE tradewind_acceleration_flow_bytes_total counter"
     for state, flow in flows:
+        if any(other.target == flow.target for other in state.flows[: state.flows.index(flow)]):
+            continue  # The first flow to a target has the bytes of all, so that sums are right.
         for way, count in (("up", flow.bytes_up), ("down", flow.bytes_down)):
             name = labels(acceleration=state.id, flow=flow.name, direction=way)
             yield f"tradewind_acceleration_flow_bytes_total{{{name}}} {count}"

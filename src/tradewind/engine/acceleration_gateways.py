@@ -1,0 +1,105 @@
+"""The gateways of a running acceleration: their programs, their status and their end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from tradewind.acceleration.wiring import HOME, Wire, home_program, proxy_program
+from tradewind.engine.acceleration_course import DRAIN_S
+from tradewind.errors import GatewayError, TradewindError
+from tradewind.fleet.process_table import HOME_VARIABLE, marked_processes
+from tradewind.gateway.client import GatewayClient
+
+if TYPE_CHECKING:
+    from tradewind.fleet.fleet import Fleet
+    from tradewind.model.split import SplitStatus
+
+__all__ = ["AccelerationGateways"]
+
+#: Timeout of one look at a proxy.
+LOOK_S = 5.0
+
+
+class AccelerationGateways:
+    """The gateways of one fleet. `pool` runs looks at several of them at a time."""
+
+    def __init__(self, fleet: Fleet, pool: Executor) -> None:
+        self.fleet, self._pool = fleet, pool
+
+    @property
+    def there(self) -> Collection[str]:
+        """The gateways that have an address."""
+        return self.fleet.deployment().addresses.keys()
+
+    @property
+    def home_pid(self) -> int:
+        """The process of the gateway at home. Raises GatewayError if it has ended."""
+        for process, mark in marked_processes(HOME_VARIABLE):
+            if mark == {"fleet": self.fleet.id, "name": HOME}:
+                return process.pid
+        raise GatewayError("the split proxy of this machine is gone")
+
+    def put_proxies(self, wires: Sequence[Wire], names: Sequence[str]) -> dict[str, str]:
+        """Give each proxy its program. Return why proxies refused it, by name. Raises GatewayError."""
+        possible = {(wire.name, other.through) for wire in wires for other in wires if other.through}
+        refused = {}
+        for name in names:
+            program = proxy_program(name, wires, possible, self.dialled(name, names), DRAIN_S)
+            try:
+                self._client(name).put_split(program, LOOK_S)
+            except GatewayError as error:
+                refused[name] = str(error)
+        return refused
+
+    def put_home(
+        self, wires: Sequence[Wire], paths: Mapping[str, tuple[str, ...]], addresses: Mapping[str, str]
+    ) -> SplitStatus:
+        """Give home the paths of new connections; return its status. Raises GatewayError."""
+        return self._client(HOME).put_split(home_program(wires, paths, addresses, DRAIN_S))
+
+    def dialled(self, caller: str, names: Collection[str]) -> dict[str, str]:
+        """Return the addresses at which a gateway reaches proxies. Raises GatewayError if it cannot."""
+        deployment = self.fleet.deployment()
+        needed = {hop.end for hop in deployment.plan.hops if hop.start == caller}
+        found = {}
+        for name in names:
+            try:
+                if name != caller:
+                    found[name] = deployment.address(caller, name)
+            except KeyError:
+                if name in needed:
+                    raise GatewayError(
+                        f"{caller} cannot connect to the proxy {name}: its machine accepts no connections",
+                        hint="proxies need machines to which others can connect",
+                    ) from None
+        return found
+
+    def look_at(self, names: Iterable[str]) -> dict[str, SplitStatus | str]:
+        """Return the status of each gateway that has an address, or why it did not answer."""
+        there = self.there
+        looks = {name: self._pool.submit(self._look, name) for name in names if name in there}
+        return {name: look.result() for name, look in looks.items()}
+
+    def end(self, names: Iterable[str], drain_s: float) -> dict[str, SplitStatus]:
+        """Drain split proxies; return their last status. One that does not answer is ended with its machine."""
+        names = tuple(names)
+        found = zip(names, self._pool.map(lambda name: self._end(name, drain_s), names), strict=True)
+        return {name: status for name, status in found if status is not None}
+
+    def _look(self, name: str) -> SplitStatus | str:
+        try:
+            return self._client(name).split_status(LOOK_S)
+        except (TradewindError, KeyError) as error:
+            return str(error)
+
+    def _end(self, name: str, drain_s: float) -> SplitStatus | None:
+        try:
+            return self._client(name).end_split(math.ceil(drain_s))
+        except (TradewindError, KeyError):
+            return None
+
+    def _client(self, name: str) -> GatewayClient:
+        return GatewayClient.of(self.fleet.deployment(), name)
