@@ -65,6 +65,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="bucket or prefix that jobs may use; repeatable",
     )
     parser.add_argument(
+        "--allow-endpoint",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="S3-compatible server that tenants' connections may name; repeatable",
+    )
+    parser.add_argument(
         "--site",
         metavar="NAME=PLACE",
         action="append",
