@@ -59,11 +59,11 @@ class World:
     def client(self, tenant: str = "mine", role: str = "tenant_admin") -> httpx.Client:
         return self.server.client(self.tokens[tenant, role])
 
-    def body(self, name: str, number: int, **others: Any) -> dict[str, Any]:
+    def body(self, name: str, number: int, /, **others: Any) -> dict[str, Any]:
         store = self.stores[number].server
         secret = {"access_key_id": store.access_key, "secret_access_key": store.secret_key}
         place = {"place": "s3://bucket/in/", "endpoint": store.endpoint, "region": "us-east-1"}
-        return {"name": name, **place, "secret": secret, **others}
+        return {"name": name, **place, "secret": secret} | others
 
 
 class _Stopped:
@@ -83,7 +83,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             (world.server.data / "source" / f"{number}").write_bytes(bytes([number]) * 1000)
         with world.client() as admin:
             for name, number in (("first", 0), ("second", 1)):
-                assert admin.post("/v1/connections", json=world.body(name, number)).status_code == 201
+                made = admin.post("/v1/connections", json=world.body(name, number))
+                assert made.status_code == 201, made.text
         yield world
 
 
@@ -148,8 +149,8 @@ def test_a_job_with_a_connection_has_none_of_the_servers_credentials(world: Worl
         assert mixed.status_code == 422 and "server's credentials" in mixed.json()["detail"]
         slow = send(client, "slow", "connection:first/x/", str(world.server.data / "slow"), limit_bytes_per_s=500)
         until(client, slow.json()["id"], "running", "done")
-        found = [env for env in environments(world.server) if b"TRADEWIND_" in env and b"/proc/self/fd/" in env]
-        assert found
+        while not (found := [env for env in environments(world.server) if b"/proc/self/fd/" in env]):
+            assert client.get(f"/v1/jobs/{slow.json()['id']}").json()["state"] in ("waiting", "running")
         for env in found:
             assert b"the-server" not in env and b"secret" not in env and b"AWS_ENDPOINT_URL" not in env
         client.delete(f"/v1/jobs/{slow.json()['id']}")

@@ -2,7 +2,7 @@
 
 A secret is sealed in the database, together with the place that it is for, so that it cannot be used for another one.
 It is opened only for a run of a job, and given to the processes of that run. Such a job uses no credentials of the
-server. Its places are recorded as those of the stores, so that ownership, limits and bans apply to them as to any other.
+server. Its places are recorded as those of the stores, so that ownership, limits and bans apply as to others.
 """
 
 from __future__ import annotations
