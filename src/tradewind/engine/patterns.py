@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
-from tradewind.fleet.given import GivenCredentials, surroundings
 from tradewind.model.document import to_document
 from tradewind.model.job import NameGlob, ObjectFilter
 from tradewind.model.records import dataclass, replace
 from tradewind.model.store import StoreSpec
 from tradewind.model.url import Location
+
+if TYPE_CHECKING:
+    from tradewind.fleet.given import GivenCredentials
 
 __all__ = ["Existence", "Pattern", "fixed_folder", "gateway_existence", "is_all", "looks_like_pattern", "pattern_of"]
 
@@ -92,6 +95,7 @@ def gateway_existence(gateway: Callable[[], str], credentials: GivenCredentials 
     """
 
     def exists(store: StoreSpec, key: str) -> tuple[bool, bool]:
+        from tradewind.fleet.given import surroundings
         from tradewind.gateway.task import answer_of_task
 
         task = {"task": "exists", "store": to_document(store), "key": key}
