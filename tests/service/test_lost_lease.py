@@ -10,10 +10,12 @@ from sqlalchemy import update
 
 from tradewind.service.auth import Sender, ensure_admin
 from tradewind.service.claims import ClaimTable
+from tradewind.service.connections import ConnectionBook
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobLease, JobQueue
 from tradewind.service.runner import JobRunner
+from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import jobs
 
@@ -48,7 +50,8 @@ def test_its_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: s
     if moment == "before the run is recorded":
         monkeypatch.setattr(JobQueue, "note", note_after_theft)
     grid = GridReader(settings.engine_state)
-    runner = JobRunner(database, queue, ClaimTable(database, "this", 1, 60_000), settings, grid)
+    book = ConnectionBook(database, Sealer.of(settings), settings)
+    runner = JobRunner(database, queue, ClaimTable(database, "this", 1, 60_000), settings, grid, book)
     request: dict[str, Any] = {
         "source": str(tmp_path / "source"),
         "destination": [str(tmp_path / "copy")],

@@ -65,6 +65,11 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("POST", "/v1/members/{member_id}/block"): "members",
     ("POST", "/v1/members/{member_id}/unblock"): "members",
     ("GET", "/v1/audit"): "audit:read",
+    ("POST", "/v1/connections"): "connections",
+    ("GET", "/v1/connections"): "jobs:read",
+    ("GET", "/v1/connections/{connection}"): "jobs:read",
+    ("PUT", "/v1/connections/{connection}"): "connections",
+    ("DELETE", "/v1/connections/{connection}"): "connections",
     ("POST", "/v1/webhooks"): "webhooks",
     ("GET", "/v1/webhooks"): "webhooks",
     ("DELETE", "/v1/webhooks/{webhook_id}"): "webhooks",
@@ -73,7 +78,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
 }
 VIEWER = {"jobs:read"}
 OPERATOR = VIEWER | {"jobs:write"}
-TENANT_ADMIN = OPERATOR | {"webhooks", "tokens", "members", "audit:read"}
+TENANT_ADMIN = OPERATOR | {"connections", "webhooks", "tokens", "members", "audit:read"}
 MAY = {
     "viewer": VIEWER,
     "operator": OPERATOR,
@@ -118,6 +123,7 @@ def made(server: Server) -> dict[str, Any]:
         "schedule_id": "0" * 16,
         "member_id": "0" * 32,
         "webhook_id": "0" * 16,
+        "connection": "data",
         "delivery_id": "0" * 16,
     }
 

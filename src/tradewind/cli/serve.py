@@ -65,6 +65,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="bucket or prefix that jobs may use; repeatable",
     )
     parser.add_argument(
+        "--allow-endpoint",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="S3-compatible server that tenants' connections may name; repeatable",
+    )
+    parser.add_argument(
         "--site",
         metavar="NAME=PLACE",
         action="append",
@@ -132,6 +139,7 @@ def run(args: Namespace) -> int:
     words += [f"--database={args.database}"] if args.database else []
     words += [f"--allow-path={path}" for path in args.allow_path]
     words += [f"--allow-store={url}" for url in args.allow_store]
+    words += [f"--allow-endpoint={url}" for url in args.allow_endpoint]
     words += [f"--site={site}" for site in args.site]
     words += ["--behind-proxy"] if args.behind_proxy else []
     for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file"):

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tradewind.engine.pruning import Pruned
     from tradewind.engine.user_catalog import UserCatalog
     from tradewind.engine.warm import WarmUp
+    from tradewind.fleet.given import GivenCredentials
     from tradewind.model.catalog import Catalog
     from tradewind.model.goal import Goal, GoalName
     from tradewind.model.network_tier import NetworkTierChoice
@@ -433,11 +434,19 @@ class Engine:
         proposal.held.callback(self._open.pop, proposal.id, None)
         return proposal
 
-    def start(self, proposal: Proposal | str, *, argv: Sequence[str] = (), keep_logs: bool = False) -> Job:
+    def start(
+        self,
+        proposal: Proposal | str,
+        *,
+        argv: Sequence[str] = (),
+        keep_logs: bool = False,
+        credentials: GivenCredentials | None = None,
+    ) -> Job:
         """Start a proposal of this engine, or by its id one that any process has kept, and return at once.
 
         A proposal can be started once. A kept one must be no older than PROPOSAL_S_MAX, and all prices of its plan must
-        still hold. `argv` is kept in the job's record.
+        still hold. `argv` is kept in the job's record. With `credentials` the job has these, and none of this machine;
+        they are not kept.
 
         Raises UsageError, also for a proposal that was started or dropped, or belongs to another engine; TopologyError,
         GatewayError.
@@ -462,6 +471,7 @@ class Engine:
                 argv=argv,
                 keep_logs=keep_logs,
                 proposal=proposal.id if proposal.id in self._kept and not is_dry else None,
+                credentials=credentials,
             )
         except BaseException:
             proposal.drop()

@@ -12,6 +12,7 @@ from tradewind.errors import FleetTaken
 from tradewind.fleet.boots import Boot, BootBook
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet
+from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings, Meter
@@ -34,6 +35,7 @@ class JobGateways:
 
     `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
     of the machines while they run; `meter` counts how long they live. `warm` is the warm fleet to use.
+    `credentials` are those of the only gateway, in place of this machine's.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class JobGateways:
         report: Callable[[str], None],
         meter: Meter | None = None,
         warm: WarmChoice | None = None,
+        credentials: GivenCredentials | None = None,
     ) -> None:
         """Start the gateways. Raises GatewayError; FleetTaken if a required warm fleet cannot be used."""
         self._folder = folder
@@ -69,6 +72,7 @@ class JobGateways:
                 meter=meter,
                 logs=Path(self._logs),
                 taken=taken,
+                credentials=credentials,
             )
 
         if warm is None:

@@ -15,6 +15,7 @@ from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.engine.skies import provider_again
 from tradewind.errors import JobFailed, UsageError
 from tradewind.fleet.boots import Boot
+from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.journal import FleetJournal
 from tradewind.model.event import Event, ToDelete
 from tradewind.model.job import Deletion
@@ -133,12 +134,14 @@ class Job:
         keep_logs: bool = False,
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
+        credentials: GivenCredentials | None = None,
     ) -> Job:
         """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
         is given. Its sky is started if it is not running.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
-        objects are deleted; this confirms a job with `ask_delete`.
+        objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
+        again.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -148,7 +151,9 @@ class Job:
         with ExitStack() as stack:
             if provider is None:
                 provider = stack.enter_context(provider_again(record, self._control.store.state_dir))
-            self._running = self._control.resume(self.id, keep_logs=keep_logs, provider=provider, deletion=deletion)
+            self._running = self._control.resume(
+                self.id, keep_logs=keep_logs, provider=provider, deletion=deletion, credentials=credentials
+            )
             self._running.hold(stack.pop_all())
         self._on_resume(self._running)
         return self
@@ -163,9 +168,12 @@ class Job:
         """Continue a job that waits for a confirmation; it deletes at most as many objects as it announced."""
         return self.resume(deletion=Deletion(keys_max=waiting.objects, over_half=True))
 
-    def cancel(self) -> Job:
-        """Stop for good, and abort unfinished uploads; copied objects stay."""
-        self._control.cancel(self.id)
+    def cancel(self, credentials: GivenCredentials | None = None) -> Job:
+        """Stop for good, and abort unfinished uploads; copied objects stay.
+
+        A job that was started with `credentials` needs them again.
+        """
+        self._control.cancel(self.id, credentials)
         self._close()
         return self
 

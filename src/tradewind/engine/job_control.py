@@ -32,6 +32,7 @@ from tradewind.errors import (
     JobUnreadable,
     UsageError,
 )
+from tradewind.fleet.given import GivenCredentials, surroundings
 from tradewind.fleet.home import drain_home
 from tradewind.fleet.journal import FleetJournal
 from tradewind.gateway.binary import find_gateway
@@ -77,14 +78,18 @@ class JobControl:
         argv: Sequence[str] = (),
         keep_logs: bool = False,
         proposal: str | None = None,
+        credentials: GivenCredentials | None = None,
     ) -> RunningJob:
-        """Start a job and return at once. Its record keeps `argv` and the id of its proposal.
+        """Start a job and return at once. Its record keeps `argv` and the id of its proposal, but no `credentials`.
 
         Raises UsageError, GatewayError.
         """
         sources, destinations = place_texts(source), place_texts(destination)
         self.check_filter(options.filter)
-        spec = resolve(sources, destinations, options, launch.plan, exists=gateway_existence(lambda: self.gateway))
+        if credentials is not None and len(launch.plan.gateways) > 1:
+            raise UsageError("a job with its own credentials runs on this machine alone")
+        exists = gateway_existence(lambda: self.gateway, credentials)
+        spec = resolve(sources, destinations, options, launch.plan, exists=exists)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
         settings = {
@@ -115,7 +120,17 @@ class JobControl:
                     self.store.prune()
                 overlay = launch.plan.overlay
                 ledger = Ledger(launch.prices, None if overlay is None else overlay.cost.total_usd)
-                return self._run(job_id, spec, launch, settings, ledger, lock, folder=folder, keep_logs=keep_logs)
+                return self._run(
+                    job_id,
+                    spec,
+                    launch,
+                    settings,
+                    ledger,
+                    lock,
+                    folder=folder,
+                    keep_logs=keep_logs,
+                    credentials=credentials,
+                )
             except BaseException as error:
                 if lock is not None:
                     lock.release()
@@ -136,11 +151,13 @@ class JobControl:
         keep_logs: bool = False,
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
+        credentials: GivenCredentials | None = None,
     ) -> RunningJob:
         """Resume an interrupted job, on machines of its previous provider unless another is given.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
-        objects are deleted; this confirms a job with `ask_delete`.
+        objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
+        again.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -148,7 +165,7 @@ class JobControl:
         self.require_resumable(self.store.load(job_id))
         lock = self.store.hold(job_id)
         try:
-            return self._resume(job_id, lock, keep_logs, provider, deletion)
+            return self._resume(job_id, lock, keep_logs, provider, deletion, credentials)
         except BaseException:
             lock.release()
             raise
@@ -160,6 +177,7 @@ class JobControl:
         keep_logs: bool,
         provider: Mapping[str, Any] | None,
         deletion: Deletion | None,
+        credentials: GivenCredentials | None,
     ) -> RunningJob:
         record = self.store.load(job_id)
         self.require_resumable(record)
@@ -199,7 +217,16 @@ class JobControl:
         settings, ended = document["settings"], ledger.ended(now_s)
         earlier_s = max(0.0, now_s - record.created_unix_ms / 1000)
         return self._run(
-            job_id, spec, launch, settings, ended, lock, folder=folder, keep_logs=keep_logs, earlier_s=earlier_s
+            job_id,
+            spec,
+            launch,
+            settings,
+            ended,
+            lock,
+            folder=folder,
+            keep_logs=keep_logs,
+            earlier_s=earlier_s,
+            credentials=credentials,
         )
 
     def ledger(self, record: JobRecord) -> Ledger:
@@ -253,26 +280,26 @@ class JobControl:
             raise UsageError(f"job {job_id} is {record.state}; it ended before it could be paused")
         return record
 
-    def cancel(self, job_id: str) -> JobRecord:
+    def cancel(self, job_id: str, credentials: GivenCredentials | None = None) -> JobRecord:
         """Stop a job if it runs, and abort its unfinished uploads. Copied objects stay. Raises JobNotFound."""
         record = self.store.load(job_id)
         if record.state in ("done", "cancelled"):
             raise UsageError(f"job {job_id} is {record.state}; there is nothing to cancel")
         with cancelling(self.store.path(job_id)):
-            self._cancel(record)
+            self._cancel(record, credentials)
         return self.store.load(job_id)
 
-    def _cancel(self, record: JobRecord) -> None:
+    def _cancel(self, record: JobRecord, credentials: GivenCredentials | None) -> None:
         job_id = record.id
         if record.state == "running":
             self._stop_running(job_id)
         lock = self.store.hold(job_id)
         try:
-            self._abort(record)
+            self._abort(record, credentials)
         finally:
             lock.release()
 
-    def _abort(self, record: JobRecord) -> None:
+    def _abort(self, record: JobRecord, credentials: GivenCredentials | None) -> None:
         """End the machines and uploads that a job left behind."""
         job_id = record.id
         journal = FleetJournal(self.store.state_dir)
@@ -284,7 +311,8 @@ class JobControl:
             return
         stores = [target["store"] for target in record.document["spec"]["targets"]]
         task = {"task": "cancel", "state_dir": self.store.path(job_id), "stores": stores}
-        code = run_task(self.gateway, task)
+        with surroundings(credentials) as around:
+            code = run_task(self.gateway, task, around)
         if code != 0:
             raise GatewayError(f"job {job_id} could not be cancelled completely (exit code {code})")
         self.store.settle(job_id)
@@ -329,6 +357,7 @@ class JobControl:
         folder: str,
         keep_logs: bool,
         earlier_s: float = 0.0,
+        credentials: GivenCredentials | None,
     ) -> RunningJob:
         state_folder(self.store.state_dir)
         private_folder(self.store.folder)
@@ -343,7 +372,16 @@ class JobControl:
             compares=spec.compare is not None or spec.delete is not None,
         )
         starter = RunStarter(
-            self.store, self.gateway, job_id, spec, launch, settings, ledger, folder=folder, earlier_s=earlier_s
+            self.store,
+            self.gateway,
+            job_id,
+            spec,
+            launch,
+            settings,
+            ledger,
+            folder=folder,
+            earlier_s=earlier_s,
+            credentials=credentials,
         )
         return starter.start(lock, keep_logs=keep_logs)
 

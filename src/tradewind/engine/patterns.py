@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tradewind.errors import UsageError
 from tradewind.model.document import to_document
@@ -17,6 +18,9 @@ from tradewind.model.job import NameGlob, ObjectFilter
 from tradewind.model.records import dataclass, replace
 from tradewind.model.store import StoreSpec
 from tradewind.model.url import Location
+
+if TYPE_CHECKING:
+    from tradewind.fleet.given import GivenCredentials
 
 __all__ = ["Existence", "Pattern", "fixed_folder", "gateway_existence", "is_all", "looks_like_pattern", "pattern_of"]
 
@@ -84,13 +88,19 @@ def is_all(glob: str) -> bool:
     return not _SEVERAL.sub("", glob).strip("*?/")
 
 
-def gateway_existence(gateway: Callable[[], str]) -> Existence:
-    """Return a function that asks a store by a task of the gateway program, whose path `gateway` returns."""
+def gateway_existence(gateway: Callable[[], str], credentials: GivenCredentials | None = None) -> Existence:
+    """Return a function that asks a store by a task of the gateway program, whose path `gateway` returns.
+
+    With `credentials` it has these, and none of this machine.
+    """
 
     def exists(store: StoreSpec, key: str) -> tuple[bool, bool]:
+        from tradewind.fleet.given import surroundings
         from tradewind.gateway.task import answer_of_task
 
-        found = answer_of_task(gateway(), {"task": "exists", "store": to_document(store), "key": key})
+        task = {"task": "exists", "store": to_document(store), "key": key}
+        with surroundings(credentials) as around:
+            found = answer_of_task(gateway(), task, around)
         return bool(found["object"]), bool(found["folder"])
 
     return exists

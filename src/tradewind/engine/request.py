@@ -255,6 +255,8 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
 def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
     """Return endpoint and region as given, else from AWS's configuration for this store. Raises UsageError."""
     endpoint, region = access.endpoint or place.endpoint, _store_region(place, access)
+    if access.is_given:
+        return endpoint, region
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):

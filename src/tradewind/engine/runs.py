@@ -20,6 +20,7 @@ from tradewind.engine.running import OVER_CEILING, RunningJob, kill_unclosed, st
 from tradewind.engine.stored import plan_document
 from tradewind.engine.topology import topology_document
 from tradewind.errors import CeilingReached, GatewayError, ProviderRefused
+from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
 from tradewind.model.job import JobSpec
@@ -42,7 +43,7 @@ class RunStarter:
     """Starts one run of a job, and its lead again if that dies.
 
     `settings` are those of the job's record; `ledger` has the cost of earlier runs. `earlier_s` is the time since the
-    job began [s].
+    job began [s]. With `credentials` the run has these, and none of this machine.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class RunStarter:
         *,
         folder: str,
         earlier_s: float = 0.0,
+        credentials: GivenCredentials | None = None,
     ) -> None:
         self._store, self._gateway, self._folder = store, gateway, folder
         self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
-        self._ledger = ledger
+        self._ledger, self._credentials = ledger, credentials
         #: True once the machines of a run were there.
         self._is_under_way = False
         self._is_recorded = spec.state_dir is not None
@@ -153,6 +155,7 @@ class RunStarter:
                 report=self._log.notice,
                 meter=ledger,
                 warm=self._warm(),
+                credentials=self._credentials,
             )
         except GatewayError as error:
             if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):

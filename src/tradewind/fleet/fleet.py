@@ -20,6 +20,7 @@ from tradewind.fleet.calls import LAUNCH_S, InFlight
 from tradewind.fleet.charges import Charges
 from tradewind.fleet.ending import list_machines, terminate
 from tradewind.fleet.enrolment import Enrolment
+from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
@@ -69,6 +70,7 @@ class Fleet:
         meter: Meter | None = None,
         logs: Path | None = None,
         taken: str | None = None,
+        credentials: GivenCredentials | None = None,
     ) -> None:
         """Start the machines and return when all of them answer.
 
@@ -76,14 +78,14 @@ class Fleet:
         fleet runs. `meter` gets the launch and the end of each machine, whatever happens in between. `logs` is the
         folder for the lead's standard error, by default in the fleet's own folder.
         `taken` is the id of a warm fleet to claim; its machines are used, and given back at the end. The settings then
-        say how they are kept.
+        say how they are kept. `credentials` are those of the lead, if it is the only gateway.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
         self.id = new_fleet_id() if taken is None else taken
         self.plan = plan
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
-        self._settings = settings or FleetSettings()
+        self._settings, self._credentials = settings or FleetSettings(), credentials
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._meter = meter
@@ -499,6 +501,7 @@ class Fleet:
             listen=self._settings.listen.get(lead.name, "") if lead.name in dialled_gateways(self.plan) else None,
             join=None if self._enrolment is None else self._enrolment.lead_join(lead.name),
             logs=self._logs,
+            credentials=self._credentials,
         )
 
     def _dismiss(self, name: str) -> None:

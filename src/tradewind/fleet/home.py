@@ -10,10 +10,12 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tradewind.errors import GatewayError
+from tradewind.fleet.given import GivenCredentials, surroundings
 from tradewind.fleet.process_table import HOME_VARIABLE, marked_processes
 from tradewind.fleet.provider import Home
 from tradewind.fleet.running import POLL_S
@@ -40,11 +42,12 @@ class HomeGateway:
         listen: str | None,
         join: Join | None,
         logs: Path | None = None,
+        credentials: GivenCredentials | None = None,
     ) -> None:
         """Start the lead. Raises GatewayError.
 
         `listen` is its data address; empty for any free port, None for no data port. `join` is None in a fleet without
-        identities.
+        identities. With `credentials` the lead has these, and none of this machine.
         """
         self._sockets = ControlFolder(folder, make=True, name=HOME)
         self._control = self._sockets.address(name)
@@ -57,16 +60,17 @@ class HomeGateway:
             arguments += ["--data", data]
         log_folder = private_folder(logs or folder / "logs")
         try:
-            self._process = GatewayProcess(
-                binary,
-                name,
-                arguments,
-                str(log_folder / f"{name}.log"),
-                self._sockets.descriptors,
-                home.enter,
-                home_environment(folder, name),
-                input_line,
-            )
+            with surroundings(credentials) as (environment, descriptors):
+                self._process = GatewayProcess(
+                    binary,
+                    name,
+                    arguments,
+                    str(log_folder / f"{name}.log"),
+                    (*self._sockets.descriptors, *descriptors),
+                    home.enter,
+                    home_environment(folder, name, environment),
+                    input_line,
+                )
         except BaseException:
             self._sockets.close()
             raise
@@ -126,9 +130,13 @@ def start_owner(binary: str, folder: Path, home: Home, logs: Path | None, *, kee
     )
 
 
-def home_environment(folder: Path, name: str) -> dict[str, str]:
-    """Return the environment of a process at a fleet's home, with the mark by which other processes find it."""
-    return {**os.environ, HOME_VARIABLE: json.dumps({"fleet": folder.name, "name": name})}
+def home_environment(folder: Path, name: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a process at a fleet's home, with the mark by which other processes find it.
+
+    Apart from the mark it is `environment`, by default that of this process.
+    """
+    own = os.environ if environment is None else environment
+    return {**own, HOME_VARIABLE: json.dumps({"fleet": folder.name, "name": name})}
 
 
 def drain_home(folder: Path, name: str) -> None:

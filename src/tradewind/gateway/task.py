@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from tradewind.errors import GatewayError, SourceNotFound, TradewindError, Unauthorised, Unavailable, UsageError
@@ -15,6 +15,9 @@ from tradewind.gateway.binary import client_contract
 TASK_ERRORS: dict[int, type[TradewindError]] = {
     error.exit_code: error for error in (UsageError, SourceNotFound, Unavailable, Unauthorised)
 }
+#: Environment of a child, None for that of this process, and descriptors that it inherits.
+Surroundings = tuple["Mapping[str, str] | None", tuple[int, ...]]
+HERE: Surroundings = (None, ())
 
 
 def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoReturn:
@@ -33,9 +36,9 @@ def become_task(binary: str, task: dict[str, Any], *, mute: bool = False) -> NoR
         raise GatewayError(f"{binary} cannot be started: {error}") from error
 
 
-def run_task(binary: str, task: dict[str, Any], *, quiet: bool = False) -> int:
+def run_task(binary: str, task: dict[str, Any], around: Surroundings = HERE, *, quiet: bool = False) -> int:
     """Run the task as a child with the standard streams of this process; return its exit code. Raises GatewayError."""
-    return _run(binary, task, stdout=subprocess.DEVNULL if quiet else None).returncode
+    return _run(binary, task, around, stdout=subprocess.DEVNULL if quiet else None).returncode
 
 
 def try_task(binary: str, task: dict[str, Any]) -> None:
@@ -51,12 +54,12 @@ def try_task(binary: str, task: dict[str, Any]) -> None:
     raise _error(UsageError if done.returncode == UsageError.exit_code else GatewayError, task, done)
 
 
-def answer_of_task(binary: str, task: dict[str, Any]) -> dict[str, Any]:
+def answer_of_task(binary: str, task: dict[str, Any], around: Surroundings = HERE) -> dict[str, Any]:
     """Run a task that prints one JSON document, and return it.
 
     Raises the error of the task's exit code, with its message and hint; GatewayError if the program cannot be run.
     """
-    done = _run(binary, task, stdin=subprocess.DEVNULL, capture_output=True)
+    done = _run(binary, task, around, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode == 0:
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
@@ -118,15 +121,17 @@ def follow_task(binary: str, task: dict[str, Any], heed: Callable[[dict[str, Any
         os.close(descriptor)
 
 
-def _run(binary: str, task: dict[str, Any], **streams: Any) -> subprocess.CompletedProcess[bytes]:
+def _run(
+    binary: str, task: dict[str, Any], around: Surroundings = HERE, **streams: Any
+) -> subprocess.CompletedProcess[bytes]:
     """Run the task as a child; `streams` are further arguments of `subprocess.run`.
 
     Raises GatewayError if the program cannot be run, TimeoutExpired.
     """
-    descriptor = _task_file(task)
+    descriptor, (environment, descriptors) = _task_file(task), around
     words = [binary, "task", "--file", f"/dev/fd/{descriptor}"]
     try:
-        return subprocess.run(words, pass_fds=[descriptor], check=False, **streams)
+        return subprocess.run(words, pass_fds=[descriptor, *descriptors], env=environment, check=False, **streams)
     except OSError as error:
         raise GatewayError(f"{binary} cannot be started: {error}") from error
     finally:

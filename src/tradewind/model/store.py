@@ -17,7 +17,8 @@ class Access:
     """Access to one side: endpoint, region, name of a credential profile. Never a credential.
 
     `path_style` None: the store decides (with a custom endpoint, in the path). `ca_file` is a PEM file. `lending` says
-    which credentials gateways on other machines get; with an AWS `role` (an ARN) they get sessions of that role.
+    which credentials gateways on other machines get; with an AWS `role` (an ARN) they get sessions of that role. With
+    `is_given` the credentials come with the job, and the environment of this machine names no endpoint and no region.
     """
 
     endpoint: str | None = None
@@ -31,6 +32,7 @@ class Access:
     follow_symlinks: bool = False
     lending: Lending = "scoped"
     role: str | None = None
+    is_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

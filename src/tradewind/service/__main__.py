@@ -17,6 +17,7 @@ from pathlib import Path
 from tradewind.errors import TradewindError, UsageError
 from tradewind.model.files import private_folder
 from tradewind.model.url import parse_url
+from tradewind.service.endpoints import canonical_endpoint
 from tradewind.service.limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
@@ -57,6 +58,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--listen", default="127.0.0.1:8080")
     parser.add_argument("--allow-path", action="append", default=[])
     parser.add_argument("--allow-store", action="append", default=[])
+    parser.add_argument("--allow-endpoint", action="append", default=[])
     parser.add_argument("--site", action="append", default=[])
     parser.add_argument("--jobs", type=int, default=RUNNING_JOBS_DEFAULT)
     parser.add_argument("--behind-proxy", action="store_true")
@@ -90,6 +92,7 @@ def _settings(args: Namespace) -> ServiceSettings:
         state=Path(os.path.realpath(args.state)),
         allow_paths=tuple(os.path.realpath(path) for path in args.allow_path),
         allow_stores=tuple(args.allow_store),
+        allow_endpoints=tuple(canonical_endpoint(url) for url in args.allow_endpoint),
         jobs_max=args.jobs,
         database=None if args.database is None else _checked_database(args.database),
         lease_s=args.lease,

@@ -17,6 +17,7 @@ from tradewind._version import __version__
 from tradewind.errors import StateError
 from tradewind.service.api import (
     bans,
+    connections,
     grid,
     health,
     jobs,
@@ -35,6 +36,7 @@ from tradewind.service.api import (
 from tradewind.service.auth import Sender
 from tradewind.service.bounded import BoundedBodies
 from tradewind.service.claims import ClaimTable
+from tradewind.service.connections import ConnectionBook
 from tradewind.service.console import ConsoleFiles
 from tradewind.service.console import router as console
 from tradewind.service.courier import Courier
@@ -78,7 +80,9 @@ class Service:
         self.queue = JobQueue(database)
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
         self.grid = GridReader(settings.engine_state)
-        self.runner = JobRunner(database, self.queue, claims, settings, self.grid)
+        self.sealer = Sealer.of(settings)
+        self.connections = ConnectionBook(database, self.sealer, settings)
+        self.runner = JobRunner(database, self.queue, claims, settings, self.grid, self.connections)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
@@ -90,7 +94,6 @@ class Service:
         self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
         self.members = None if settings.oidc is None else Members(database, settings.oidc)
-        self.sealer = Sealer.of(settings)
         self.courier = Courier(database, self.sealer, settings.webhook_networks)
         #: Set when the server stops: event streams then end.
         self.is_closing = False
@@ -139,7 +142,7 @@ def create_app(service: Service) -> FastAPI:
     add_handlers(app)
     for part in (
         *(health, jobs, schedules, receipts, quotes, money, grid, market, limits, bans),
-        *(sites, tenants, rotation, members, webhooks),
+        *(sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)
     app.include_router(console)

@@ -38,7 +38,7 @@ __all__ = [
 #: Roles with their scopes; each role has those of the earlier ones.
 _VIEWER = frozenset({"jobs:read"})
 _OPERATOR = _VIEWER | {"jobs:write"}
-_TENANT_ADMIN = _OPERATOR | {"webhooks", "tokens", "members", "audit:read"}
+_TENANT_ADMIN = _OPERATOR | {"connections", "webhooks", "tokens", "members", "audit:read"}
 SCOPES_OF_ROLE: dict[str, frozenset[str]] = {
     "viewer": _VIEWER,
     "operator": _OPERATOR,

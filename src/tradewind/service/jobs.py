@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from tradewind.engine.jobs import new_job_id
 from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
+from tradewind.service.connections import require_connections
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.money import job_moved, job_submitted
@@ -123,6 +124,7 @@ class JobQueue:
                     429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"}
                 )
             _require_no_ban(connection, sender.tenant, request)
+            require_connections(connection, sender.tenant, request)
             connection.execute(
                 insert(jobs).values(
                     id=job_id,

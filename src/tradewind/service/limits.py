@@ -97,6 +97,9 @@ MEMBERS_PER_TENANT_MAX = 10_000
 MEMBER_SEEN_S = 300.0
 #: Webhooks of one tenant; a further one is answered 409.
 WEBHOOKS_PER_TENANT_MAX = 20
+#: Connections of one tenant; a further one is answered 409. A longer secret is answered 422.
+CONNECTIONS_PER_TENANT_MAX = 100
+SECRET_BYTES_MAX = 16_384
 #: Pending deliveries of one tenant; a further event is dropped and counted.
 DELIVERIES_PENDING_MAX = 1_000
 #: Deliveries that are sent at once, by all tenants and by one.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tradewind.engine.patterns import fixed_folder
 from tradewind.errors import UsageError
@@ -59,12 +60,15 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
     return path + "/" if place.is_directory and path != "/" else path
 
 
-def require_same_places(places: Sequence[str], settings: ServiceSettings) -> None:
-    """Check resolved places again: a folder may have become a link since then, or be allowed no more.
+def require_same_places(request: Mapping[str, Any], settings: ServiceSettings) -> None:
+    """Check a request's resolved places again: a folder may have become a link since then, or be allowed no more.
 
-    Raises UsageError.
+    Places of connections are not checked. Raises UsageError.
     """
-    for place in places:
+    places = [request["source"], *request["destination"]]
+    named = request.get("connections")
+    names = [None] * len(places) if named is None else [named["source"], *named["destination"]]
+    for place in (place for place, name in zip(places, names, strict=True) if name is None):
         if allowed_place(place, settings) != place:
             raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
 

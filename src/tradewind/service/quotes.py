@@ -17,6 +17,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.engine.engine import Engine
 from tradewind.engine.proposal import Proposal, Request
+from tradewind.fleet.given import GivenCredentials
 from tradewind.market.money import exact, micros_up
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
@@ -59,8 +60,10 @@ class QuoteMaker:
         owned: Sequence[str],
         links: Sequence[tuple[str, str]],
         kept_s: int,
+        credentials: GivenCredentials | None = None,
     ) -> dict[str, Any]:
         """Count a request's source, price it, and keep the quote for `kept_s`. `sender` is tenant and token.
+        `credentials` are those of the job's connections, in place of the server's.
 
         Raises ApiProblem 409 if the source cannot be counted in time, 429 if too many quotes are being made or open;
         TradewindError, among others if a link has no tariff.
@@ -70,7 +73,7 @@ class QuoteMaker:
         try:
             with self._database.read() as connection:
                 self._require_few(connection, sender[0])
-            counted = self._count(request)
+            counted = self._count(request, credentials)
             ceiling = counted.bytes_total + _extra_bytes(counted.bytes_total)
             bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
             proposal = self._engine.propose(bounded, keep=True)
@@ -79,10 +82,11 @@ class QuoteMaker:
             self._slots.release()
         return self._keep(sender, {**document, "max_bytes": ceiling}, owned, links, kept_s, proposal, counted)
 
-    def _count(self, request: Request) -> Progress:
+    def _count(self, request: Request, credentials: GivenCredentials | None) -> Progress:
         """Return the counts of a dry run."""
         running = self._engine.start(
-            self._engine.propose(replace(request, options=replace(request.options, dry_run=True)))
+            self._engine.propose(replace(request, options=replace(request.options, dry_run=True))),
+            credentials=credentials,
         ).require_running()
         try:
             if not running.wait_ended(QUOTE_COUNT_S_MAX):

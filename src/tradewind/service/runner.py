@@ -32,10 +32,13 @@ from tradewind.errors import (
     Unavailable,
     UsageError,
 )
+from tradewind.fleet.given import GivenCredentials
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
+from tradewind.model.records import replace
 from tradewind.model.url import parse_url
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
+from tradewind.service.connections import ConnectionBook, ConnectionUse, named_in_error
 from tradewind.service.database import ServiceDatabase, now_unix_ms
 from tradewind.service.failures import failure_kind, first_down
 from tradewind.service.grid import GridReader
@@ -69,8 +72,8 @@ LOOK_S = 0.25
 STOP_S = 60.0
 
 
-def engine_request(document: Mapping[str, Any]) -> Request:
-    """Return the engine's request for a job's document. Raises UsageError."""
+def engine_request(document: Mapping[str, Any], use: ConnectionUse | None = None) -> Request:
+    """Return the engine's request for a job's document, with its connections. Raises UsageError."""
     verb = document["verb"]
     options = Options(
         recursive=document["recursive"] or verb == "sync",
@@ -83,6 +86,8 @@ def engine_request(document: Mapping[str, Any]) -> Request:
         max_bytes=document.get("max_bytes"),
         chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
     )
+    if use is not None:
+        options = replace(options, source=use.source, destination=use.destinations)
     return Request(document["source"], tuple(document["destination"]), options, verb)
 
 
@@ -96,8 +101,10 @@ class JobRunner:
         claims: ClaimTable,
         settings: ServiceSettings,
         grid: GridReader,
+        connections: ConnectionBook,
     ) -> None:
         self._database, self._queue, self._claims, self._settings = database, queue, claims, settings
+        self._connections = connections
         self._leases = LeaseKeeper(claims, settings.lease_s)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -277,21 +284,22 @@ class JobRunner:
         found = self._found(row, lease)
         if found is not None and found.state in ("done", "cancelled"):
             return found
-        document = dict(row.request)
-        require_same_places([document["source"], *document["destination"]], self._settings)
+        require_same_places(row.request, self._settings)
+        use = self._connections.use_of(row.tenant, row.request)
+        credentials = None if use is None else use.credentials
         if found is not None:
-            return found.resume()
-        job = self._started_before(row, lease)
+            return found.resume(credentials=credentials)
+        job = self._started_before(row, lease, credentials)
         if job is None:
-            proposal = self._engine.propose(engine_request(_limited(document, row.granted)), keep=True)
+            proposal = self._engine.propose(engine_request(_limited(row.request, row.granted), use), keep=True)
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
-            job = self._engine.start(proposal)
+            job = self._engine.start(proposal, credentials=credentials)
         with _ended_on_error(job):
             self._queue.note(lease, engine_job=job.id)
         return job
 
-    def _started_before(self, row: JobRow, lease: JobLease) -> Job | None:
+    def _started_before(self, row: JobRow, lease: JobLease, credentials: GivenCredentials | None) -> Job | None:
         """Start the proposal of a quote, or of an earlier owner, which may do the same now; the engine starts it once.
 
         None without a proposal, or if it can no longer be started. Raises JobBusy if the other one has started it.
@@ -300,7 +308,7 @@ class JobRunner:
             return None
         self._leases.state(lease)
         try:
-            return self._engine.start(row.proposal)
+            return self._engine.start(row.proposal, credentials=credentials)
         except UsageError as error:
             if self._engine.started(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
@@ -336,6 +344,7 @@ class JobRunner:
         running.result()
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
+        error = named_in_error(error, row.request)
         hint = getattr(error, "hint", None)
         if isinstance(error, CeilingReached) and row.request.get("quote") is not None:
             error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"
@@ -351,7 +360,8 @@ class JobRunner:
     def _failure_kind(self, row: JobRow, error: TradewindError | OSError) -> str:
         """Return the retry class of an error. A store that does not answer is recorded, and uses no attempt."""
         kind = failure_kind(error)
-        if isinstance(error, Unavailable) and kind == "transient":
+        # A connection's store is the tenant's own: it must not close a store of the same name to other tenants.
+        if isinstance(error, Unavailable) and kind == "transient" and row.request.get("connections") is None:
             down = first_down(self._settings.gateway, [row.request["source"], *row.request["destination"]])
             if down is not None:
                 place = parse_url(down, cwd="/")
@@ -402,8 +412,13 @@ class JobRunner:
         """Complete a cancellation: abort the unfinished uploads."""
         found = self._found(row, lease)
         try:
+            use = self._connections.use_of(row.tenant, row.request)
+        except UsageError as error:
+            self._end(row, lease, "cancelled", error=f"its unfinished uploads stay: {error}")
+            return
+        try:
             if found is not None and found.state != "cancelled":
-                found.cancel()
+                found.cancel(None if use is None else use.credentials)
         except UsageError:
             self._end(row, lease, "done")  # It was done before.
             return

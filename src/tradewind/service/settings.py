@@ -37,6 +37,7 @@ class ServiceSettings:
     - `state`: folder of the database, the admin token and the engine's state
     - `allow_paths`: resolved folders in which jobs may read and write local files
     - `allow_stores`: URLs of buckets and prefixes that jobs may use, with the credentials of the server
+    - `allow_endpoints`: servers other than the public clouds that connections of tenants may name
     - `jobs_max`: jobs that run at the same time
     - `database`: URL of a PostgreSQL database, or None for the SQLite file of the state folder
     - `lease_s`: time without a sign of life after which another server adopts the jobs [s]
@@ -50,6 +51,7 @@ class ServiceSettings:
     state: Path
     allow_paths: tuple[str, ...] = ()
     allow_stores: tuple[str, ...] = ()
+    allow_endpoints: tuple[str, ...] = ()
     jobs_max: int = 8
     database: str | None = None
     lease_s: int = LEASE_S_DEFAULT

@@ -7,6 +7,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData,
 __all__ = [
     "METADATA",
     "audit",
+    "connections",
     "deliveries",
     "job_events",
     "jobs",
@@ -125,6 +126,20 @@ replicas = Table(
 #: One row: the id of the state folder that all servers of this database share.
 state_folders = Table("state_folders", METADATA, Column("id", Text, primary_key=True))
 
+
+#: Places of tenants with credentials. `place` is a bucket or a prefix that ends in `/`; `sealed` is the secret.
+connections = Table(
+    "connections",
+    METADATA,
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("place", Text, nullable=False),
+    Column("endpoint", Text),
+    Column("region", Text),
+    Column("sealed", Text, nullable=False),
+    Column("created_unix_ms", BigInteger, nullable=False),
+    Column("replaced_unix_ms", BigInteger, nullable=False),
+)
 
 #: People that an OIDC issuer has identified. `id` is a digest of issuer and subject. A blocked one is refused.
 members = Table(

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tradewind.engine.jobs import OBJECTS_FILE
 from tradewind.errors import JobNotFound, UsageError
 from tradewind.model.job import MIN_CHUNK_BYTES
+from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender, is_still_allowed, needs
+from tradewind.service.connections import is_of_connection, require_one_secret
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
 from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, PRIORITY_MAX
@@ -25,7 +27,9 @@ from tradewind.service.places import allowed_place, owned_places, require_same_p
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
-from tradewind.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from tradewind.service.app import Service
 
 __all__ = ["ACTIVITY", "JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "router"]
 
@@ -48,9 +52,9 @@ class JobRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    source: Place | None = Field(None, description="URL or absolute path")
+    source: Place | None = Field(None, description="URL, absolute path, or connection:NAME/PATH")
     destination: Place | Annotated[list[Place], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="URL or absolute path, or up to 16 of them"
+        None, description="URL, absolute path or connection:NAME/PATH, or up to 16 of them"
     )
     quote: Annotated[str, Field(pattern=QUOTE_ID)] | None = Field(None, description="id of a quote")
     verb: Literal["cp", "sync", "mv"] = "cp"
@@ -191,7 +195,8 @@ def resume(job_id: JobId, request: Request, sender: Sender = WRITE) -> dict[str,
     """Continue a paused or failed job from its journal, if its places are still allowed."""
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
-    require_same_places([row.request["source"], *row.request["destination"]], service.settings)
+    require_same_places(row.request, service.settings)
+    service.connections.use_of(sender.tenant, row.request)
     return _changed(request, sender, job_id, {"paused": "waiting", "failed": "waiting"})
 
 
@@ -288,7 +293,7 @@ def _job_of(
     Raises ApiProblem.
     """
     if body.quote is None:
-        document, owned, links = resolved_request(body, request)
+        document, owned, links = resolved_request(body, request, sender)
         return document, owned, links, _file_bytes(document["source"])
     with request.app.state.service.database.read() as connection:
         row = quote_of(connection, body.quote, sender.tenant)
@@ -306,28 +311,50 @@ def _file_bytes(source: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def resolved_request(body: JobRequest, request: Request) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
+def resolved_request(
+    body: JobRequest, request: Request, sender: Sender
+) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
     """Return the request with resolved places, what it will own, and its pairs of regions.
 
     Raises UsageError, ApiProblem.
     """
     assert body.source is not None and body.destination is not None
-    settings = request.app.state.service.settings
     given = [body.destination] if isinstance(body.destination, str) else body.destination
-    source = _allowed("source", body.source, settings)
-    ends = [_allowed("destination", place, settings) for place in given]
+    service = request.app.state.service
+    sides = [("source", body.source), *(("destination", place) for place in given)]
+    resolved = [_resolved(service, sender.tenant, field, place) for field, place in sides]
+    (source, *ends), names = [place for place, _ in resolved], [name for _, name in resolved]
+    named = _connections([source, *ends], names)
     if body.delete and body.verb != "sync":
         raise ApiProblem(422, "delete needs the verb sync", field="body.delete")
     recursive = body.recursive or body.verb == "sync"
     owned = owned_places([source], ends, recursive=recursive, with_sources=body.verb == "mv" or body.delete)
     given_fields = body.model_dump(exclude={"quote"})
-    return {**given_fields, "source": source, "destination": ends}, owned, transfer_links(source, ends)
+    return {**given_fields, "source": source, "destination": ends, **named}, owned, transfer_links(source, ends)
 
 
-def _allowed(field: str, place: str, settings: ServiceSettings) -> str:
-    """Return a resolved place of a field. Raises ApiProblem with the field."""
+def _connections(places: list[str], names: list[str | None]) -> dict[str, Any]:
+    """Return the connections of the resolved places; nothing if there are none. Raises UsageError, ApiProblem."""
+    used = [name for name in names if name is not None]
+    if not used:
+        return {}
+    for place, name in zip(places, names, strict=True):
+        if name is None and not place.startswith("/"):
+            raise ApiProblem(
+                422,
+                f"{place}: a job with a connection cannot also use the server's credentials",
+                hint="make a connection for this store, too",
+            )
+    require_one_secret({name: parse_url(place).kind for place, name in zip(places, names, strict=True) if name})
+    return {"connections": {"source": names[0], "destination": names[1:]}}
+
+
+def _resolved(service: Service, tenant: str, field: str, place: str) -> tuple[str, str | None]:
+    """Return a resolved place of a field, and its connection. Raises ApiProblem with the field."""
     try:
-        return allowed_place(place, settings)
+        if is_of_connection(place):
+            return service.connections.place_of(tenant, place)
+        return allowed_place(place, service.settings), None
     except UsageError as error:
         raise ApiProblem(422, str(error), hint=error.hint, field=f"body.{field}") from None
 

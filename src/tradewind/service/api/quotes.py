@@ -8,8 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
+from tradewind.errors import Unauthorised
 from tradewind.service.api.jobs import QUOTE_ID, READ, WRITE, JobRequest, resolved_request
 from tradewind.service.auth import Sender
+from tradewind.service.connections import named_in_error
 from tradewind.service.limits import QUOTE_S_DEFAULT, QUOTE_S_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
@@ -55,10 +57,15 @@ def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[s
     """Count the source, and return a price that is kept until the quote expires. Nothing is copied."""
     if body.quote is not None:
         raise ApiProblem(422, "a quote needs source and destination, not another quote")
-    document, owned, links = resolved_request(body, request)
+    document, owned, links = resolved_request(body, request, sender)
     kept_s = document.pop("kept_s")
-    by, engine = (sender.tenant, sender.token), engine_request(document)
-    made: dict[str, Any] = request.app.state.service.quotes.make(by, engine, document, owned, links, kept_s)
+    service, by = request.app.state.service, (sender.tenant, sender.token)
+    use = service.connections.use_of(sender.tenant, document)
+    engine, credentials = engine_request(document, use), None if use is None else use.credentials
+    try:
+        made: dict[str, Any] = service.quotes.make(by, engine, document, owned, links, kept_s, credentials)
+    except Unauthorised as error:
+        raise named_in_error(error, document) from None
     return made
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import delete, func, insert, select
 
 from tradewind.service.api.jobs import READ, WRITE, JobRequest, resolved_request
 from tradewind.service.auth import Sender
+from tradewind.service.connections import require_connections
 from tradewind.service.database import now_unix_ms, record_change
 from tradewind.service.limits import SCHEDULES_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
@@ -71,7 +72,7 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
     """Submit a job at each time of a timetable. The key of each job is made of the schedule and the time."""
     if body.job.quote is not None:
         raise ApiProblem(422, "a schedule cannot have a quote", hint="a quote is valid for one job")
-    document, owned, links = resolved_request(body.job, request)
+    document, owned, links = resolved_request(body.job, request, sender)
     now = now_unix_ms()
     row = {
         **body.model_dump(exclude={"job"}),
@@ -95,6 +96,7 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
         count = select(func.count()).select_from(schedules).where(schedules.c.tenant == sender.tenant)
         if connection.execute(count).scalar_one() >= SCHEDULES_PER_TENANT_MAX:
             raise ApiProblem(409, f"the tenant has {SCHEDULES_PER_TENANT_MAX} schedules", hint="delete one of them")
+        require_connections(connection, sender.tenant, document)
         connection.execute(insert(schedules).values(**row))
         record_change(connection, sender.tenant, sender.token, "schedule.make", row["id"])
     return _view(row)
