@@ -62,6 +62,16 @@ BANS_MAX = 1_000
 SCHEDULES_PER_TENANT_MAX = 100
 #: Largest priority of a job, and smallest with a minus.
 PRIORITY_MAX = 100
+#: Spans that wait for the collector of `--traces`; beyond it the oldest are dropped.
+TRACE_SPANS_WAITING_MAX = 4_096
+#: Spans that are sent at once, the interval between sends, and the time for one, with its retries [s].
+TRACE_SPANS_AT_ONCE = 512
+TRACE_SEND_EVERY_S = 1.0
+TRACE_EXPORT_S_MAX = 5.0
+#: Minimum interval between two warnings that the collector does not accept spans.
+TRACE_WARNING_EVERY_S = 600.0
+#: Spans of the hops of one run, busiest first.
+TRACE_HOPS_MAX = 256
 #: Default, minimum and maximum of `--lease`: after this time without a sign of life, another server adopts the jobs.
 LEASE_S_DEFAULT = 15
 LEASE_S_MIN = 2
