@@ -17,10 +17,12 @@ from tradewind._version import __version__
 from tradewind.errors import StateError
 from tradewind.service.api import (
     bans,
+    fleets,
     grid,
     health,
     jobs,
     limits,
+    links,
     market,
     members,
     money,
@@ -146,7 +148,7 @@ def create_app(service: Service) -> FastAPI:
     add_handlers(app)
     for part in (
         *(health, jobs, schedules, receipts, quotes, money, grid, market, limits, bans),
-        *(sites, tenants, rotation, members, webhooks),
+        *(links, fleets, sites, tenants, rotation, members, webhooks),
     ):
         app.include_router(part.router)
     app.include_router(console)

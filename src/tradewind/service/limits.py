@@ -42,6 +42,9 @@ ANSWER_PAUSE_S = 0.001
 #: Entries of one page, and its default.
 PAGE_MAX = 200
 PAGE_DEFAULT = 50
+#: Fleets of one page, and its default: each one's provider is asked.
+FLEETS_PAGE_MAX = 50
+FLEETS_PAGE_DEFAULT = 20
 #: Maximum bytes of one line in a list of objects.
 OBJECT_LINE_BYTES_MAX = 64 << 10
 #: Default of `--jobs`, and its maximum.
