@@ -1,5 +1,6 @@
 """One job is one trace: its request, its wait, its runs and their hops, also if the server was killed in the middle."""
 
+import json
 import os
 import secrets
 import signal
@@ -10,10 +11,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from testbed.chains import chain
 from tests.service.collector import Collector
 from tests.service.server import Server, until
+from tradewind.engine.engine import Engine
+from tradewind.engine.proposal import Request
 from tradewind.errors import UsageError
-from tradewind.service.traces import traces_endpoint
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.job_traces import JobTraces
+from tradewind.service.traces import Traces, traces_endpoint
 
 FILES = 12
 SUBMIT = "POST /v1/jobs"
@@ -81,6 +87,26 @@ def test_a_job_is_one_trace_below_its_callers_span_although_its_server_was_kille
     assert last.start_ns <= hop.start_ns <= hop.end_ns <= last.end_ns
     assert hop.attributes["tradewind.bytes"] == last.attributes["tradewind.bytes"] > 0
     assert not [body for body in collector.bodies if b"secret" in body or b"copy" in body], "no name of a tenant"
+
+
+def test_a_run_over_gateways_has_a_span_for_each_hop(tmp_path: Path, collector: Collector) -> None:
+    """Jobs of the service run on one gateway now, so the engine runs this one."""
+    source, topology = tmp_path / "source", tmp_path / "topology.json"
+    source.write_bytes(os.urandom(3_000_000))
+    topology.write_text(json.dumps(chain("relay")))
+    database, traces = ServiceDatabase(tmp_path), Traces(traces_endpoint(collector.url))
+    trace, request = secrets.token_hex(16), secrets.token_hex(8)
+    with Engine(state_dir=str(tmp_path / "state")) as engine:
+        job = engine.start(engine.propose(Request(str(source), str(tmp_path / "copy"), topology=str(topology)))).wait()
+        JobTraces(database, traces).run_ended("job-1", f"00-{trace}-{request}-01", job)
+    traces.close()
+    database.close()
+    (run,) = collector.of(trace, "run")
+    hops = collector.of(trace, "hop")
+    assert run.parent == request and {hop.parent for hop in hops} == {run.id}
+    ends = {(hop.attributes["tradewind.hop.from"], hop.attributes["tradewind.hop.to"]) for hop in hops}
+    assert ends == {("source", "relay"), ("relay", "sink")}
+    assert {hop.attributes["tradewind.bytes"] for hop in hops} == {3_000_000}
 
 
 def test_a_collector_that_is_down_costs_one_warning(tmp_path: Path) -> None:
