@@ -38,6 +38,8 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/grid"): "jobs:read",
     ("GET", "/v1/market"): "jobs:read",
     ("GET", "/v1/sites"): "jobs:read",
+    ("GET", "/v1/links"): "tenants",
+    ("GET", "/v1/fleets"): "tenants",
     ("GET", "/v1/bans"): "tenants",
     ("POST", "/v1/bans"): "tenants",
     ("DELETE", "/v1/bans/{ban_id}"): "tenants",

@@ -97,6 +97,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=[],
         help="network of private or loopback addresses that webhooks may use; repeatable",
     )
+    parser.add_argument(
+        "--traces",
+        metavar="URL",
+        help="OpenTelemetry collector that gets spans of requests and jobs by OTLP over HTTP, e.g. http://localhost:4318",
+    )
     parser.add_argument("--migrate", action="store_true", help="update the database to this version, and exit")
     parser.add_argument(
         "--new-admin-token",
@@ -135,6 +140,10 @@ def run(args: Namespace) -> int:
     ]
     if missing:
         raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")
+    parts = ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.exporter.otlp")
+    if args.traces and not all(map(find_spec, parts)):
+        needed = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
+        raise UsageError(f"--traces needs {needed}", hint="install tradewind[service]")
     words = [f"--state={args.state}", f"--listen={args.listen}", f"--jobs={args.jobs}", f"--lease={args.lease}"]
     words += [f"--database={args.database}"] if args.database else []
     words += [f"--allow-path={path}" for path in args.allow_path]
@@ -142,7 +151,7 @@ def run(args: Namespace) -> int:
     words += [f"--allow-endpoint={url}" for url in args.allow_endpoint]
     words += [f"--site={site}" for site in args.site]
     words += ["--behind-proxy"] if args.behind_proxy else []
-    for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file"):
+    for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file", "traces"):
         value = getattr(args, name)
         words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
     for name in ("oidc_role", "oidc_tenant", "allow_webhook_network"):

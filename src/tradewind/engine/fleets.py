@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tradewind.engine.everywhere import Everywhere
 from tradewind.engine.gateways import job_of
@@ -17,8 +18,9 @@ from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import WarmBook
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import Sites
+from tradewind.model.units import SECONDS_PER_HOUR
 
 __all__ = ["Attempt", "Boot", "FleetEnd", "FleetState", "Fleets", "WarmReceipt"]
 
@@ -84,11 +86,60 @@ class Fleets:
 
     def states(self) -> Iterator[FleetState]:
         """Yield each fleet that was not closed, oldest first. Raises ConfigError."""
-        here = pid_namespace()
-        for record in self._journal.records():
-            lease_end_unix_s = max(self._journal.lease_ends(record.id).values(), default=None)
-            is_here = record.owner.pid_namespace == here
-            yield FleetState(record, self._alive(record), lease_end_unix_s, is_here)
+        return map(self._state, self._journal.records())
+
+    def _state(self, record: FleetRecord) -> FleetState:
+        lease_end_unix_s = max(self._journal.lease_ends(record.id).values(), default=None)
+        is_here = record.owner.pid_namespace == pid_namespace()
+        return FleetState(record, self._alive(record), lease_end_unix_s, is_here)
+
+    def page(self, after: str | None, limit: int) -> tuple[list[FleetState], str | None]:
+        """Return up to `limit` fleets after the one with the id `after`, and the id to continue after, if there is one.
+
+        They are in the order of their ids, oldest first. Only their providers are asked. Raises ConfigError.
+        """
+        records = sorted(self._journal.records(), key=lambda record: record.id)
+        rest = [record for record in records if after is None or record.id > after]
+        found = [self._state(record) for record in rest[:limit]]
+        return found, rest[limit - 1].id if len(rest) > limit else None
+
+    def machines(self, state: FleetState) -> list[dict[str, Any]]:
+        """Return the machines of a fleet for JSON: their start by phases, their leases and, if it is warm, prices."""
+        fleet_id, leases = state.record.id, self._journal.lease_ends(state.record.id)
+        boots = {boot.name: boot for boot in self.boots(fleet_id)}
+        keeping = WarmBook(self._journal).keeping(fleet_id)
+        kept = {} if keeping is None else keeping.machines
+        return [
+            {
+                "name": name,
+                "region": region,
+                "type": kept[name].type if name in kept else (boots[name].type if name in boots else None),
+                "alive": None if state.alive is None else name in state.alive,
+                "lease_end_unix_ms": round(leases[name] * 1000) if name in leases else None,
+                "usd_per_hour": kept[name].usd_per_s * SECONDS_PER_HOUR if name in kept else None,
+                "phases_s": boots[name].phases_s if name in boots else {},
+            }
+            for name, region in sorted(state.record.machines.items())
+        ]
+
+    def users(self, record: FleetRecord) -> list[str]:
+        """Return the jobs that use a fleet now: its own, or those that use it as a warm fleet. Raises StateError."""
+        open_uses = [use.job for use in WarmBook(self._journal).uses(record.id) if use.ended_unix_s is None]
+        found = map(job_of, [record.purpose, *open_uses])
+        return list(dict.fromkeys(job_id for job_id in found if job_id is not None))
+
+    def cost_usd(self, record: FleetRecord) -> float | None:
+        """Return the cost of a fleet's machines so far, at list prices; None if nobody counts it. Raises StateError."""
+        receipt, job_id = self._receipt(record.id), job_of(record.purpose)
+        if receipt is not None:
+            return receipt.usd
+        if job_id is None:
+            return None
+        ledger = LedgerBook(self._store.database, job_id, self._store.path(job_id)).read()
+        if ledger is None:
+            return None
+        own = tuple(use for use in ledger.machines if use.fleet == record.id)
+        return replace(ledger, machines=own, earlier_usd=0.0).usd_of("machine", time.time())
 
     def everywhere(self, sites: Sites) -> Everywhere:
         """Return what Tradewind has at these sites, whichever state folder knows of it."""

@@ -10,7 +10,7 @@ from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
-from tradewind.engine.receipt import receipt_of
+from tradewind.engine.receipt import RunReport, latest_report, receipt_of
 from tradewind.engine.running import EventCallback, Result, RunningJob
 from tradewind.engine.skies import provider_again
 from tradewind.errors import JobFailed, UsageError
@@ -81,6 +81,10 @@ class Job:
     def boots(self) -> list[Boot]:
         """Start times of its machines, oldest first; empty for a job without machines. Raises StateError."""
         return boots_of(FleetJournal(self._control.store.state_dir), self.id)
+
+    def latest_run(self) -> RunReport | None:
+        """Return the latest run; None for a job without runs. Raises StateError."""
+        return latest_report(self._control.store.database, self.id)
 
     def events(self, since: int = 0) -> Iterator[Event]:
         """Yield the events of the latest run from its start to its end, without the first `since`, as they happen.

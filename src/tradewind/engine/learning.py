@@ -73,6 +73,10 @@ class RouteWatch:
                 until_s = max(until_s, known.to_s)
         return count_bytes, seconds
 
+    def times(self) -> dict[str, tuple[float, float]]:
+        """Return the seconds of a run between which each route carried bytes, by its name."""
+        return {name: (known.from_s, known.to_s) for name, known in list(self._routes.items()) if known.bytes}
+
     def _activity(self, route: PlannedRoute) -> _Activity:
         stations = [node for node, before in zip(route.nodes, (None, *route.nodes), strict=False) if node != before]
         return self._routes.get(ARROW.join(stations), _Activity())

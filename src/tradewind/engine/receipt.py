@@ -5,20 +5,33 @@ It is made from the job's record each time it is requested, so it always agrees 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any
 
-from tradewind.engine.event_store import read_events
+from tradewind.engine.event_store import read_events, read_progress
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
 from tradewind.model.document import to_document
+from tradewind.model.event import Progress
+from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
-__all__ = ["RECEIPT_VERSION", "receipt_of"]
+__all__ = ["RECEIPT_VERSION", "RunReport", "latest_report", "receipt_of"]
 
 #: Version of the format: it grows when a field is removed or changes its meaning. New fields may be added at any time.
 RECEIPT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A run: its times, its outcome, and its latest recorded progress. A killed run has neither end nor outcome."""
+
+    started_unix_ms: int
+    ended_unix_ms: int | None
+    outcome: str | None
+    progress: Progress
 
 
 def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
@@ -52,6 +65,16 @@ def receipt_of(control: JobControl, job_id: str) -> dict[str, Any]:
         "provider": record.document.get("provider"),
         "spec": spec,
     }
+
+
+def latest_report(database: Database, job_id: str) -> RunReport | None:
+    """Return the latest run of a job; None without one. Raises StateError."""
+    runs, line = _runs(database, job_id), read_progress(database, job_id)
+    if not runs:
+        return None
+    last = runs[-1]
+    progress = Progress() if line is None else Progress.from_document(json.loads(line))
+    return RunReport(last["started_unix_ms"] or 0, last["ended_unix_ms"], last["outcome"], progress)
 
 
 def _objects(path: str | None) -> dict[str, Any] | None:

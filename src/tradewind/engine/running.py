@@ -239,6 +239,11 @@ class RunningJob:
         return self._ledger.ledger
 
     @property
+    def route_times(self) -> dict[str, tuple[float, float]]:
+        """Seconds of the run between which each route carried bytes, by the route's name in reports."""
+        return self._watch.times()
+
+    @property
     def boots(self) -> list[Boot]:
         """Start times of the machines that were rented for it, oldest first. Raises StateError."""
         if self.plan.overlay is None or self.spec.state_dir is None:

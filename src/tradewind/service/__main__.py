@@ -28,6 +28,7 @@ from tradewind.service.limits import (
 )
 from tradewind.service.settings import OidcSettings, ServiceSettings
 from tradewind.service.sites import parse_sites
+from tradewind.service.traces import traces_endpoint
 
 #: Time after which Python lets another thread run [s]. With its default of 5 ms, a request that needs a lock or the
 #: database waits as long for each thread that computes.
@@ -73,6 +74,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--oidc-tenant", action="append", default=[])
     parser.add_argument("--key-file")
     parser.add_argument("--allow-webhook-network", action="append", default=[])
+    parser.add_argument("--traces")
     return parser.parse_args()
 
 
@@ -100,6 +102,7 @@ def _settings(args: Namespace) -> ServiceSettings:
         oidc=_oidc(args),
         key_file=args.key_file,
         webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
+        traces=None if args.traces is None else traces_endpoint(args.traces),
     )
     return replace(settings, sites=parse_sites(args.site, settings))
 

@@ -18,10 +18,12 @@ from tradewind.errors import StateError
 from tradewind.service.api import (
     bans,
     connections,
+    fleets,
     grid,
     health,
     jobs,
     limits,
+    links,
     market,
     members,
     money,
@@ -43,6 +45,7 @@ from tradewind.service.courier import Courier
 from tradewind.service.database import ServiceDatabase, record_change
 from tradewind.service.events import StreamCount
 from tradewind.service.grid import GridReader
+from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobQueue
 from tradewind.service.limits import (
     AUDITED_REFUSALS_BURST,
@@ -64,6 +67,8 @@ from tradewind.service.runner import JobRunner
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.stream_watch import StreamWatch
+from tradewind.service.traced_requests import TracedRequests
+from tradewind.service.traces import Traces
 
 __all__ = ["Service", "create_app"]
 
@@ -77,12 +82,14 @@ class Service:
 
     def __init__(self, settings: ServiceSettings, database: ServiceDatabase) -> None:
         self.settings, self.database = settings, database
-        self.queue = JobQueue(database)
+        self.traces = None if settings.traces is None else Traces(settings.traces)
+        job_traces = None if self.traces is None else JobTraces(database, self.traces)
+        self.queue = JobQueue(database, None if job_traces is None else job_traces.moved)
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
         self.grid = GridReader(settings.engine_state)
         self.sealer = Sealer.of(settings)
         self.connections = ConnectionBook(database, self.sealer, settings)
-        self.runner = JobRunner(database, self.queue, claims, settings, self.grid, self.connections)
+        self.runner = JobRunner(database, self.queue, claims, settings, self.grid, self.connections, job_traces)
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
@@ -128,6 +135,8 @@ def create_app(service: Service) -> FastAPI:
         await service.watch.close()
         service.runner.close()
         service.courier.close()
+        if service.traces is not None:
+            service.traces.close()
 
     problem = {"description": "A problem document.", "content": {"application/problem+json": {}}}
     app = FastAPI(
@@ -142,10 +151,12 @@ def create_app(service: Service) -> FastAPI:
     add_handlers(app)
     for part in (
         *(health, jobs, schedules, receipts, quotes, money, grid, market, limits, bans),
-        *(sites, tenants, rotation, members, connections, webhooks),
+        *(links, fleets, sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)
     app.include_router(console)
     app.add_middleware(BoundedBodies)
     app.add_middleware(CountedRequests, metrics=service.metrics)
+    if service.traces is not None:
+        app.add_middleware(TracedRequests, traces=service.traces)
     return app

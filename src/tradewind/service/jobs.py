@@ -9,7 +9,7 @@ that has lost the job changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
@@ -78,6 +78,7 @@ class JobRow:
     granted: str | None
     earliest_unix_ms: int | None
     latest_unix_ms: int | None
+    traceparent: str | None
 
 
 #: Read once: records make their fields anew each time.
@@ -87,10 +88,10 @@ _COLUMNS = tuple(jobs.c[name] for name in _NAMES)
 
 
 class JobQueue:
-    """All jobs. Any thread may use it."""
+    """All jobs. Any thread may use it. `moved` is called after each change of a job's state, with the new one."""
 
-    def __init__(self, database: ServiceDatabase) -> None:
-        self._database = database
+    def __init__(self, database: ServiceDatabase, moved: Callable[[str, str], None] | None = None) -> None:
+        self._database, self._moved = database, moved
 
     def submit(
         self,
@@ -103,11 +104,13 @@ class JobQueue:
         *,
         size_bytes: int | None = None,
         schedule: str | None = None,
+        traceparent: str | None = None,
     ) -> tuple[JobRow, bool]:
         """Record a job, or return the one that was submitted with this key; and whether it is new.
 
         `digest` is that of the request as it was sent; `request` has resolved places, and may name
-        a quote; `links` are its pairs of regions; `size_bytes` is its size, if that is known.
+        a quote; `links` are its pairs of regions; `size_bytes` is its size, if that is known; `traceparent` is the
+        span that its own spans belong to.
 
         Raises ApiProblem 409 if the key was used for another request or a ban refuses new jobs, 429 if the tenant has
         too many open jobs; for those of quote and budget see `job_submitted`.
@@ -142,6 +145,7 @@ class JobQueue:
                     updated_unix_ms=now,
                     size_bytes=size_bytes,
                     schedule=schedule,
+                    traceparent=traceparent,
                 )
             )
             proposal = job_submitted(connection, job_id, sender.tenant, links, request.get("quote"), now)
@@ -245,7 +249,13 @@ class JobQueue:
             add_event(connection, job_id, to_state, values.get("error") or values["waiting"])
             if by is not None:
                 record_change(connection, by.tenant, by.token, f"job.{to_state}", job_id)
+        self.tell_moved(job_id, to_state)
         return True
+
+    def tell_moved(self, job_id: str, state: str) -> None:
+        """Report that a job's state has changed, after the transaction that changed it."""
+        if self._moved is not None:
+            self._moved(job_id, state)
 
     def note(self, lease: JobLease, **fields: Any) -> None:
         """Record fields of a job without changing its state. Raises LeaseLost."""

@@ -42,6 +42,9 @@ ANSWER_PAUSE_S = 0.001
 #: Entries of one page, and its default.
 PAGE_MAX = 200
 PAGE_DEFAULT = 50
+#: Fleets of one page, and its default: each one's provider is asked.
+FLEETS_PAGE_MAX = 50
+FLEETS_PAGE_DEFAULT = 20
 #: Maximum bytes of one line in a list of objects.
 OBJECT_LINE_BYTES_MAX = 64 << 10
 #: Default of `--jobs`, and its maximum.
@@ -62,6 +65,16 @@ BANS_MAX = 1_000
 SCHEDULES_PER_TENANT_MAX = 100
 #: Largest priority of a job, and smallest with a minus.
 PRIORITY_MAX = 100
+#: Spans that wait for the collector of `--traces`; beyond it the oldest are dropped.
+TRACE_SPANS_WAITING_MAX = 4_096
+#: Spans that are sent at once, the interval between sends, and the time for one, with its retries [s].
+TRACE_SPANS_AT_ONCE = 512
+TRACE_SEND_EVERY_S = 1.0
+TRACE_EXPORT_S_MAX = 5.0
+#: Minimum interval between two warnings that the collector does not accept spans.
+TRACE_WARNING_EVERY_S = 600.0
+#: Spans of the hops of one run, busiest first.
+TRACE_HOPS_MAX = 256
 #: Default, minimum and maximum of `--lease`: after this time without a sign of life, another server adopts the jobs.
 LEASE_S_DEFAULT = 15
 LEASE_S_MIN = 2

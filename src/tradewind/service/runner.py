@@ -42,6 +42,7 @@ from tradewind.service.connections import ConnectionBook, ConnectionUse, named_i
 from tradewind.service.database import ServiceDatabase, now_unix_ms
 from tradewind.service.failures import failure_kind, first_down
 from tradewind.service.grid import GridReader
+from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S, RETRY_PAUSE_S
@@ -102,9 +103,10 @@ class JobRunner:
         settings: ServiceSettings,
         grid: GridReader,
         connections: ConnectionBook,
+        traces: JobTraces | None = None,
     ) -> None:
         self._database, self._queue, self._claims, self._settings = database, queue, claims, settings
-        self._connections = connections
+        self._connections, self._traces = connections, traces
         self._leases = LeaseKeeper(claims, settings.lease_s)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
@@ -112,7 +114,7 @@ class JobRunner:
         self._lock = threading.Lock()
         lease = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
         self._scheduling = ServiceScheduler(database, queue, claims, lease, ServiceBinder(grid), self.fail)
-        self._schedules = ScheduleRunner(database, queue)
+        self._schedules = ScheduleRunner(database, queue, traces)
         self._next_s = 0.0
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
         self._scheduler = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
@@ -263,7 +265,7 @@ class JobRunner:
             if job.running is None:
                 result_of(job.record)
             else:
-                self._watch(job, lease)
+                self._watch(job, lease, row.traceparent)
         except OWN:
             raise
         except (TradewindError, OSError) as error:
@@ -288,6 +290,7 @@ class JobRunner:
         use = self._connections.use_of(row.tenant, row.request)
         credentials = None if use is None else use.credentials
         if found is not None:
+            self._trace_lost_run(row, found)
             return found.resume(credentials=credentials)
         job = self._started_before(row, lease, credentials)
         if job is None:
@@ -327,20 +330,30 @@ class JobRunner:
             self._queue.note(lease, engine_job=found.id)
         return found
 
-    def _watch(self, job: Job, lease: JobLease) -> None:
+    def _trace_lost_run(self, row: JobRow, job: Job) -> None:
+        """Trace the latest run of a job if its server was killed, because only its successor can."""
+        run = job.latest_run() if self._traces is not None and row.traceparent is not None else None
+        if self._traces is not None and run is not None and run.ended_unix_ms is None:
+            self._traces.run_ended(row.id, row.traceparent, job)
+
+    def _watch(self, job: Job, lease: JobLease, traceparent: str | None) -> None:
         """Wait for the end of a running job; drain it when its state changes or the server ends.
 
         Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
         """
         running, is_draining = job.require_running(), False
-        with _ended_on_error(job):
-            while not running.wait_ended(LOOK_S):
-                state = self._leases.state(lease)
-                is_wanted = not self._closing.is_set() and state == "running"
-                if not is_wanted and not is_draining:
-                    running.drain()
-                    is_draining = True
-        running.close()
+        try:
+            with _ended_on_error(job):
+                while not running.wait_ended(LOOK_S):
+                    state = self._leases.state(lease)
+                    is_wanted = not self._closing.is_set() and state == "running"
+                    if not is_wanted and not is_draining:
+                        running.drain()
+                        is_draining = True
+            running.close()
+        finally:
+            if self._traces is not None:
+                self._traces.run_ended(lease.job, traceparent, job)
         running.result()
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:

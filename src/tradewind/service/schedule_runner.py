@@ -12,6 +12,7 @@ from sqlalchemy import or_, select, update
 
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import ENDED, JobQueue
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduler.schedules import JobSchedule, Timetable
@@ -34,8 +35,8 @@ def job_schedule(row: Mapping[Any, Any]) -> JobSchedule:
 class ScheduleRunner:
     """Submits the jobs of all tenants' schedules."""
 
-    def __init__(self, database: ServiceDatabase, queue: JobQueue) -> None:
-        self._database, self._queue = database, queue
+    def __init__(self, database: ServiceDatabase, queue: JobQueue, traces: JobTraces | None = None) -> None:
+        self._database, self._queue, self._traces = database, queue, traces
 
     def step(self, *, is_scheduling: bool) -> None:
         """Submit what has come, if this server schedules. Raises StateError, UsageError."""
@@ -88,5 +89,8 @@ class ScheduleRunner:
         key, digest = f"schedule-{row['id']}-{round(at_s)}", sha256(row["id"].encode()).hexdigest()
         request, owned, links = (json.loads(row[name]) for name in ("request", "owned", "links"))
         pairs = [(start, end) for start, end in links]
-        job, _ = self._queue.submit(sender, key, digest, request, owned, pairs, schedule=row["id"])
+        traceparent = None if self._traces is None else self._traces.scheduled()
+        job, _ = self._queue.submit(
+            sender, key, digest, request, owned, pairs, schedule=row["id"], traceparent=traceparent
+        )
         return job.id

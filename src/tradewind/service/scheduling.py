@@ -188,6 +188,7 @@ class ServiceScheduler:
         if not decisions:
             return []
         failed: dict[str, str] = {}
+        started: list[str] = []
         with self._database.write() as connection:
             if not self._lease.is_held(connection):
                 self._forget()
@@ -195,7 +196,9 @@ class ServiceScheduler:
             places = [json.loads(owned) for owned in connection.execute(_ACTIVE_PLACES).scalars()]
             for decision in decisions:
                 if isinstance(decision, StartJob):
-                    if not self._start(connection, decision, places):
+                    if self._start(connection, decision, places):
+                        started.append(decision.job_id)
+                    else:
                         self._not_started(decision.job_id)
                 elif isinstance(decision, StopJob):
                     _stop(connection, decision)
@@ -204,6 +207,8 @@ class ServiceScheduler:
                     failed[decision.job_id] = (
                         reason[0].upper() + reason[1:] if isinstance(decision, RefuseJob) else reason
                     )
+        for job_id in started:
+            self._queue.tell_moved(job_id, "running")
         rows = {row.id: row for row in (self._queue.find(one) for one in failed) if row is not None}
         return [(row, failed[row.id]) for row in rows.values() if row.state == "waiting"]
 

@@ -46,6 +46,7 @@ class ServiceSettings:
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
+    - `traces`: address that spans are sent to, or None to make none
     """
 
     state: Path
@@ -59,6 +60,7 @@ class ServiceSettings:
     oidc: OidcSettings | None = None
     key_file: str | None = None
     webhook_networks: tuple[str, ...] = ()
+    traces: str | None = None
     sites: Mapping[str, str] = field(default_factory=dict)
 
     @property

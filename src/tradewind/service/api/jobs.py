@@ -144,8 +144,12 @@ def submit(body: JobRequest, request: Request, response: Response, key: Key, sen
     row, is_new = service.queue.resubmitted(sender, key, digest), False
     if row is None:
         document, owned, links, size_bytes = _job_of(body, request, sender)
-        row, is_new = service.queue.submit(sender, key, digest, document, owned, links, size_bytes=size_bytes)
+        traceparent = getattr(request.state, "traceparent", None)
+        row, is_new = service.queue.submit(
+            sender, key, digest, document, owned, links, size_bytes=size_bytes, traceparent=traceparent
+        )
         service.runner.wake()
+    request.state.traced_job = row.id
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/v1/jobs/{row.id}"
     return _view(row)
