@@ -1,12 +1,7 @@
 // axe-core finds nothing on any page, in light and dark. With SHOTS=DIR each page is also saved as a picture.
 
-import assert from "node:assert/strict";
-import { createRequire } from "node:module";
-import { readFile } from "node:fs/promises";
 import { test } from "node:test";
-import { DATA, signIn, submit, withPage } from "./browser.mjs";
-
-const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf-8");
+import { DATA, look, signIn, submit, withPage } from "./browser.mjs";
 
 for (const scheme of ["light", "dark"]) {
   test(`each page is accessible in ${scheme}`, async () => {
@@ -65,13 +60,4 @@ for (const scheme of ["light", "dark"]) {
       await remove.waitFor({ state: "detached" });
     });
   });
-}
-
-async function look(page, scheme, name) {
-  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}-${scheme}.png`, fullPage: true });
-  // The page's policy allows no script of others; the debugger is not bound by it.
-  await page.evaluate(AXE);
-  const found = await page.evaluate(() => globalThis.axe.run());
-  const words = found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
-  assert.deepEqual(words, [], name);
 }

@@ -78,6 +78,20 @@ export interface TransferObject {
   proof: { source: string; hop: string; destination: string } | null;
 }
 
+/** A job of the user's state folder, which a user's own console only shows. */
+export interface CommandLineJob {
+  id: string;
+  state: string;
+  verb: string;
+  source: string;
+  destination: string[];
+  created_unix_ms: number;
+  objects_done: number;
+  objects_total: number;
+  bytes_done: number;
+  bytes_total: number;
+}
+
 /** The owner of a token, and its rights. */
 export interface Me {
   token: string;

@@ -78,18 +78,22 @@ def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
 @NEEDS_BUILD
 @pytest.mark.parametrize("name", ["transfers", "pages", "accessibility"])
 def test_the_console_in_a_browser(server: Server, name: str) -> None:
+    run_in_browser(
+        name,
+        TRADEWIND_URL=server.url,
+        TRADEWIND_TOKEN=(server.state / "admin.token").read_text().strip(),
+        TRADEWIND_DATA=str(server.data),
+    )
+
+
+def run_in_browser(name: str, **environment: str) -> None:
+    """Run a file of console/e2e; skip without a browser."""
     chromium, node = shutil.which("chromium"), shutil.which("node")
     if chromium is None or node is None:
         pytest.skip("needs node and chromium on PATH, e.g. apt-get install nodejs chromium")
     if not (CONSOLE / "node_modules" / "playwright-core").exists():
         pytest.skip("the console's test libraries are not installed: make console")
-    environment = {
-        **os.environ,
-        "CHROMIUM": chromium,
-        "TRADEWIND_URL": server.url,
-        "TRADEWIND_TOKEN": (server.state / "admin.token").read_text().strip(),
-        "TRADEWIND_DATA": str(server.data),
-    }
     command = [node, "--test", "--test-concurrency=1", str(CONSOLE / "e2e" / f"{name}.test.mjs")]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    own = {**os.environ, "CHROMIUM": chromium, **environment}
+    ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -24,6 +24,7 @@ from tradewind.service.api import (
     market,
     members,
     money,
+    own_console,
     quotes,
     receipts,
     rotation,
@@ -54,6 +55,8 @@ from tradewind.service.limits import (
 )
 from tradewind.service.members import Members
 from tradewind.service.metrics import CountedRequests, ServiceMetrics
+from tradewind.service.own_console import OwnConsole
+from tradewind.service.own_pages import OwnPagesOnly
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
@@ -73,8 +76,10 @@ TARGET_LENGTH_MAX = 200
 class Service:
     """The objects that all requests of one server share."""
 
-    def __init__(self, settings: ServiceSettings, database: ServiceDatabase) -> None:
+    def __init__(self, settings: ServiceSettings, database: ServiceDatabase, own: OwnConsole | None = None) -> None:
         self.settings, self.database = settings, database
+        #: Set for a user's own console.
+        self.own = own
         self.queue = JobQueue(database)
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
         self.grid = GridReader(settings.engine_state)
@@ -84,7 +89,7 @@ class Service:
         self.streams = StreamCount()
         self.watch = StreamWatch(self.queue, self.runner.engine)
         self.metrics = ServiceMetrics(self.queue, self.streams)
-        self.console = ConsoleFiles.load()
+        self.console = ConsoleFiles.load() if own is None else ConsoleFiles.load().marked_own()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
         self.tenant_rates = Rates(TENANT_REQUESTS_PER_S, TENANT_REQUESTS_BURST)
         self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
@@ -143,6 +148,10 @@ def create_app(service: Service) -> FastAPI:
     ):
         app.include_router(part.router)
     app.include_router(console)
+    if service.own is not None:
+        app.include_router(own_console.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(CountedRequests, metrics=service.metrics)
+    if service.own is not None:
+        app.add_middleware(OwnPagesOnly, address=service.own.address)
     return app
