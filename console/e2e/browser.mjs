@@ -1,6 +1,11 @@
 // A headless Chromium on the server that the environment names.
 
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { readFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
+
+const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf-8");
 
 export const TOKEN = process.env.TRADEWIND_TOKEN;
 export const DATA = process.env.TRADEWIND_DATA;
@@ -42,4 +47,14 @@ export async function submit(page, source, destination, limit_mb_per_s = "") {
   await page.getByRole("button", { name: "Start the transfer" }).click();
   await page.waitForURL(/#\/transfers\/./);
   return page.url().split("/").at(-1);
+}
+
+/** Check that axe-core finds nothing on the page. With SHOTS=DIR the page is also saved as a picture. */
+export async function look(page, scheme, name) {
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}-${scheme}.png`, fullPage: true });
+  // The page's policy allows no script of others; the debugger is not bound by it.
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => globalThis.axe.run());
+  const words = found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
+  assert.deepEqual(words, [], name);
 }

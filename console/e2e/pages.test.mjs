@@ -94,6 +94,7 @@ test("an admin plans and cancels maintenance and a schedule", async () => {
     await windows.getByRole("button", { name: "Cancel s3://one" }).click();
     await windows.getByText("No maintenance is planned.").waitFor();
 
+    await page.getByRole("link", { name: "Schedules" }).click();
     const schedules = page.getByRole("region", { name: "Schedules of default" });
     await schedules.getByLabel("Source").fill("/etc");
     await schedules.getByLabel("Destination").fill(`${DATA}/nightly`);

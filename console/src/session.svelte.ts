@@ -2,6 +2,9 @@
 
 import type { Me } from "./types";
 
+/** The server marks the page of `tradewind console`: it is for the transfers of the user who runs the server. */
+export const isOwn = document.documentElement.hasAttribute("data-own");
+
 const KEY = "tradewind-token";
 
 export const session = $state<{ token: string | null; me: Me | null }>({

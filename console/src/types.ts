@@ -78,6 +78,20 @@ export interface TransferObject {
   proof: { source: string; hop: string; destination: string } | null;
 }
 
+/** A job of the user's state folder, which a user's own console only shows. */
+export interface CommandLineJob {
+  id: string;
+  state: string;
+  verb: string;
+  source: string;
+  destination: string[];
+  created_unix_ms: number;
+  objects_done: number;
+  objects_total: number;
+  bytes_done: number;
+  bytes_total: number;
+}
+
 /** The owner of a token, and its rights. */
 export interface Me {
   token: string;
@@ -217,4 +231,52 @@ export interface Invoice extends InvoiceEntry {
   number: string;
   total_cents: number;
   lines: { subject: string; what: string; usd_micros: number; cents: number }[];
+}
+
+export interface Member {
+  id: string;
+  issuer: string;
+  subject: string;
+  role: string;
+  first_unix_ms: number;
+  last_unix_ms: number;
+  blocked_unix_ms: number | null;
+}
+
+export interface Webhook {
+  id: string;
+  url: string;
+  states: string[];
+  dropped: number;
+  created_unix_ms: number;
+}
+
+export interface Delivery {
+  id: string;
+  state: "pending" | "delivered" | "failed";
+  attempts: number;
+  error: string | null;
+  created_unix_ms: number;
+  body: { job_id: string; state: string };
+}
+
+export interface Weight {
+  tenant: string;
+  activity: string | null;
+  weight: number;
+}
+
+export interface Tariff {
+  name: string;
+  unit: string;
+  tiers: { from_quantity: number; usd_micros_per_unit: number }[];
+  src: string;
+  dst: string;
+  valid_from_s: number;
+  valid_until_s: number | null;
+}
+
+export interface Site {
+  name: string;
+  place: string;
 }

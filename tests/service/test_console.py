@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -22,13 +24,16 @@ NEEDS_BUILD = pytest.mark.skipif(not (STATIC / "index.html").exists(), reason="t
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("console"))
+    folder = tmp_path_factory.mktemp("console")
+    site = f"lab={folder / 'data' / 'lab'}"
+    server = Server(folder, "--site", site, "--allow-webhook-network", "127.0.0.0/8")
     for folder, count, size in ("source", 3, 100_000), ("large", 16, 1_000_000):
         (server.data / folder).mkdir()
         for number in range(count):
             (server.data / folder / f"{number}").write_bytes(os.urandom(size))
     learn(server.state)
     server.start()
+    admit(server.state)
     yield server
     server.kill()
 
@@ -41,6 +46,14 @@ def learn(state: Path) -> None:
         for gbps, at_least, date in ((8.0, True, "2026-01-02"), (9.1, False, "2026-02-03"))
     ]
     assert store_samples(catalog_folder(str(state / "engine")), samples)
+
+
+def admit(state: Path) -> None:
+    """Record a member, as the first request with a token of an OIDC issuer does."""
+    row = ("default", "0" * 32, "https://issuer.example", "ada", "operator", 1, 2)
+    names = "tenant, id, issuer, subject, role, first_unix_ms, last_unix_ms"
+    with closing(sqlite3.connect(state / "service.sqlite", timeout=30)) as database, database:
+        database.execute(f"INSERT INTO members ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
 @NEEDS_BUILD
@@ -76,20 +89,24 @@ def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
 
 @pytest.mark.slow
 @NEEDS_BUILD
-@pytest.mark.parametrize("name", ["transfers", "pages", "accessibility"])
+@pytest.mark.parametrize("name", ["transfers", "pages", "operation", "accessibility"])
 def test_the_console_in_a_browser(server: Server, name: str) -> None:
+    run_in_browser(
+        name,
+        TRADEWIND_URL=server.url,
+        TRADEWIND_TOKEN=(server.state / "admin.token").read_text().strip(),
+        TRADEWIND_DATA=str(server.data),
+    )
+
+
+def run_in_browser(name: str, **environment: str) -> None:
+    """Run a file of console/e2e; skip without a browser."""
     chromium, node = shutil.which("chromium"), shutil.which("node")
     if chromium is None or node is None:
         pytest.skip("needs node and chromium on PATH, e.g. apt-get install nodejs chromium")
     if not (CONSOLE / "node_modules" / "playwright-core").exists():
         pytest.skip("the console's test libraries are not installed: make console")
-    environment = {
-        **os.environ,
-        "CHROMIUM": chromium,
-        "TRADEWIND_URL": server.url,
-        "TRADEWIND_TOKEN": (server.state / "admin.token").read_text().strip(),
-        "TRADEWIND_DATA": str(server.data),
-    }
     command = [node, "--test", "--test-concurrency=1", str(CONSOLE / "e2e" / f"{name}.test.mjs")]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    own = {**os.environ, "CHROMIUM": chromium, **environment}
+    ended = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -22,6 +22,7 @@ VERBS = {
     "measure": "measure the rate of links with probes between gateways",
     "fleet": "list and end machines that transfers started",
     "serve": "run the transfer service: an HTTP API for jobs of many tenants",
+    "console": "show a web page for your own transfers, on this machine only",
     "send": "send a file or folder to a site of a transfer service",
     "receive": "receive data from a site of a transfer service",
     "receipt": "verify a signed receipt of a transfer service",

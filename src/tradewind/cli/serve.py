@@ -1,4 +1,4 @@
-"""`tradewind serve`."""
+"""`tradewind serve`, and the start of the server for `tradewind console`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
+from typing import NoReturn
 
 from tradewind.cli.arguments import typed
 from tradewind.cli.config import parse_count
@@ -133,13 +134,6 @@ def _add_oidc(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Become the server."""
-    missing = [
-        name
-        for name in ("alembic", "cryptography", "fastapi", "joserfc", "prometheus_client", "sqlalchemy", "uvicorn")
-        if not find_spec(name)
-    ]
-    if missing:
-        raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")
     parts = ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.exporter.otlp")
     if args.traces and not all(map(find_spec, parts)):
         needed = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
@@ -158,6 +152,18 @@ def run(args: Namespace) -> int:
         words += [f"--{name.replace('_', '-')}={value}" for value in getattr(args, name)]
     words += ["--migrate"] if args.migrate else []
     words += ["--new-admin-token"] if args.new_admin_token else []
-    words += [f"--gateway={args.gateway}"] if args.gateway else []
+    become_server(args, words)
+
+
+def become_server(args: Namespace, words: list[str]) -> NoReturn:
+    """Replace this process by the server with these options. Raises UsageError if a library is missing."""
+    missing = [
+        name
+        for name in ("alembic", "cryptography", "fastapi", "joserfc", "prometheus_client", "sqlalchemy", "uvicorn")
+        if not find_spec(name)
+    ]
+    if missing:
+        raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")
+    words = [*words, *([f"--gateway={args.gateway}"] if args.gateway else [])]
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-c", SERVER, *words])

@@ -54,6 +54,7 @@ STATE_ENTRIES = frozenset(
     {
         "accelerations",
         "catalog",
+        "console",
         "fleets",
         "jobs",
         "skies",

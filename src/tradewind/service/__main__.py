@@ -1,4 +1,4 @@
-"""`python -m tradewind.service`: one server. `tradewind serve` checks its options and starts it."""
+"""`python -m tradewind.service`: one server. `tradewind serve` and `tradewind console` start it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from tradewind.errors import TradewindError, UsageError
-from tradewind.model.files import private_folder
+from tradewind.model.files import private_folder, state_folder
 from tradewind.model.url import parse_url
 from tradewind.service.endpoints import canonical_endpoint
+from tradewind.service.invitation import running_console, show
 from tradewind.service.limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
@@ -33,6 +34,8 @@ from tradewind.service.traces import traces_endpoint
 #: Time after which Python lets another thread run [s]. With its default of 5 ms, a request that needs a lock or the
 #: database waits as long for each thread that computes.
 SWITCH_S = 0.001
+#: Folder of a user's own console, in the user's state folder.
+CONSOLE_FOLDER = "console"
 
 
 def main() -> int:
@@ -53,7 +56,10 @@ def main() -> int:
 
 def _arguments() -> Namespace:
     parser = ArgumentParser(prog="python -m tradewind.service", allow_abbrev=False)
-    parser.add_argument("--state", required=True)
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--state")
+    where.add_argument("--console")
+    parser.add_argument("--no-browser", action="store_true")
     parser.add_argument("--database")
     parser.add_argument("--lease", type=int, default=LEASE_S_DEFAULT)
     parser.add_argument("--listen", default="127.0.0.1:8080")
@@ -91,7 +97,8 @@ def _settings(args: Namespace) -> ServiceSettings:
         if parse_url(url, cwd="/").kind not in ("s3", "gs", "az", "r2"):
             raise UsageError(f"--allow-store {url}: not a bucket or prefix", hint="for example s3://bucket/prefix/")
     settings = ServiceSettings(
-        state=Path(os.path.realpath(args.state)),
+        state=Path(os.path.realpath(args.state or os.path.join(args.console, CONSOLE_FOLDER))),
+        console=None if args.console is None else Path(os.path.realpath(args.console)),
         allow_paths=tuple(os.path.realpath(path) for path in args.allow_path),
         allow_stores=tuple(args.allow_store),
         allow_endpoints=tuple(canonical_endpoint(url) for url in args.allow_endpoint),
@@ -154,6 +161,13 @@ def _network(text: str) -> str:
 
 
 def _serve(args: Namespace) -> int:
+    settings = _settings(args)
+    if args.console is not None:
+        private_folder(state_folder(settings.engine_state) / CONSOLE_FOLDER)
+        running = running_console(settings.state)
+        if running is not None:
+            show(running, with_browser=not args.no_browser)
+            return 0
     from tradewind.service.auth import renew_admin
     from tradewind.service.database import ServiceDatabase, check_address
     from tradewind.service.state_folder import alone, require_shared_folder
@@ -161,8 +175,9 @@ def _serve(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     host, port = check_address(args.listen)
-    settings = _settings(args)
     private_folder(settings.state)
+    if args.console is not None:
+        return _serve_console(settings, host, port, with_browser=not args.no_browser)
     # A new admin token is for running servers, too: the old one may be in wrong hands.
     own = nullcontext() if settings.is_replica or args.new_admin_token else alone(settings.state)
     with own, closing(ServiceDatabase(settings.state, settings.database)) as database:
@@ -180,12 +195,31 @@ def _serve(args: Namespace) -> int:
         return _listen(settings, database, host, port, is_behind_proxy=args.behind_proxy)
 
 
-def _listen(settings: ServiceSettings, database: object, host: str, port: int, *, is_behind_proxy: bool) -> int:
+def _serve_console(settings: ServiceSettings, host: str, port: int, *, with_browser: bool) -> int:
+    """Serve a user's own console. Its database is updated without a question."""
+    from tradewind.service.database import ServiceDatabase
+    from tradewind.service.state_folder import alone
+
+    with alone(settings.state), closing(ServiceDatabase(settings.state)) as database:
+        database.migrate()
+        return _listen(settings, database, host, port, is_behind_proxy=False, with_browser=with_browser)
+
+
+def _listen(
+    settings: ServiceSettings,
+    database: object,
+    host: str,
+    port: int,
+    *,
+    is_behind_proxy: bool,
+    with_browser: bool = False,
+) -> int:
     import uvicorn
 
     from tradewind.service.app import Service, create_app
     from tradewind.service.auth import ensure_admin
     from tradewind.service.database import ServiceDatabase
+    from tradewind.service.own_console import OwnConsole
 
     assert isinstance(database, ServiceDatabase)
     listening = _listening(host, port)
@@ -198,9 +232,11 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
             f"--listen {host}:{port}: other machines would send their tokens unencrypted",
             hint="listen on 127.0.0.1, or add --behind-proxy if a proxy with TLS is in front",
         )
-    is_new = ensure_admin(database, settings)
+    is_new = ensure_admin(database, settings) and settings.console is None
+    address = f"http://{f'[{name}]' if ':' in name else name}:{bound}"
     sys.setswitchinterval(SWITCH_S)
-    service = Service(settings, database)
+    own = None if settings.console is None else OwnConsole(settings, database, address)
+    service = Service(settings, database, own)
     config = uvicorn.Config(
         create_app(service),
         log_level="warning",
@@ -219,9 +255,12 @@ def _listen(settings: ServiceSettings, database: object, host: str, port: int, *
     # Uvicorn takes these signals over a moment later, and raises them again at its end: the exit code must not change.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    # Whoever reads the address may end the server at once.
-    print(f"listening on http://{f'[{name}]' if ':' in name else name}:{bound}", flush=True)
-    server.run(sockets=[listening])
+    with nullcontext() if own is None else own:
+        # Whoever reads the address may end the server at once.
+        print(f"listening on {address}", flush=True)
+        if own is not None:
+            show(own.invite(), with_browser=with_browser)
+        server.run(sockets=[listening])
     return 0
 
 

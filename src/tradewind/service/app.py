@@ -27,6 +27,7 @@ from tradewind.service.api import (
     market,
     members,
     money,
+    own_console,
     quotes,
     receipts,
     rotation,
@@ -59,6 +60,8 @@ from tradewind.service.limits import (
 )
 from tradewind.service.members import Members
 from tradewind.service.metrics import CountedRequests, ServiceMetrics
+from tradewind.service.own_console import OwnConsole
+from tradewind.service.own_pages import OwnPagesOnly
 from tradewind.service.problems import add_handlers
 from tradewind.service.quotes import QuoteMaker
 from tradewind.service.rates import Rates
@@ -80,8 +83,10 @@ TARGET_LENGTH_MAX = 200
 class Service:
     """The objects that all requests of one server share."""
 
-    def __init__(self, settings: ServiceSettings, database: ServiceDatabase) -> None:
+    def __init__(self, settings: ServiceSettings, database: ServiceDatabase, own: OwnConsole | None = None) -> None:
         self.settings, self.database = settings, database
+        #: Set for a user's own console.
+        self.own = own
         self.traces = None if settings.traces is None else Traces(settings.traces)
         job_traces = None if self.traces is None else JobTraces(database, self.traces)
         self.queue = JobQueue(database, None if job_traces is None else job_traces.moved)
@@ -95,7 +100,7 @@ class Service:
         self.streams = StreamCount()
         self.watch = StreamWatch(self.queue, self.runner.engine)
         self.metrics = ServiceMetrics(self.queue, self.streams)
-        self.console = ConsoleFiles.load()
+        self.console = ConsoleFiles.load() if own is None else ConsoleFiles.load().marked_own()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
         self.tenant_rates = Rates(TENANT_REQUESTS_PER_S, TENANT_REQUESTS_BURST)
         self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
@@ -155,8 +160,12 @@ def create_app(service: Service) -> FastAPI:
     ):
         app.include_router(part.router)
     app.include_router(console)
+    if service.own is not None:
+        app.include_router(own_console.router)
     app.add_middleware(BoundedBodies)
     app.add_middleware(CountedRequests, metrics=service.metrics)
     if service.traces is not None:
         app.add_middleware(TracedRequests, traces=service.traces)
+    if service.own is not None:
+        app.add_middleware(OwnPagesOnly, address=service.own.address)
     return app

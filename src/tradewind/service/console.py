@@ -51,6 +51,11 @@ class ConsoleFiles:
         found = [path for path in sorted(folder.rglob("*")) if path.suffix in TYPES]
         return cls({path.relative_to(folder).as_posix(): path.read_bytes() for path in found})
 
+    def marked_own(self) -> ConsoleFiles:
+        """Return the files with a mark on the first page: it is the console of the user who runs the server."""
+        first = self.files.get(FIRST_FILE, b"").replace(b"<html ", b"<html data-own ", 1)
+        return ConsoleFiles({**self.files, FIRST_FILE: first} if self.files else {})
+
     def answer(self, name: str) -> Response:
         """Return a file. Raises ApiProblem 404."""
         if not self.files:

@@ -147,3 +147,9 @@ CHUNK_BYTES_MAX = 64 << 20
 SITES_MAX = 1_000
 #: Time for which the grid is kept in memory; it is then read anew.
 GRID_KEPT_S = 60.0
+#: Time for which the address of a user's own console signs a browser in [s], and the maximum unused codes; beyond it
+#: the oldest is forgotten.
+CODE_S = 600.0
+CODES_MAX = 16
+#: Jobs of the command line that a user's own console shows, newest first.
+OWN_JOBS_SHOWN_MAX = 200

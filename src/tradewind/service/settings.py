@@ -8,7 +8,12 @@ from pathlib import Path
 from tradewind.model.records import dataclass, field
 from tradewind.service.limits import LEASE_S_DEFAULT
 
-__all__ = ["OidcSettings", "ServiceSettings"]
+__all__ = ["ADMIN_FILE", "LOCK_FILE", "OidcSettings", "ServiceSettings"]
+
+#: File of the admin token, in the state folder.
+ADMIN_FILE = "admin.token"
+#: Lock file of a server on SQLite.
+LOCK_FILE = "service.lock"
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class ServiceSettings:
     - `gateway`: path of the gateway program, or None to find it
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
+    - `console`: state folder of the user whose own console this is, or None for a service. Its user may use any place
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
     - `traces`: address that spans are sent to, or None to make none
     """
@@ -62,6 +68,7 @@ class ServiceSettings:
     webhook_networks: tuple[str, ...] = ()
     traces: str | None = None
     sites: Mapping[str, str] = field(default_factory=dict)
+    console: Path | None = None
 
     @property
     def is_replica(self) -> bool:
@@ -70,10 +77,10 @@ class ServiceSettings:
 
     @property
     def engine_state(self) -> str:
-        """State folder of the engine that runs the jobs."""
-        return str(self.state / "engine")
+        """State folder of the engine that runs the jobs: for a user's own console, that of the user."""
+        return str(self.state / "engine" if self.console is None else self.console)
 
     @property
     def admin_token(self) -> Path:
         """File of the admin token."""
-        return self.state / "admin.token"
+        return self.state / ADMIN_FILE

@@ -17,12 +17,11 @@ from sqlalchemy import insert, select
 from tradewind.errors import UsageError
 from tradewind.model.locks import FileLock, is_locked
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.settings import LOCK_FILE
 from tradewind.service.tables import state_folders
 
 __all__ = ["alone", "require_shared_folder"]
 
-#: Lock file of a server on SQLite.
-LOCK_FILE = "service.lock"
 #: Id of a folder that the servers of a PostgreSQL database share.
 ID_FILE = "service.id"
 
