@@ -43,7 +43,7 @@ from tradewind.engine.acceleration_course import (
 from tradewind.engine.acceleration_flows import FlowCounts
 from tradewind.engine.acceleration_placing import PlacedFlows, place_for
 from tradewind.engine.accelerations import FLOWS_FILE, Accelerations, purpose_of
-from tradewind.errors import CeilingReached, GatewayError, TradewindError, UsageError
+from tradewind.errors import CeilingReached, GatewayError, GatewayLost, TradewindError, UsageError
 from tradewind.fleet.fleet import LEASE_S, Fleet, FleetSettings
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.providers import make_provider
@@ -167,7 +167,7 @@ class Acceleration:
             try:
                 self._client(name).put_split(program, LOOK_S)
             except GatewayError as error:
-                self._health.dead(name, str(error))
+                self._health.dead(name, _words(error))
         self._addresses = self._dialled(HOME, names)
         self._route()
 
@@ -267,7 +267,7 @@ class Acceleration:
         try:
             return self._client(name).split_status(LOOK_S)
         except (TradewindError, KeyError) as error:
-            return str(error)
+            return _words(error)
 
     def _see(self, name: str, status: SplitStatus) -> None:
         """Take in the counts of a proxy."""
@@ -457,6 +457,13 @@ class Acceleration:
         usd = self._meter.proxy_usd(name)
         refused = sum(status.refused.values())
         return ProxyState(name, region, health, status.open, status.bytes_up, status.bytes_down, refused, usd, error)
+
+
+def _words(error: TradewindError | KeyError) -> str:
+    """Return why a proxy could not be asked, without the path of the socket to it."""
+    if isinstance(error, GatewayLost) and isinstance(error.__cause__, OSError):
+        return f"its gateway does not answer: {error.__cause__.strerror or error.__cause__}"
+    return str(error)
 
 
 def _failure(look: SplitStatus | str) -> str | None:
