@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tradewind.acceleration.wiring import HOME, Wire, home_program, proxy_program
 from tradewind.engine.acceleration_course import DRAIN_S
-from tradewind.errors import GatewayError, TradewindError
+from tradewind.errors import GatewayError, GatewayLost, TradewindError
 from tradewind.fleet.process_table import HOME_VARIABLE, marked_processes
 from tradewind.gateway.client import GatewayClient
 
@@ -51,7 +51,7 @@ class AccelerationGateways:
             try:
                 self._client(name).put_split(program, LOOK_S)
             except GatewayError as error:
-                refused[name] = str(error)
+                refused[name] = _words(error)
         return refused
 
     def put_home(
@@ -93,7 +93,7 @@ class AccelerationGateways:
         try:
             return self._client(name).split_status(LOOK_S)
         except (TradewindError, KeyError) as error:
-            return str(error)
+            return _words(error)
 
     def _end(self, name: str, drain_s: float) -> SplitStatus | None:
         try:
@@ -103,3 +103,10 @@ class AccelerationGateways:
 
     def _client(self, name: str) -> GatewayClient:
         return GatewayClient.of(self.fleet.deployment(), name)
+
+
+def _words(error: TradewindError | KeyError) -> str:
+    """Return why a proxy could not be asked, without the path of the socket to it."""
+    if isinstance(error, GatewayLost) and isinstance(error.__cause__, OSError):
+        return f"its gateway does not answer: {error.__cause__.strerror or error.__cause__}"
+    return str(error)

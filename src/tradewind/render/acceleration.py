@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from tradewind.model.acceleration import LIVING, AccelerationState, FlowState
-from tradewind.model.units import format_bytes, format_count, format_duration, format_usd
+from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_usd
 
 __all__ = ["acceleration_lines", "address_lines", "cost_lines", "prometheus_lines"]
 
@@ -73,19 +73,23 @@ def cost_lines(state: AccelerationState) -> Iterator[str]:
 
 
 def _flow(flow: FlowState) -> Iterator[str]:
-    achieved = "nothing sent" if flow.achieved_mbps is None else f"{flow.achieved_mbps:.3g} Mbit/s achieved"
+    achieved = "nothing sent" if flow.achieved_mbps is None else f"{_rate(flow.achieved_mbps)} achieved"
     moved = format_bytes(flow.bytes_up + flow.bytes_down)
     yield f"{flow.name}  {_address(flow)}  {_path(flow)}"
     yield (
-        f"  {achieved}, {flow.predicted_mbps:.3g} predicted, {flow.direct_mbps:.3g} without proxies; "
+        f"  {achieved}, {_rate(flow.predicted_mbps)} predicted, {_rate(flow.direct_mbps)} without proxies; "
         f"{format_count(flow.connections, 'connection')}, {moved}"
     )
     if flow.shared_with:
         yield f"  rates and counts are those of all flows to {flow.target}, also of {', '.join(flow.shared_with)}"
     if flow.planned and flow.achieved_direct_mbps is not None:
-        yield f"  {flow.achieved_direct_mbps:.3g} Mbit/s achieved without proxies"
+        yield f"  {_rate(flow.achieved_direct_mbps)} achieved without proxies"
     if flow.reason:
         yield f"  not on its placed path: {flow.reason}"
+
+
+def _rate(mbps: float) -> str:
+    return format_gbps(mbps / 1e3)
 
 
 def _address(flow: FlowState) -> str:
