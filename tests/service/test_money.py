@@ -109,10 +109,7 @@ def test_a_quoted_job_stops_when_its_source_has_grown(server: Server, admin: htt
     with (server.data / "grows" / "b").open("wb") as file:
         file.truncate(2 << 20)
     job_id = accept(admin, made["id"], "grown").json()["id"]
-    deadline = 600
-    while (job := admin.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
-        deadline -= 1
-        assert deadline and job["state"] != "done"
+    job = until(admin, job_id, "failed")
     assert job["error"] == "the source has grown beyond its quote"
 
 

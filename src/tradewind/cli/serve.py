@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
@@ -29,6 +30,8 @@ SERVER = """\
 import sys
 del sys.path[0]
 try:
+    import signal
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     from tradewind.service.__main__ import main
     sys.exit(main())
 except KeyboardInterrupt:
@@ -143,4 +146,6 @@ def run(args: Namespace) -> int:
     words += ["--new-admin-token"] if args.new_admin_token else []
     words += [f"--gateway={args.gateway}"] if args.gateway else []
     sys.stdout.flush()
+    # While Python starts again, Ctrl-C would print a traceback. It waits until the server can handle it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     os.execv(sys.executable, [sys.executable, "-c", SERVER, *words])
