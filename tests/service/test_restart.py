@@ -117,7 +117,7 @@ def test_a_signal_just_after_the_address_is_printed_stops_the_server(tmp_path: P
     assert (process.returncode, printed) == (0, "")
 
 
-#: Sends Ctrl-C to the process that imports a module, or to the server as its Python starts. Python runs it at its start.
+#: Sends Ctrl-C to the process that imports a module, or to the server while Python starts. Python runs it as it starts.
 CTRL_C_AT_IMPORT = """
 import os, signal, sys
 
