@@ -40,7 +40,8 @@ def test_a_signal_during_an_import_is_quiet(module: str, number: signal.Signals)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-INTERRUPTED_IMPORT = """
+#: A command that is interrupted in code that is executed from a string.
+INTERRUPTED_STRING = """
 import signal, sys, time
 from tradewind.cli import main
 def run(words, interrupts):
@@ -54,7 +55,7 @@ if __name__ == "__main__":
 
 def test_the_exit_code_of_an_interrupt_does_not_depend_on_where_it_came(tmp_path: Path) -> None:
     """Records make their methods from strings when they are imported."""
-    (tmp_path / "interrupted.py").write_text(INTERRUPTED_IMPORT)
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED_STRING)
     done = subprocess.run([sys.executable, "-m", "interrupted", "ls"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 

@@ -166,16 +166,31 @@ def test_a_store_that_recovers_in_time_is_waited_for(store: OddStore, command: C
     assert place.contents() == {"k": b"content"}
 
 
+def copied_through_a_sink(command: Command, place: OddPlace, folder: Path, objects: int, stall_s: int) -> Finished:
+    """Copy files to a store through a gateway that tries each object for a second."""
+    files = folder / "files"
+    files.mkdir()
+    for number in range(objects):
+        (files / f"{number:03}").write_bytes(b"content")
+    topology = write(with_limits(chain(), store_retry_s=1), folder / "topology.json")
+    words = ["cp", "-r", str(files), f"{place.url}/d", *place.flags("dst"), "--topology", str(topology)]
+    return command.run(*words, "--stall", f"{stall_s}s", timeout_s=SOON_S)
+
+
 def test_a_store_that_returns_only_errors_to_a_sink_ends_the_job(
     store: OddStore, command: Command, tmp_path: Path
 ) -> None:
-    """The lead learns about the errors from the sink's answers."""
-    place, files = OddPlace(store, command), tmp_path / "files"
-    files.mkdir()
-    for number in range(300):
-        (files / f"{number:03}").write_bytes(b"content")
+    """The lead learns about the errors from the sink's answers. It stops long before all objects have been tried."""
+    place = OddPlace(store, command)
     store.add(Rule(Answer(503, "SlowDown"), when=during("put")))
-    topology = write(with_limits(chain(), store_retry_s=2), tmp_path / "topology.json")
-    words = ["cp", "-r", str(files), f"{place.url}/d", *place.flags("dst"), "--topology", str(topology)]
-    done = command.run(*words, "--stall", f"{STALL_S}s", timeout_s=SOON_S).expect(5)
+    done = copied_through_a_sink(command, place, tmp_path, objects=3000, stall_s=STALL_S).expect(5)
+    assert f"{place.url} has returned only errors for {STALL_S} s (--stall)" in done.stderr
+
+
+def test_objects_that_all_fail_at_a_sink_have_one_cause(
+    azure_store: OddStore, command: Command, tmp_path: Path
+) -> None:
+    place = OddPlace(azure_store, command)
+    azure_store.add(Rule(Answer(503, "SlowDown"), when=during("put")))
+    done = copied_through_a_sink(command, place, tmp_path, objects=100, stall_s=60).expect(5)
     assert f"{place.url} returns only errors" in done.stderr

@@ -21,7 +21,9 @@ from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute
 
-LEASE_S = 3
+LEASE_S = 6
+"""Two of three renewals may come late: on a busy machine a process may stand still for seconds."""
+LONGER_S = 1.2 * LEASE_S
 
 
 @contextmanager
@@ -50,7 +52,7 @@ def test_leases_are_renewed_through_the_owner(tmp_path: Path) -> None:
         assert all(control.startswith("127.0.0.1:") for control in controls.values()), "the owner dials them"
         addresses = fleet.deployment().addresses
         assert all(address.control.startswith("unix:") for address in addresses.values())
-        time.sleep(1.5 * LEASE_S)
+        time.sleep(LONGER_S)
         assert fleet.living() == {"lead", "source", "sink"}, "a lease expired"
     assert reports.empty()
 
@@ -69,7 +71,7 @@ def test_a_renewal_that_fails_is_reported_once(tmp_path: Path) -> None:
         fleet.crash("source")
         assert reports.get(timeout=60.0).startswith("the lease of machine source could not be renewed: ")
         # The others are still renewed, and the failure is not reported again in each round.
-        time.sleep(1.5 * LEASE_S)
+        time.sleep(LONGER_S)
         assert fleet.living() == {"lead", "sink"}
     assert reports.empty()
 

@@ -47,13 +47,13 @@ def meters(monkeypatch: pytest.MonkeyPatch) -> list[WorkBudget]:
     [
         (50.0, MaxCost(4.421)),
         (0.003, Cheapest()),
-        (0.003, MaxCost(0.012)),
         *(
             pytest.param(*problem, marks=pytest.mark.slow)
             for problem in (
                 (50.0, MaxCost(5.46)),
                 (50.0, MinThroughput(16.0)),
                 (50.0, Deadline(90.0)),
+                (0.003, MaxCost(0.012)),
                 (0.003, MaxCost(0.05)),
                 (0.003, MinThroughput(60.0)),
             )

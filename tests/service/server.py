@@ -69,7 +69,12 @@ class Server:
 
     def client(self, token: str | None = None) -> httpx.Client:
         token = token or self.admin_token()
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=WAIT_S)
+
+
+def get(url: str, **others: Any) -> httpx.Response:
+    """Send a request without a client's token. A busy machine may need longer than the five seconds of httpx."""
+    return httpx.get(url, timeout=WAIT_S, **others)
 
 
 def submit(client: httpx.Client, key: str, source: Path, destination: Path, **others: Any) -> httpx.Response:
@@ -87,6 +92,15 @@ def until(client: httpx.Client, job_id: str, *states: str) -> dict[str, Any]:
         assert found["state"] not in ("done", "failed", "cancelled"), found
         time.sleep(0.05)
     raise AssertionError(f"job {job_id} is {found}, not {states}")
+
+
+def until_waiting_for_another(client: httpx.Client, job_id: str) -> dict[str, Any]:
+    """Return the job once it says why it waits."""
+    deadline_s = time.monotonic() + WAIT_S
+    while (found := until(client, job_id, "waiting"))["waiting"] is None:
+        assert time.monotonic() < deadline_s, found
+        time.sleep(0.05)
+    return found
 
 
 def do_not_overlap(receipts: list[dict[str, Any]]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.service.server import Server
+from tests.service.server import Server, get
 from tradewind.catalog.learned import Sample, store_samples
 from tradewind.catalog.load import catalog_folder
 from tradewind.model.region import Region
@@ -58,18 +58,18 @@ def admit(state: Path) -> None:
 
 @NEEDS_BUILD
 def test_the_files_of_the_console_run_only_its_own_scripts(server: Server) -> None:
-    page = httpx.get(f"{server.url}/")
+    page = get(f"{server.url}/")
     assert page.status_code == 200
     assert "script-src 'self'" in page.headers["Content-Security-Policy"]
     assert "unsafe" not in page.headers["Content-Security-Policy"]
     assert page.headers["Cache-Control"] == "no-cache"
     assert "http:" not in page.text and "https:" not in page.text
     script = next((STATIC / "assets").glob("*.js")).name
-    answer = httpx.get(f"{server.url}/assets/{script}")
+    answer = get(f"{server.url}/assets/{script}")
     assert "immutable" in answer.headers["Cache-Control"]
     assert httpx.head(f"{server.url}/assets/{script}").status_code == 200
-    assert httpx.get(f"{server.url}/assets/..%2findex.html").status_code == 404
-    assert httpx.get(f"{server.url}/assets/none.js").status_code == 404
+    assert get(f"{server.url}/assets/..%2findex.html").status_code == 404
+    assert get(f"{server.url}/assets/none.js").status_code == 404
 
 
 def test_a_console_that_was_not_built_says_so(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_token_shows_its_tenant_and_its_scopes(server: Server) -> None:
     with server.client(made["token"]) as client:
         shown = client.get("/v1/me").json()
     assert shown == {"token": made["id"], "tenant": "default", "role": "operator", "scopes": ["jobs:read"]}
-    assert httpx.get(f"{server.url}/v1/me").status_code == 401
+    assert get(f"{server.url}/v1/me").status_code == 401
 
 
 @pytest.mark.slow

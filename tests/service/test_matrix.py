@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.server import Server, submit
+from tests.service.server import WAIT_S, Server, get, submit
 
 NOBODY = None
 #: Scope of each endpoint; NOBODY needs no token.
@@ -131,7 +131,7 @@ def made(server: Server) -> dict[str, Any]:
 
 
 def operations(server: Server) -> list[tuple[str, str]]:
-    paths = httpx.get(f"{server.url}/openapi.json").json()["paths"]
+    paths = get(f"{server.url}/openapi.json").json()["paths"]
     return sorted((method.upper(), path) for path, methods in paths.items() for method in methods)
 
 
@@ -167,7 +167,7 @@ def test_the_matrix(server: Server, made: dict[str, Any], tenant: str, role: str
 
 def test_nothing_without_a_token(server: Server, made: dict[str, Any]) -> None:
     """The first refusals are answered 401; the address then gets 429."""
-    with httpx.Client(base_url=server.url) as client:
+    with httpx.Client(base_url=server.url, timeout=WAIT_S) as client:
         for method, path in operations(server):
             found = answer_to(client, method, path, made).status_code
             assert (found in (401, 429)) == (SCOPE_OF[method, path] is not NOBODY), (method, path)

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.service.server import Server, submit, until
+from tests.service.server import Server, get, submit, until
 
 BYTES = 300_000
 
@@ -109,10 +109,7 @@ def test_a_quoted_job_stops_when_its_source_has_grown(server: Server, admin: htt
     with (server.data / "grows" / "b").open("wb") as file:
         file.truncate(2 << 20)
     job_id = accept(admin, made["id"], "grown").json()["id"]
-    deadline = 600
-    while (job := admin.get(f"/v1/jobs/{job_id}").json())["state"] != "failed":
-        deadline -= 1
-        assert deadline and job["state"] != "done"
+    job = until(admin, job_id, "failed")
     assert job["error"] == "the source has grown beyond its quote"
 
 
@@ -142,11 +139,7 @@ def test_a_failed_job_without_a_quote_is_not_resumed_under_a_budget(server: Serv
     with tenant_of(server, admin, "late") as late:
         source = server.data / "late"
         job_id = submit(late, "late", source, server.data / "late2", recursive=True).json()["id"]
-        deadline = 600
-        while late.get(f"/v1/jobs/{job_id}").json()["state"] != "failed":
-            deadline -= 1
-            assert deadline
-            time.sleep(0.05)
+        until(late, job_id, "failed")
         source.mkdir()
         (source / "a").write_bytes(bytes(BYTES))
         assert admin.put("/v1/tenants/late/budget", json={"limit_usd_micros": 1}).status_code == 200
@@ -205,7 +198,7 @@ def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_
     assert receipt == admin.get(f"/v1/jobs/{job['id']}/receipt").json()
     assert stat.S_IMODE((server.state / "receipt.key").stat().st_mode) == 0o600
     assert sum(receipt["summary"]["proofs"].values()) == 3
-    keys, files = httpx.get(f"{server.url}/v1/keys").json(), {}
+    keys, files = get(f"{server.url}/v1/keys").json(), {}
     assert "d" not in keys["keys"][0]
     objects = admin.get(f"/v1/jobs/{job['id']}/objects.jsonl").text
     changed = {**receipt, "progress": {**receipt["progress"], "bytes_done": 1}}

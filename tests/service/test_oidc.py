@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from joserfc.jwk import ECKey, KeySet, OctKey
 
 from tests.service.issuer import AUDIENCE, Issuer
-from tests.service.server import Server
+from tests.service.server import Server, get
 from tradewind.service.limits import ISSUER_WAITING_MAX
 from tradewind.service.oidc import IssuerUnavailable, TokenIssuer
 
@@ -47,7 +46,7 @@ def claims(tenant: Any = "lab", roles: Any = ("staff",), **others: Any) -> dict[
 def status(server: Server, token: str, path: str = "/v1/jobs") -> int:
     headers = {"Authorization": f"Bearer {token}"}
     # Plain HTTP needs no certificates, which take long to read.
-    return httpx.get(server.url + path, headers=headers, verify=False).status_code
+    return get(server.url + path, headers=headers, verify=False).status_code
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])

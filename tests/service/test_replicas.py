@@ -7,13 +7,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
-from tests.service.server import WAIT_S, Server, do_not_overlap, submit, until
+from tests.service.server import WAIT_S, Server, do_not_overlap, get, submit, until
 
 SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
 FILES = 12
@@ -140,7 +139,7 @@ def test_the_database_restarts_while_a_job_runs(replicas: list[Server], postgres
         postgres.stop()
         refused = client.get(f"/v1/jobs/{job_id}")
         assert (refused.status_code, refused.headers["Content-Type"]) == (503, "application/problem+json")
-        assert httpx.get(f"{replicas[0].url}/readyz").status_code == 503
+        assert get(f"{replicas[0].url}/readyz").status_code == 503
         postgres.start()
         assert until(client, job_id, "done")["counts"]["objects_done"] == FILES
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.service.server import Server, submit, until
+from tests.service.server import Server, get, submit, until, until_waiting_for_another
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +35,13 @@ def made_token(server: Server, tenant: str, role: str) -> dict[str, Any]:
 
 def test_a_job_that_waits_for_another_tenant_learns_only_that(server: Server) -> None:
     mine, other = (server.client(made_token(server, name, "operator")["token"]) for name in ("mine", "other"))
-    slow = {"recursive": True, "limit_bytes_per_s": 2_000_000}
+    slow = {"recursive": True, "limit_bytes_per_s": 200_000}
     with mine, other:
         first = submit(mine, "k", server.data / "source", server.data / "shared" / "deep", **slow).json()["id"]
         until(mine, first, "running")
         second = submit(other, "k", server.data / "source", server.data / "shared", recursive=True)
         assert second.status_code == 201, "the key of another tenant is not compared"
-        shown = until(other, second.json()["id"], "waiting")
-        while shown["waiting"] is None:
-            shown = other.get(f"/v1/jobs/{shown['id']}").json()
+        shown = until_waiting_for_another(other, second.json()["id"])
         assert shown["waiting"] == "Another job writes to the same place first."
         text = other.get("/v1/jobs").text
         assert first not in text
@@ -81,7 +78,7 @@ def test_the_admin_token_is_replaced_while_the_server_runs(server: Server) -> No
 
 
 def works(server: Server, token: str) -> bool:
-    return httpx.get(f"{server.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    return get(f"{server.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
 def test_a_refused_path_is_recorded_as_it_was_sent(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
@@ -30,6 +31,8 @@ SERVER = """\
 import sys
 del sys.path[0]
 try:
+    import signal
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     from tradewind.service.__main__ import main
     sys.exit(main())
 except KeyboardInterrupt:
@@ -166,4 +169,6 @@ def become_server(args: Namespace, words: list[str]) -> NoReturn:
         raise UsageError(f"the transfer service needs {', '.join(missing)}", hint="install tradewind[service]")
     words = [*words, *([f"--gateway={args.gateway}"] if args.gateway else [])]
     sys.stdout.flush()
+    # While Python starts again, Ctrl-C would print a traceback. It waits until the server can handle it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     os.execv(sys.executable, [sys.executable, "-c", SERVER, *words])
