@@ -116,9 +116,12 @@ def test_a_job_copies_between_two_connections_with_different_keys(world: World) 
 def test_a_wrong_key_fails_with_one_line_that_names_the_connection(world: World) -> None:
     secret = {"access_key_id": "testbed", "secret_access_key": "not-the-secret-of-the-store"}
     with world.client() as client:
+        there = send(client, "to-be-read", world.server.data / "source", "connection:first/to-be-read/").json()["id"]
+        until(client, there, "done")
         made = client.post("/v1/connections", json=world.body("wrong", 0, secret=secret))
         assert made.status_code == 201, made.text
-        job = send(client, "wrong", "connection:wrong/x/", str(world.server.data / "wrong")).json()["id"]
+        source = "connection:wrong/to-be-read/"
+        job = send(client, "wrong", source, str(world.server.data / "wrong")).json()["id"]
         found = until(client, job, "failed")
         assert found["error"].startswith("connection wrong: ") and "\n" not in found["error"]
         right = {"access_key_id": "testbed", "secret_access_key": world.stores[0].server.secret_key}
@@ -218,28 +221,41 @@ def test_what_is_refused(world: World, change: dict[str, Any], status: int) -> N
     assert "secret-" not in answer.text and "unknown-member" not in answer.text
 
 
-def test_google_and_azure_keep_only_what_is_needed(world: World) -> None:
+def make_connections_to_google_and_azure(client: httpx.Client, suffix: str) -> None:
     account = {"type": "service_account", "client_email": "a@b", "private_key": GOOGLE_SECRET, "token_uri": "http://x"}
+    for name, place, secret in (
+        ("google", "gs://bucket/", {"service_account": json.dumps(account)}),
+        ("azure", "az://account/container/p/", {"account_key": AZURE_KEY}),
+        ("signed", "az://account/container/", {"sas": "?sv=2024&sig=secret-of-sas"}),
+    ):
+        body = {"name": f"{name}-{suffix}", "place": place, "secret": secret}
+        made = client.post("/v1/connections", json=body)
+        assert made.status_code == 201 and made.json()["kind"] == place[:2], made.text
+
+
+def test_google_and_azure_keep_only_what_is_needed(world: World) -> None:
     with world.client() as client:
-        for name, place, secret in (
-            ("google", "gs://bucket/", {"service_account": json.dumps(account)}),
-            ("azure", "az://account/container/p/", {"account_key": AZURE_KEY}),
-            ("signed", "az://account/container/", {"sas": "?sv=2024&sig=secret-of-sas"}),
-        ):
-            body = {"name": name, "place": place, "secret": secret}
-            made = client.post("/v1/connections", json=body)
-            assert made.status_code == 201 and made.json()["kind"] == place[:2], made.text
-        both = send(client, "both", "connection:azure/x/", "connection:signed/x/")
+        make_connections_to_google_and_azure(client, "made")
+        both = send(client, "both", "connection:azure-made/x/", "connection:signed-made/x/")
         assert both.status_code == 422 and "one connection to Azure" in both.json()["detail"]
 
 
 def test_no_secret_is_anywhere_in_clear(world: World) -> None:
-    """The last test of the file: all secrets of the others have been used by then."""
-    secrets = [*(store.server.secret_key for store in world.stores), "not-the-secret-of-the-store"]
+    refused = {"access_key_id": "testbed", "secret_access_key": "a-secret-that-is-refused"}
+    with world.client() as client:
+        make_connections_to_google_and_azure(client, "grep")
+        client.post("/v1/connections", json=world.body("refused", 0, secret=refused))
+        for key, source, state in (
+            ("good", world.server.data / "source", "done"),
+            ("bad", "connection:refused/x", "failed"),
+        ):
+            job = send(client, key, source, "connection:second/grep/").json()["id"]
+            until(client, job, state)
+    secrets = [*(store.server.secret_key for store in world.stores), "a-secret-that-is-refused"]
     secrets += ["c2VjcmV0LW9mLWdvb2dsZQ", AZURE_KEY, "secret-of-sas"]
     with world.client() as client, world.client(role="viewer") as viewer:
         names = [one["name"] for one in viewer.get("/v1/connections").json()["connections"]]
-        assert {"first", "second", "google"} <= set(names)
+        assert {"second", "refused", "google-grep"} <= set(names)
         assert viewer.put("/v1/connections/first", json={}).status_code == 403
         paths = ["connections", *(f"connections/{name}" for name in names), "audit?limit=200", "jobs"]
         jobs = client.get("/v1/jobs").json()["jobs"]
@@ -270,5 +286,6 @@ def test_a_sealed_secret_serves_only_its_place(world: World) -> None:
 
 def test_the_stores_of_this_test_have_different_keys(world: World) -> None:
     first, second = (store.server for store in world.stores)
+    world.clients[0].put("bucket", "own", b"1")
     with pytest.raises(S3Error):
-        S3(first.endpoint, second.access_key, second.secret_key).get("bucket", "in/x/1")
+        S3(first.endpoint, second.access_key, second.secret_key).get("bucket", "own")
