@@ -27,10 +27,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("console")
     site = f"lab={folder / 'data' / 'lab'}"
     server = Server(folder, "--site", site, "--allow-webhook-network", "127.0.0.0/8")
-    for folder, count, size in ("source", 3, 100_000), ("large", 16, 1_000_000):
-        (server.data / folder).mkdir()
+    for name, count, size in ("source", 3, 100_000), ("large", 16, 1_000_000):
+        (server.data / name).mkdir()
         for number in range(count):
-            (server.data / folder / f"{number}").write_bytes(os.urandom(size))
+            (server.data / name / f"{number}").write_bytes(os.urandom(size))
     learn(server.state)
     server.start()
     admit(server.state)
