@@ -36,9 +36,14 @@ class Azure:
         """Create a container."""
         self._call("PUT", container, {"restype": "container"})
 
-    def put(self, container: str, name: str, body: bytes) -> None:
-        """Write a block blob in one request."""
-        self._call("PUT", f"{container}/{name}", {}, body, {"x-ms-blob-type": "BlockBlob"})
+    def put(self, container: str, name: str, body: bytes, headers: dict[str, str] | None = None) -> None:
+        """Write a block blob in one request; ``headers`` such as ``x-ms-tags``."""
+        self._call("PUT", f"{container}/{name}", {}, body, {"x-ms-blob-type": "BlockBlob", **(headers or {})})
+
+    def tags(self, container: str, name: str) -> dict[str, str]:
+        """Return the blob's tags."""
+        page = ElementTree.fromstring(self._call("GET", f"{container}/{name}", {"comp": "tags"}))
+        return {tag.findtext("Key", ""): tag.findtext("Value", "") for tag in page.iterfind("TagSet/Tag")}
 
     def snapshot(self, container: str, name: str) -> None:
         """Take a snapshot of a blob."""

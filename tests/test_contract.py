@@ -134,6 +134,7 @@ def test_documents_with_every_field_set_match_the_schema() -> None:
         storage_class="COLD",
         attributes=AttributeRules("replace", "a/b", "no-cache", {"n": "v"}),
         tags={"a": "b"},
+        source_tags="keep",
         ceiling_usd_per_gb=0.1,
         ceiling_bytes=5,
         rate_limit_bytes_per_s=6,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tradewind.engine.attributes import checked
+from tradewind.engine.attributes import checked, treatment_of_tags
 from tradewind.errors import UsageError
 from tradewind.model.job import AttributeRules
-from tradewind.model.url import Kind
+from tradewind.model.url import Kind, parse_url
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,25 @@ def test_names_are_compared_in_lower_case() -> None:
     rules = AttributeRules(content_type="text/html; charset=utf-8", metadata={"Team-Name": "a b"})
     assert checked(rules, ["s3", "file"]).metadata == {"team-name": "a b"}
     assert checked(AttributeRules(), ["file"]) == AttributeRules()
+
+
+def test_tags_are_kept_unless_they_are_replaced() -> None:
+    bucket, folder = parse_url("s3://b/a"), parse_url("/d")
+    assert treatment_of_tags(None, {}, bucket, [folder]) == "auto"
+    assert treatment_of_tags(None, {"a": "1"}, bucket, [bucket]) == "drop"
+    assert treatment_of_tags("keep", {"a": "1"}, bucket, [parse_url("az://x/c/a")]) == "keep"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("gs://b/a", "Google Cloud Storage has no tags of objects: gs://b/a"),
+        ("r2://account/b/a", "R2 has no tags"),
+        ("/d/a", "a file system has no tags of objects: /d/a"),
+    ],
+)
+def test_a_store_without_tags_cannot_keep_them(place: str, message: str) -> None:
+    bucket, other = parse_url("s3://b/a"), parse_url(place)
+    for source, destinations in ((other, [bucket]), (bucket, [bucket, other])):
+        with pytest.raises(UsageError, match=message):
+            treatment_of_tags("keep", {}, source, destinations)

@@ -15,6 +15,27 @@ pub enum AttributeDirective {
     Replace,
 }
 
+/// The treatment of the tags of a source object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceTags {
+    /// They are kept if both stores keep tags and the source says that the object has some. Tags that one of the stores
+    /// refuses are dropped and counted ([`crate::Summary::tags_dropped`]).
+    #[default]
+    Auto,
+    /// They are kept: every object's tags are read, and an object whose tags cannot be kept fails.
+    Keep,
+    /// They are not read, and not kept.
+    Drop,
+}
+
+impl SourceTags {
+    /// Returns whether this is the default.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The attributes to write with each object. An object whose content type is neither set here nor kept gets one by the
 /// extension of its name. Files have no attributes: at a file system nothing of this applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

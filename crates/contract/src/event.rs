@@ -237,6 +237,9 @@ pub struct Summary {
     /// Objects that `--delete` would delete, in a dry run or in a job that waits for confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_delete: Option<ToDelete>,
+    /// Objects that this run wrote without the tags that their sources have.
+    #[serde(default)]
+    pub tags_dropped: u64,
     /// Number of objects by proof.
     pub proofs: Proofs,
     /// Result at each destination.

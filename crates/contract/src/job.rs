@@ -1,6 +1,6 @@
 //! A job: the objects to move, after the command line has been resolved.
 
-use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, StoreSpec};
+use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, SourceTags, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,9 +42,12 @@ pub struct JobSpec {
     /// Attributes to write.
     #[serde(default, skip_serializing_if = "AttributeRules::are_default")]
     pub attributes: AttributeRules,
-    /// Tags to write.
+    /// Tags to write. A source's other tags are treated as `source_tags` says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    /// The treatment of the source's tags.
+    #[serde(default, skip_serializing_if = "SourceTags::is_default")]
+    pub source_tags: SourceTags,
     /// Compress chunks between gateways, as `codec` says.
     #[serde(default)]
     pub compress: bool,

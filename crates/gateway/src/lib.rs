@@ -40,5 +40,6 @@ mod split;
 #[cfg(test)]
 mod stepped;
 pub mod stores;
+pub mod tags;
 pub mod task;
 pub mod tls;

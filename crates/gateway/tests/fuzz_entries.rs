@@ -50,6 +50,7 @@ fn place() -> WholePlace {
         verify: VerifyMode::Read,
         expect: Some(Expect::Absent),
         again: true,
+        tags_dropped: false,
     }
 }
 
@@ -99,6 +100,7 @@ fn orders() -> Vec<Order> {
         listed: Checksums::default(),
         place: place(),
         inherited: Inherited { from_source: true, content_type: Some("a/b".to_owned()) },
+        tags: Default::default(),
         copy_from_bucket: None,
         check: Some(Unsynced { boot: "b".to_owned(), checksums: Checksums::default() }),
     };

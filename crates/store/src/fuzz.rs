@@ -24,6 +24,10 @@ pub fn answers(data: &[u8]) {
     for root in ["CompleteMultipartUploadResult", "CopyObjectResult", "CopyPartResult"] {
         let _ = parse_write(data, root);
     }
+    for root in ["Tagging", "Tags"] {
+        let tags = crate::xml::parse_tags(data, root).unwrap_or_default();
+        assert!(tags.keys().all(|name| !name.is_empty()));
+    }
     let _ = (parse_opened(data), crate::xml::is_document(data));
     let _ = (parse_error(data), parse_deletions(data), parse_location(data), azure::xml::parse_uncommitted(data));
     if let Ok(listing) = azure::xml::parse_listing(data) {

@@ -51,7 +51,7 @@ pub use listing::{list_range, split_ranges};
 pub use model::{
     Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion,
     ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription,
-    StoreLimits, StoreLocation, UploadId, VersionMarker, VersionPage, Written, stays,
+    StoreLimits, StoreLocation, TagSupport, Tags, UploadId, VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{
@@ -82,6 +82,18 @@ pub trait Store: Debug + Send + Sync {
 
     /// Limits of this store: sizes, counts, and how parts must be cut.
     fn limits(&self) -> StoreLimits;
+
+    /// What this store does with the tags of objects. A compatible server may do less, and then refuses them.
+    fn tag_support(&self) -> TagSupport {
+        TagSupport::Missing
+    }
+
+    /// Returns the tags of an object. A store that states the version of the tags is checked against `condition`
+    /// ([`ErrorKind::PreconditionFailed`]); others may return those of a newer object.
+    async fn tags(&self, key: &str, _condition: &Precondition) -> Result<Tags> {
+        let url = format!("{}/{key}", self.url());
+        Err(Error::new(ErrorKind::Unsupported, "get tags", url, "this store keeps no tags of objects"))
+    }
 
     /// Returns whether the first write creates the root. A missing root then counts as an empty one for a writer.
     fn makes_root(&self) -> bool {
@@ -225,7 +237,7 @@ pub trait Store: Debug + Send + Sync {
     fn can_copy_from(&self, source: &dyn Store) -> bool;
 
     /// Copies a whole object of at most `limits().copy_bytes_max` bytes on the server. Its attributes are copied too
-    /// unless `options.attributes` is set.
+    /// unless `options.attributes` is set; for its tags see [`TagSupport`].
     async fn copy(&self, key: &str, source: &PartSource, options: &PutOptions) -> Result<Written>;
 
     /// Copies `source.range` on the server, as part `part` of an upload.

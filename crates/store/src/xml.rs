@@ -1,6 +1,7 @@
 //! A walk over small XML answers that calls back at the end of each element. No tree, no namespaces, and no entities
 //! except the five of XML and character references, so no answer can expand in memory.
 
+use crate::Tags;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
@@ -113,6 +114,22 @@ pub(crate) fn walk(
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
         }
     }
+}
+
+/// The tags in an answer: the same elements at S3 (`Tagging`) and Azure (`Tags`).
+pub(crate) fn parse_tags(xml: &[u8], root: &str) -> Result<Tags, XmlError> {
+    let (mut tags, mut name, mut value) = (Tags::new(), String::new(), String::new());
+    walk(xml, root, |at| {
+        match (at.parent, at.name) {
+            ("Tag", "Key") => at.text.clone_into(&mut name),
+            ("Tag", "Value") => at.text.clone_into(&mut value),
+            ("TagSet", "Tag") if name.is_empty() => return Err(XmlError("a tag has no name".to_owned())),
+            ("TagSet", "Tag") => drop(tags.insert(std::mem::take(&mut name), std::mem::take(&mut value))),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(tags)
 }
 
 /// Returns whether this is a whole document, whatever its root.

@@ -30,6 +30,13 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
     )
     group.add_argument("--storage-class", dest="storage_class", metavar="CLASS", help="storage class to write")
     group.add_argument("--tag", action="append", default=[], metavar="NAME=VALUE", help="tag to write; can be repeated")
+    group.add_argument(
+        "--tags",
+        choices=("auto", "keep", "drop"),
+        help="what becomes of the source's tags. auto: kept where both stores can (S3, Azure), and the summary counts "
+        "objects that lose theirs; keep: as auto, but objects whose tags cannot be kept fail; drop: never read. "
+        "Default: auto, or drop with --tag",
+    )
 
 
 def attribute_rules(args: Namespace) -> AttributeRules:

@@ -212,6 +212,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         storage_class=args.storage_class,
         attributes=attribute_rules(args),
         tags=dict(name_and_value("--tag", text) for text in args.tag),
+        source_tags=args.tags,
         compress=args.compress != OFF,
         codec=AUTO if args.compress == OFF else args.compress,
         max_cost_usd=usd if kind == "usd" else None,

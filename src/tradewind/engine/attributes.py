@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.errors import UsageError
-from tradewind.model.job import AttributeRules
+from tradewind.model.job import AttributeRules, SourceTags
 from tradewind.model.records import replace
-from tradewind.model.url import Kind
+from tradewind.model.url import Kind, Location
 
 #: Maximum bytes of all names and values of user metadata: 2 KiB at S3, 8 KiB elsewhere, as the stores document.
 METADATA_BYTES_MAX: dict[Kind, int] = {"s3": 2048, "gs": 8192, "az": 8192, "r2": 8192}
+
+#: Kinds of store whose objects have tags.
+KINDS_WITH_TAGS: tuple[Kind, ...] = ("s3", "az")
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(\s*;[ -~]*)?")
@@ -44,6 +47,29 @@ def checked(rules: AttributeRules, kinds: Iterable[Kind]) -> AttributeRules:
     if size > least:
         raise UsageError(f"metadata of {size:,} bytes: a destination takes at most {least:,}", hint="shorten it")
     return replace(rules, metadata=metadata)
+
+
+def treatment_of_tags(
+    asked: SourceTags | None, tags: Mapping[str, str], source: Location, destinations: Iterable[Location]
+) -> SourceTags:
+    """Return the treatment of the source's tags. Tags that are set replace them unless the user says otherwise.
+
+    Raises UsageError if tags must be kept and a store has none.
+    """
+    if asked is None:
+        return "drop" if tags else "auto"
+    if asked == "keep":
+        for place in (source, *destinations):
+            if place.kind not in KINDS_WITH_TAGS:
+                raise UsageError(
+                    f"--tags keep: {_name_of_kind(place.kind)} has no tags of objects: {place}",
+                    hint="--tags auto keeps them where both stores can, and counts those that are dropped",
+                )
+    return asked
+
+
+def _name_of_kind(kind: Kind) -> str:
+    return {"gs": "Google Cloud Storage", "r2": "R2", "mem": "memory"}.get(kind, "a file system")
 
 
 def _lower_case(rules: AttributeRules) -> dict[str, str]:

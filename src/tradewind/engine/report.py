@@ -55,6 +55,7 @@ def summary_lines(
             (summary.objects_deleted, "deleted"),
             (summary.objects_not_deleted, "not deleted"),
             (progress.objects_failed, "failed"),
+            (summary.tags_dropped, "without the tags of their sources"),
         )
         if count
     ]

@@ -172,7 +172,10 @@ class ToDelete:
 
 @dataclass(frozen=True)
 class Summary(Document):
-    """Summary of an ended job. `proofs` counts objects by how they were proven (docs/concepts/integrity.md)."""
+    """Summary of an ended job. `proofs` counts objects by how they were proven (docs/concepts/integrity.md).
+
+    `tags_dropped`: objects that the last run wrote without the tags of their sources.
+    """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "done")
     outcome: Outcome
@@ -182,6 +185,7 @@ class Summary(Document):
     objects_deleted: int = 0
     objects_not_deleted: int = 0
     to_delete: ToDelete | None = None
+    tags_dropped: int = 0
     proofs: Mapping[str, int] = field(default_factory=dict)
     destinations: tuple[DestinationSummary, ...] = ()
 

@@ -13,6 +13,7 @@ from tradewind.model.store import StoreSpec
 Comparison = Literal["auto", "checksum", "size", "time"]
 VerifyMode = Literal["auto", "read"]
 AttributeDirective = Literal["keep", "replace"]
+SourceTags = Literal["auto", "keep", "drop"]
 
 #: Default chunk and part size.
 DEFAULT_CHUNK_BYTES = 16 << 20
@@ -183,6 +184,8 @@ class JobSpec(Document):
     storage_class: str | None = None
     attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
+    source_tags: SourceTags = "auto"
+    """Treatment of the source's tags: `auto` keeps them where both stores can, and counts those that are dropped."""
     compress: bool = False
     codec: str = "auto"
     """With `compress`: `auto`, `lz4`, `zstd` or `zstd:LEVEL`."""

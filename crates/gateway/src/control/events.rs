@@ -216,6 +216,7 @@ mod tests {
             objects_deleted: 0,
             objects_not_deleted: 0,
             to_delete: None,
+            tags_dropped: 0,
             proofs: Default::default(),
             destinations: Vec::new(),
         })

@@ -150,6 +150,7 @@ pub(super) fn whole_place(key: &str, verify: VerifyMode, durable: bool) -> Whole
         verify,
         expect: None,
         again: false,
+        tags_dropped: false,
     }
 }
 
@@ -349,6 +350,7 @@ impl Task {
             listed: Checksums::default(),
             place: whole_place(key, VerifyMode::Auto, false),
             inherited: Inherited::default(),
+            tags: Default::default(),
             copy_from_bucket: None,
             check: None,
         };

@@ -15,6 +15,7 @@ use super::scope::WriteScope;
 use super::seal::{Opening, Seal};
 use super::work::{
     Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
+    drop_refused_tags,
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -108,7 +109,7 @@ impl Sink {
             Manifest::Part { place, checksums } => self.part(place, data, checksums).await.map(SinkReply::Part),
             Manifest::CheckPart { place, part } => self.check_part(place, part).await.map(SinkReply::Part),
             Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
-            Manifest::Open { target, key, options } => self.open(target, &key, &options).await,
+            Manifest::Open { target, key, options } => self.open(target, &key, options).await,
             Manifest::Close(close) => self.close(*close).await.map(SinkReply::Closed),
             Manifest::Abort { target, key, upload } => {
                 self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted)
@@ -147,11 +148,17 @@ impl Sink {
                 let target = self.target(place.target, &place.key)?;
                 place.options.expect = place.expect.take();
                 let mut tries = 0;
-                let put = target.run("put", &place.key, Some(&payload), |payload| {
-                    tries += 1;
-                    target.store.put(&place.key, payload, &checksums, &place.options)
-                });
-                let written = match put.await {
+                let put = loop {
+                    let put = target.run("put", &place.key, Some(&payload), |payload| {
+                        tries += 1;
+                        target.store.put(&place.key, payload, &checksums, &place.options)
+                    });
+                    match put.await {
+                        Err(failure) if place.drop_refused_tags(&failure) => {}
+                        put => break put,
+                    }
+                };
+                let written = match put {
                     Ok(written) => written,
                     Err(failure) => {
                         let (checksums, payload, again) = (&checksums, Some(&payload), place.again || tries > 1);
@@ -166,7 +173,8 @@ impl Sink {
                 let target_proof = self.prove(target, &place, &computed, &looked).await?;
                 let written = looked.written;
                 let unsynced = target.unsynced(&place.options, &computed);
-                Ok(Placed { written, source_proof, target_proof, size_bytes, sent: computed, unsynced })
+                let (sent, tags_dropped) = (computed, place.tags_dropped);
+                Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, unsynced })
             }
         }
     }
@@ -182,11 +190,17 @@ impl Sink {
         self.scope.check_copy(&source)?;
         place.options.expect = place.expect.take();
         let mut tries = 0;
-        let copy = target.working("copy", &place.key, size_bytes, || {
-            tries += 1;
-            target.store.copy(&place.key, &source, &place.options)
-        });
-        let written = match copy.await {
+        let copy = loop {
+            let copy = target.working("copy", &place.key, size_bytes, || {
+                tries += 1;
+                target.store.copy(&place.key, &source, &place.options)
+            });
+            match copy.await {
+                Err(failure) if place.drop_refused_tags(&failure) => {}
+                copy => break copy,
+            }
+        };
+        let written = match copy {
             Ok(written) => written,
             Err(failure) => {
                 let again = place.again || tries > 1;
@@ -206,8 +220,8 @@ impl Sink {
         });
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
         let unsynced = target.unsynced(&place.options, &listed);
-        let (source_proof, sent) = (Proof::StoreCopy, Checksums::default());
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, unsynced })
+        let (source_proof, sent, tags_dropped) = (Proof::StoreCopy, Checksums::default(), place.tags_dropped);
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, unsynced })
     }
 
     /// Checks whether an object of an earlier run survived. If the machine accepted it since its last start, the object
@@ -234,7 +248,7 @@ impl Sink {
         let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
         let now = now.map_err(|_| lost("it no longer exists"))?;
         let written = written_as(now);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, unsynced })
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped: false, unsynced })
     }
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
@@ -274,15 +288,21 @@ impl Sink {
             .await
     }
 
-    async fn open(&self, target: u16, key: &str, options: &PutOptions) -> Result<SinkReply, Failure> {
+    async fn open(&self, target: u16, key: &str, mut options: PutOptions) -> Result<SinkReply, Failure> {
         let target = self.target(target, key).map_err(|failure| failure.leaving(Leaves::NoUpload))?;
-        let mut tries = 0;
-        let opened = target.run("open upload", key, None, |_| {
-            tries += 1;
-            target.store.open_upload(key, options)
-        });
-        match opened.await {
-            Ok(upload) => Ok(SinkReply::Opened { upload, asked_again: tries > 1 }),
+        let (mut tries, mut tags_dropped) = (0, false);
+        let opened = loop {
+            let opened = target.run("open upload", key, None, |_| {
+                tries += 1;
+                target.store.open_upload(key, &options)
+            });
+            match opened.await {
+                Err(failure) if drop_refused_tags(&mut options, &failure) => tags_dropped = true,
+                opened => break opened,
+            }
+        };
+        match opened {
+            Ok(upload) => Ok(SinkReply::Opened { upload, asked_again: tries > 1, tags_dropped }),
             Err(failure) if tries == 1 && failure.is_plain_refusal() => Err(failure.leaving(Leaves::NoUpload)),
             Err(failure) => Err(failure),
         }
@@ -298,11 +318,17 @@ impl Sink {
         let target = self.target(place.target, &place.key)?;
         place.options.expect = place.expect.take();
         let mut tries = 0;
-        let complete = target.working("complete upload", &place.key, size_bytes, || {
-            tries += 1;
-            target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
-        });
-        let written = match complete.await {
+        let complete = loop {
+            let complete = target.working("complete upload", &place.key, size_bytes, || {
+                tries += 1;
+                target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
+            });
+            match complete.await {
+                Err(failure) if place.drop_refused_tags(&failure) => {}
+                complete => break complete,
+            }
+        };
+        let written = match complete {
             Ok(written) => written,
             Err(failure) if failure.fault == Fault::UploadGone => {
                 match self.already_there(target, &place.key, &parts, size_bytes, &checksums).await {
@@ -332,7 +358,8 @@ impl Sink {
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
         let unsynced = target.unsynced(&place.options, &checksums);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent: checksums, unsynced })
+        let (sent, tags_dropped) = (checksums, place.tags_dropped);
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, unsynced })
     }
 
     /// Returns the object if an attempt whose answer was lost has already completed the upload.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_util::task::TaskTracker;
 use tradewind_contract::CodecChoice;
 use tradewind_store::{
-    Checksums, Error, ErrorKind, ObjectInfo, PartSource, PassingChecksums, Payload, Precondition, Store,
+    Checksums, Error, ErrorKind, ObjectInfo, PartSource, PassingChecksums, Payload, Precondition, Store, Tags,
 };
 use tradewind_wire::{Fault, RouteId};
 
@@ -170,12 +170,30 @@ impl Source {
         }
         match self.whole_bytes(&fetch).await {
             Ok((info, data, checksums, source_proof)) => {
+                let tags = if fetch.tags.reads(&info, self.store.as_ref()) {
+                    Some(self.tags(&fetch.source_key, &Precondition::exact(&info)).await)
+                } else {
+                    None
+                };
                 let mut place = fetch.place;
                 place.options.attributes = fetch.inherited.complete(&place.options.attributes, &info.attributes);
+                place.tags_dropped = match fetch.tags.settle(tags, &info, &mut place.options) {
+                    Ok(dropped) => dropped,
+                    Err(error) => {
+                        let failure = Failure::of_store(&error, Side::Source);
+                        return (Entry::Failed(failure), Payload::default());
+                    }
+                };
                 (Entry::Write { place, size_bytes: fetch.size_bytes, checksums, source_proof }, data)
             }
             Err(failure) => (Entry::Failed(failure), Payload::default()),
         }
+    }
+
+    async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags, Error> {
+        let (progress, url) = (Arc::new(AtomicU64::new(0)), format!("{}/{key}", self.store.url()));
+        let describe = Describe { operation: "get tags", url: &url };
+        self.attempts.run(describe, Patience::Transfer, &progress, || self.store.tags(key, condition)).await
     }
 
     async fn whole_bytes(&self, fetch: &Fetch) -> Result<(ObjectInfo, Payload, Checksums, Proof), Failure> {

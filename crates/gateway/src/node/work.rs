@@ -5,6 +5,7 @@
 
 use super::load::StageLoad;
 use crate::attributes::Inherited;
+use crate::tags::TagRule;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -67,6 +68,8 @@ pub struct Fetch {
     pub place: WholePlace,
     /// The attributes that it gets in addition to those in `place`.
     pub inherited: Inherited,
+    /// The treatment of its tags.
+    pub tags: TagRule,
     /// The bucket to copy from inside the store, instead of reading the object.
     pub copy_from_bucket: Option<String>,
     /// Set if an earlier run has written the object: the sink checks whether it survived, and nothing is read.
@@ -104,6 +107,28 @@ pub struct WholePlace {
     pub expect: Option<Expect>,
     /// Whether an earlier attempt of this run may have written it.
     pub again: bool,
+    /// Whether the source has tags that are not in `options`.
+    pub tags_dropped: bool,
+}
+
+impl WholePlace {
+    /// Drops optional tags if the store refused the write and may have done so because of them. Returns whether the
+    /// write can be tried again.
+    pub fn drop_refused_tags(&mut self, failure: &Failure) -> bool {
+        let dropped = drop_refused_tags(&mut self.options, failure);
+        self.tags_dropped |= dropped;
+        dropped
+    }
+}
+
+/// As [`WholePlace::drop_refused_tags`], for the options alone.
+pub fn drop_refused_tags(options: &mut PutOptions, failure: &Failure) -> bool {
+    let may_be_due = matches!(failure.kind.as_str(), "forbidden" | "bad_request" | "unsupported");
+    let drops = options.tags_are_optional && !options.tags.is_empty() && may_be_due;
+    if drops {
+        options.tags.clear();
+    }
+    drops
 }
 
 /// A sink's task for a parcel.
@@ -285,6 +310,8 @@ pub enum SinkReply {
         /// Whether the store was asked more than once: an earlier request may have opened another upload, whose id is
         /// unknown.
         asked_again: bool,
+        /// Whether the store refused the optional tags, and opened it without them.
+        tags_dropped: bool,
     },
     /// The object is visible and proven.
     Closed(Placed),
@@ -307,6 +334,8 @@ pub struct Placed {
     pub size_bytes: u64,
     /// Checksums of the bytes that were written. Empty for a copy by the store, whose bytes passed through no gateway.
     pub sent: Checksums,
+    /// Whether it lacks tags of its source.
+    pub tags_dropped: bool,
     /// Set while a power loss may undo the write.
     pub unsynced: Option<Unsynced>,
 }

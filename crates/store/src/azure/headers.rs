@@ -2,7 +2,7 @@
 
 use super::xml::decode_md5;
 use crate::rest::{Call, encode_query, header, parse_http_date};
-use crate::{Attributes, Checksums, ObjectInfo, PutOptions, Result, Written};
+use crate::{Attributes, Checksums, ObjectInfo, PutOptions, Result, Tags, Written};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderMap;
@@ -42,6 +42,7 @@ pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &
             cache_control: text("cache-control"),
             metadata: metadata.collect(),
         },
+        tag_count: header(headers, "x-ms-tag-count").and_then(|count| count.parse().ok()),
         storage_class: text("x-ms-access-tier"),
         file: None,
     }
@@ -75,11 +76,16 @@ pub(super) fn set_options(call: &mut Call, options: &PutOptions) -> Result<()> {
     if let Some(tier) = &options.storage_class {
         call.set("x-ms-access-tier", tier)?;
     }
-    if !options.tags.is_empty() {
-        let tags: Vec<(&str, &str)> = options.tags.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        call.set("x-ms-tags", &encode_query(&tags))?;
+    set_tags(call, &options.tags)
+}
+
+/// Sets the tags of a write or a copy.
+pub(super) fn set_tags(call: &mut Call, tags: &Tags) -> Result<()> {
+    if tags.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let tags: Vec<(&str, &str)> = tags.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    call.set("x-ms-tags", &encode_query(&tags))
 }
 
 /// Sets the properties that a reader sees as headers.

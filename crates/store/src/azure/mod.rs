@@ -27,8 +27,8 @@ pub(crate) use open::{account_key, with_environment};
 use crate::rest::{Http, Unreachable};
 use crate::{
     BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
-    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits, UploadId,
-    Written,
+    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits,
+    TagSupport, Tags, UploadId, Written,
 };
 use async_trait::async_trait;
 use object_store::azure::{AzureCredential, AzureCredentialProvider};
@@ -121,6 +121,14 @@ impl Store for AzureStore {
 
     fn limits(&self) -> StoreLimits {
         LIMITS
+    }
+
+    fn tag_support(&self) -> TagSupport {
+        TagSupport::Kept
+    }
+
+    async fn tags(&self, key: &str, _condition: &Precondition) -> Result<Tags> {
+        self.blob_tags(key).await
     }
 
     fn unreachable(&self) -> Option<Unreachable> {

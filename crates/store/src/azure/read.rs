@@ -4,7 +4,8 @@ use super::AzureStore;
 use super::headers::object_info;
 use super::xml::parse_listing;
 use crate::rest::{Call, content_length, expected_bytes, header, read_error, stream_exactly};
-use crate::{Download, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition, Result};
+use crate::xml::parse_tags;
+use crate::{Download, ErrorKind, ListPage, ListRequest, ObjectInfo, Precondition, Result, Tags};
 use futures::StreamExt;
 use http::{HeaderMap, Method};
 use std::ops::Range;
@@ -29,6 +30,13 @@ impl AzureStore {
         let info = object_info(key, size, false, response.headers());
         call.require(condition, &info)?;
         Ok(info)
+    }
+
+    pub(super) async fn blob_tags(&self, key: &str) -> Result<Tags> {
+        self.check_key("get tags", key)?;
+        let call = self.call("get tags", Method::GET, key, &[("comp", "tags")]);
+        let (_, body) = self.send_small(call.clone()).await?;
+        parse_tags(&body, "Tags").map_err(|error| call.error(ErrorKind::Server, error))
     }
 
     /// Refuses a directory of a hierarchical namespace, or the empty blob that Hadoop uses to mark one: neither is an

@@ -1,6 +1,6 @@
 //! Put Blob, blocks, copies and deletes.
 
-use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_options, written};
+use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_options, set_tags, written};
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
 use crate::model::stays;
@@ -170,6 +170,7 @@ impl AzureStore {
             call.set("x-ms-source-if-match", &format!("\"{etag}\""))?;
         }
         set_metadata(&mut call, &options.attributes)?;
+        set_tags(&mut call, &options.tags)?;
         if let Some(tier) = &options.storage_class {
             call.set("x-ms-access-tier", tier)?;
         }

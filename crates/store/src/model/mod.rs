@@ -78,6 +78,20 @@ impl From<Bytes> for Payload {
     }
 }
 
+/// Tags of an object: values by name.
+pub type Tags = BTreeMap<String, String>;
+
+/// What a store does with the tags of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagSupport {
+    /// It has none.
+    Missing,
+    /// It writes and reads them. [`Store::copy`](crate::Store::copy) copies none.
+    Kept,
+    /// It writes and reads them, and [`Store::copy`](crate::Store::copy) copies them too.
+    Copied,
+}
+
 /// Headers that a reader of the object sees and that a transfer keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
@@ -113,6 +127,9 @@ pub struct ObjectInfo {
     pub checksums: Checksums,
     /// Attributes, where the request returned them.
     pub attributes: Attributes,
+    /// Number of the object's tags, where the request returned it.
+    #[serde(default)]
+    pub tag_count: Option<u32>,
     /// Storage class as the store names it.
     pub storage_class: Option<String>,
     /// Only for files.
@@ -212,7 +229,13 @@ pub struct PutOptions {
     /// Storage class; `None` for the bucket's default.
     pub storage_class: Option<String>,
     /// Object tags.
-    pub tags: BTreeMap<String, String>,
+    pub tags: Tags,
+    /// True if the object is also right without `tags`, should the store refuse them.
+    #[serde(default)]
+    pub tags_are_optional: bool,
+    /// True if a copy by the store must not keep the tags of its source. It never does if `tags` are set.
+    #[serde(default)]
+    pub drops_source_tags: bool,
     /// Modification time to give a file, milliseconds since the Unix epoch; object stores ignore it.
     pub modified_unix_ms: Option<i64>,
     /// Expected length of the whole object, where known.

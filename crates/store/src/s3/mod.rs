@@ -35,7 +35,7 @@ use crate::rest::{Http, Unreachable};
 use crate::{
     BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
     PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits,
-    StoreLocation, UploadId, Written,
+    StoreLocation, TagSupport, Tags, UploadId, Written,
 };
 use address::BucketAddress;
 use async_trait::async_trait;
@@ -101,6 +101,16 @@ impl Store for Bucket {
 
     fn limits(&self) -> StoreLimits {
         self.limits
+    }
+
+    /// R2 refuses tags, and it is the only store with equal parts.
+    fn tag_support(&self) -> TagSupport {
+        let has_tags = self.dialect.tagging.is_some() && !self.limits.equal_parts;
+        if has_tags { TagSupport::Copied } else { TagSupport::Missing }
+    }
+
+    async fn tags(&self, key: &str, condition: &Precondition) -> Result<Tags> {
+        self.object_tags(key, condition).await
     }
 
     fn unreachable(&self) -> Option<Unreachable> {

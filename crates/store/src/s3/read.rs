@@ -1,9 +1,10 @@
 //! HEAD and GET.
 
 use super::Bucket;
-use super::headers::object_info;
+use super::headers::{object_info, version};
 use crate::rest::{Call, content_length, expected_bytes, read_error, stream_exactly};
-use crate::{Download, ErrorKind, ObjectInfo, Precondition, Result};
+use crate::xml::parse_tags;
+use crate::{Download, ErrorKind, ObjectInfo, Precondition, Result, Tags};
 use futures::StreamExt;
 use http::Method;
 use std::ops::Range;
@@ -46,6 +47,22 @@ impl Bucket {
         let info = object_info(self.dialect, key, size, &head.headers);
         call.require(condition, &info)?;
         Ok(Download { info, body: stream_exactly(call, body, expected, self.http.availability()) })
+    }
+
+    /// The tags of the latest version. If the answer is about another version than `condition`, the object has changed.
+    pub(super) async fn object_tags(&self, key: &str, condition: &Precondition) -> Result<Tags> {
+        self.check_key("get tags", key)?;
+        let call = self.call("get tags", Method::GET, key, &[("tagging", "")]);
+        let (headers, body) = match self.send_small(call.clone()).await {
+            Ok(answer) => answer,
+            Err(refusal) if refusal.code == "NoSuchTagSet" => return Ok(Tags::new()),
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let read = version(self.dialect, &headers);
+        if condition.version.is_some() && read.is_some() && read != condition.version {
+            return Err(call.error(ErrorKind::PreconditionFailed, "the object has a new version"));
+        }
+        parse_tags(&body, "Tagging").map_err(|error| call.error(ErrorKind::Server, error))
     }
 
     fn read_call(&self, operation: &'static str, method: Method, key: &str, condition: &Precondition) -> Result<Call> {

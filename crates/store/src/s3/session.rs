@@ -24,7 +24,7 @@ const SESSION_NAME: &str = "tradewind";
 /// Longest session policy that AWS accepts.
 const POLICY_CHARS_MAX: usize = 2048;
 /// Actions on the keys that a borrower reads.
-const READ: [&str; 1] = ["s3:GetObject"];
+const READ: [&str; 2] = ["s3:GetObject", "s3:GetObjectTagging"];
 /// Actions on the keys that a borrower writes. Conditional writes and proofs need `GetObject`.
 const WRITE: [&str; 4] = ["s3:PutObject", "s3:PutObjectTagging", "s3:AbortMultipartUpload", "s3:GetObject"];
 
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_source_may_read_its_prefix_and_a_sink_may_write_but_neither_list_nor_delete() {
         let read = policy("eu-west-1", "bkt", &scope()).unwrap();
-        let whole = r#"{"Statement":[{"Action":["s3:GetObject"],"Effect":"Allow","Resource":["arn:aws:s3:::bkt/a/b*"]}],"Version":"2012-10-17"}"#;
+        let whole = r#"{"Statement":[{"Action":["s3:GetObject","s3:GetObjectTagging"],"Effect":"Allow","Resource":["arn:aws:s3:::bkt/a/b*"]}],"Version":"2012-10-17"}"#;
         assert_eq!(serde_json::from_str::<Value>(&read).unwrap(), serde_json::from_str::<Value>(whole).unwrap());
         let sink = Scope { writes: vec![Keys::One("k".to_owned())], ..Scope::default() };
         let write = policy("cn-north-1", "bkt", &sink).unwrap();

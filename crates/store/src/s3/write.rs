@@ -273,7 +273,9 @@ impl Bucket {
         }
         let replace = options.attributes != Attributes::default();
         call.set(self.dialect.metadata_directive, if replace { "REPLACE" } else { "COPY" })?;
-        if let Some(name) = self.dialect.tagging_directive.filter(|_| !options.tags.is_empty()) {
+        if let Some(name) =
+            self.dialect.tagging_directive.filter(|_| options.drops_source_tags || !options.tags.is_empty())
+        {
             call.set(name, "REPLACE")?;
         }
         self.set_options(&mut call, options)?;

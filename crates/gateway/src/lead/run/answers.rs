@@ -113,10 +113,13 @@ impl Dispatcher {
                 self.part_done(object, tag, recorder).await?;
                 self.scheduler.done(request, object);
             }
-            (Work::Open(object), SinkReply::Opened { upload, asked_again }) => {
+            (Work::Open(object), SinkReply::Opened { upload, asked_again, tags_dropped }) => {
                 if let Some(transfer) = self.transfers.get_mut(&object) {
                     let (target, target_key) = (transfer.item.target, transfer.item.target_key.clone());
                     transfer.upload = Some(upload.clone());
+                    if tags_dropped {
+                        transfer.drop_tags();
+                    }
                     if asked_again {
                         transfer.may_have_orphans();
                     }
@@ -160,7 +163,7 @@ impl Dispatcher {
             recorder.tally.acked(target, tag.size_bytes);
         }
         recorder.causes.done(target);
-        transfer.tags.insert(tag.part, tag.clone());
+        transfer.parts.insert(tag.part, tag.clone());
         recorder.record(Entry::Part { target, target_key, part: tag }).await
     }
 

@@ -129,7 +129,15 @@ mod tests {
         let (payload, proof) = (payload(bytes), Proof::Length);
         let (sent, size_bytes) = (Checksums::of_segments(payload.segments()), payload.len());
         let written = store.put(KEY, payload, &sent, &PutOptions::default()).await.unwrap();
-        Placed { written, source_proof: proof, target_proof: proof, size_bytes, sent, unsynced: None }
+        Placed {
+            written,
+            source_proof: proof,
+            target_proof: proof,
+            size_bytes,
+            sent,
+            tags_dropped: false,
+            unsynced: None,
+        }
     }
 
     async fn look(store: &dyn Store, placed: &Placed) -> Result<Written, String> {

@@ -205,6 +205,7 @@ impl Run {
             objects_deleted: tally.objects_deleted,
             objects_not_deleted: tally.not_deleted,
             to_delete: ending.to_delete,
+            tags_dropped: tally.tags_dropped,
             proofs: tally.proofs(),
             destinations: tally.destinations(),
         };

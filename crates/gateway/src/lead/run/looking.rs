@@ -1,14 +1,14 @@
 //! Inspects an object before its transfer begins, if the listing does not have enough data.
 
 use super::context::Context;
-use super::transfer::{ObjectTransfer, needs_attributes};
+use super::transfer::{ObjectTransfer, lead_reads_tags, needs_attributes, tag_rule};
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Failure, Side};
 use crate::retry::{RetryPolicy, Unreachable};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tradewind_store::{ErrorKind, Expect, ObjectInfo, PartTag, Precondition, Store, UploadId};
+use tradewind_store::{Error, ErrorKind, Expect, ObjectInfo, PartTag, Precondition, Store, Tags, UploadId};
 use tradewind_wire::Fault;
 
 /// Time limit of a look at a destination. The lead may have no network path to a store that its sinks write to.
@@ -132,7 +132,7 @@ async fn look_at_source(mut item: Box<WorkItem>, restarted: bool, context: &Cont
     match context.policy.run("head", &url, || context.source.head(&item.source_key)).await {
         Ok(now) if !restarted && changed(&item.info, &now) => {
             let seen = Box::new(WorkItem { info: now.clone(), ..*item });
-            Looked::Ready(Box::new(ObjectTransfer::looked_at(seen, &now, true, context)))
+            ready(seen, &now, true, context).await
         }
         Ok(now) => {
             // The survey's description stays unless the object has changed, because the journal's fingerprint is
@@ -140,13 +140,33 @@ async fn look_at_source(mut item: Box<WorkItem>, restarted: bool, context: &Cont
             if changed(&item.info, &now) {
                 item.info = now.clone();
             }
-            Looked::Ready(Box::new(ObjectTransfer::looked_at(item, &now, restarted, context)))
+            ready(item, &now, restarted, context).await
         }
         Err(error) => {
             let failure = Failure::of_store(&error, Side::Source);
             Looked::Failed(Box::new((item, failure)))
         }
     }
+}
+
+/// The transfer of an object that the source has just described as `now`, with its tags.
+async fn ready(item: Box<WorkItem>, now: &ObjectInfo, restarted: bool, context: &Context) -> Looked {
+    let tags = if lead_reads_tags(&item, context) { Some(tags_of(&item, now, context).await) } else { None };
+    let mut transfer = Box::new(ObjectTransfer::looked_at(item, now, restarted, context));
+    match tags.map(|read| transfer.settle_tags(read, now)) {
+        None | Some(Ok(())) => Looked::Ready(transfer),
+        Some(Err(error)) => Looked::Failed(Box::new((transfer.item, Failure::of_store(&error, Side::Source)))),
+    }
+}
+
+/// Asks the source for the tags of an object; `None` if it has none to keep.
+async fn tags_of(item: &WorkItem, now: &ObjectInfo, context: &Context) -> Option<Result<Tags, Error>> {
+    let source = &context.source;
+    if !tag_rule(item, context).reads(now, source.as_ref()) {
+        return None;
+    }
+    let (url, condition) = (format!("{}/{}", source.url(), item.source_key), Precondition::exact(now));
+    Some(context.policy.run("get tags", &url, || source.tags(&item.source_key, &condition)).await)
 }
 
 fn changed(listed: &ObjectInfo, now: &ObjectInfo) -> bool {

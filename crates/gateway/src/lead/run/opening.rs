@@ -57,6 +57,7 @@ fn tell_panic(job: &JobSpec, events: &EventSender) {
         objects_deleted: 0,
         objects_not_deleted: 0,
         to_delete: None,
+        tags_dropped: 0,
         proofs: Default::default(),
         destinations: Vec::new(),
     };

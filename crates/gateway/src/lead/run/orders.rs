@@ -75,6 +75,7 @@ fn fetch(transfer: &ObjectTransfer, context: &Context) -> Fetch {
         listed: transfer.stated,
         place: whole_place(transfer, context),
         inherited: transfer.inherited.clone(),
+        tags: transfer.tag_rule,
         copy_from_bucket: transfer.item.server_side.then(|| bucket_of(context)),
         check: transfer.item.check.clone(),
     }
@@ -84,7 +85,7 @@ fn close(transfer: &ObjectTransfer, context: &Context) -> Option<Close> {
     Some(Close {
         place: whole_place(transfer, context),
         upload: transfer.upload.clone()?,
-        parts: transfer.tags.values().cloned().collect(),
+        parts: transfer.parts.values().cloned().collect(),
         size_bytes: transfer.item.info.size_bytes,
         checksums: transfer.combined(),
         source_proof: transfer.source_proof().unwrap_or(Proof::Length),
@@ -109,6 +110,7 @@ fn whole_place(transfer: &ObjectTransfer, context: &Context) -> WholePlace {
         verify: context.job.verify,
         expect: transfer.item.expect.clone(),
         again: transfer.retries > 0 || transfer.item.may_land_late,
+        tags_dropped: transfer.tags_dropped,
     }
 }
 

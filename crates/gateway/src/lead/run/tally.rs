@@ -24,6 +24,8 @@ pub(super) struct Tally {
     restarts: u64,
     pub(super) objects_deleted: u64,
     pub(super) not_deleted: u64,
+    /// Objects of this run that were written without the tags of their sources.
+    pub(super) tags_dropped: u64,
     /// The part of `bytes_done` that earlier runs transferred.
     bytes_earlier: u64,
     destinations: Vec<DestinationSummary>,
@@ -56,6 +58,7 @@ impl Tally {
             restarts: 0,
             objects_deleted: 0,
             not_deleted: 0,
+            tags_dropped: 0,
             bytes_earlier: 0,
             destinations: job.targets.iter().map(destination).collect(),
             skipped_at: vec![0; job.targets.len()],
@@ -122,6 +125,7 @@ impl Tally {
 
     pub(super) fn finished(&mut self, target: u16, placed: &Placed) {
         self.objects_done += 1;
+        self.tags_dropped += u64::from(placed.tags_dropped);
         self.destinations[usize::from(target)].objects += 1;
         let proofs = (placed.source_proof, placed.target_proof);
         match self.proven.iter_mut().find(|(known, _)| *known == proofs) {

@@ -6,11 +6,12 @@ use crate::attributes::{Inherited, set_by};
 use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
+use crate::tags::TagRule;
 use std::collections::BTreeMap;
-use tradewind_contract::{AttributeDirective, JobSpec};
+use tradewind_contract::{AttributeDirective, JobSpec, SourceTags};
 use tradewind_store::{
-    Attributes, Checksums, Expect, KEPT_TIME, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits, UploadId,
-    kept_time_text,
+    Attributes, Checksums, Error, Expect, KEPT_TIME, ObjectInfo, PartTag, Precondition, PutOptions, StoreLimits,
+    TagSupport, Tags, UploadId, kept_time_text,
 };
 use tradewind_wire::scheduler::{Layout, NewObject};
 
@@ -24,6 +25,10 @@ pub(super) struct ObjectTransfer {
     pub(super) options: PutOptions,
     /// The attributes that it gets in addition to those in `options`.
     pub(super) inherited: Inherited,
+    /// The treatment of its source's tags.
+    pub(super) tag_rule: TagRule,
+    /// Whether its source has tags that are not in `options`.
+    pub(super) tags_dropped: bool,
     /// State that the source object must have for every read.
     pub(super) condition: Precondition,
     /// The source store's checksums of the whole object.
@@ -31,7 +36,7 @@ pub(super) struct ObjectTransfer {
     /// Length of its parts; `None` if it is written whole.
     pub(super) part_bytes: Option<u64>,
     pub(super) upload: Option<UploadId>,
-    pub(super) tags: BTreeMap<u32, PartTag>,
+    pub(super) parts: BTreeMap<u32, PartTag>,
     /// Bytes of those parts that earlier runs have moved.
     pub(super) earlier_bytes: u64,
     /// Parts of an earlier run that a power loss may have undone: the sink checks them before they are sent again.
@@ -91,12 +96,14 @@ impl ObjectTransfer {
                 &item.source_key,
                 context.targets[usize::from(item.target)].as_ref(),
             ),
+            tag_rule: tag_rule(&item, context),
+            tags_dropped: false,
             item,
             condition,
             stated,
             part_bytes,
             upload: None,
-            tags: BTreeMap::new(),
+            parts: BTreeMap::new(),
             earlier_bytes: 0,
             unsynced: BTreeMap::new(),
             parts_are_doubtful: false,
@@ -111,6 +118,18 @@ impl ObjectTransfer {
         }
     }
 
+    /// Adds the tags of the source, where the lead must read them. `read` and `now`: see [`TagRule::settle`].
+    pub(super) fn settle_tags(&mut self, read: Option<Result<Tags, Error>>, now: &ObjectInfo) -> Result<(), Error> {
+        self.tags_dropped = self.tag_rule.settle(read, now, &mut self.options)?;
+        Ok(())
+    }
+
+    /// Notes that the destination has refused the tags.
+    pub(super) fn drop_tags(&mut self) {
+        self.options.tags.clear();
+        self.tags_dropped = true;
+    }
+
     /// The object as the scheduler sees it.
     pub(super) fn new_object(&self) -> NewObject {
         let layout = match self.part_bytes {
@@ -118,7 +137,7 @@ impl ObjectTransfer {
             Some(part_bytes) => Layout::Parts {
                 part_bytes,
                 opened: self.upload.is_some(),
-                done: self.tags.keys().copied().collect(),
+                done: self.parts.keys().copied().collect(),
                 to_check: self.unsynced.keys().copied().collect(),
             },
         };
@@ -148,7 +167,7 @@ impl ObjectTransfer {
             (1..=layout.parts()).contains(&part.part) && layout.part_range(part.part).1 == part.size_bytes
         };
         let parts = unfinished.parts.into_iter().filter(fits).map(|part| (part.part, part));
-        (self.tags, self.unsynced) = parts.partition(|(_, part)| survives(part));
+        (self.parts, self.unsynced) = parts.partition(|(_, part)| survives(part));
         self.earlier_bytes = self.acked_bytes();
     }
 
@@ -206,7 +225,7 @@ impl ObjectTransfer {
 
     /// Checksums of the whole, computed from those of its parts.
     pub(super) fn combined(&self) -> Checksums {
-        let mut parts = self.tags.values();
+        let mut parts = self.parts.values();
         let Some(first) = parts.next() else { return Checksums::default() };
         parts.fold(first.checksums, |whole, part| Checksums::concat(&whole, &part.checksums, part.size_bytes))
     }
@@ -231,7 +250,7 @@ impl ObjectTransfer {
 
     /// Bytes that were counted as acknowledged before the object ended.
     pub(super) fn acked_bytes(&self) -> u64 {
-        self.tags.values().map(|tag| tag.size_bytes).sum()
+        self.parts.values().map(|tag| tag.size_bytes).sum()
     }
 
     /// Assumes, without a check, that the destination has no such object.
@@ -280,7 +299,25 @@ pub(super) fn is_whole(item: &WorkItem, context: &Context) -> bool {
 /// Returns whether the source must be asked for the attributes of an object before its transfer begins. A store that copies
 /// the object itself keeps them all or none.
 pub(super) fn needs_attributes(item: &WorkItem, context: &Context) -> bool {
-    !is_whole(item, context) || item.server_side && !context.job.attributes.are_default()
+    !is_whole(item, context)
+        || item.server_side && (!context.job.attributes.are_default() || lead_reads_tags(item, context))
+}
+
+/// The treatment of the tags of an object.
+pub(super) fn tag_rule(item: &WorkItem, context: &Context) -> TagRule {
+    TagRule::of(context.job.source_tags, context.targets[usize::from(item.target)].as_ref())
+}
+
+/// Returns whether the lead must read the tags of an object. The source reads those of objects that travel whole, and
+/// some stores copy them with the object.
+pub(super) fn lead_reads_tags(item: &WorkItem, context: &Context) -> bool {
+    if !is_whole(item, context) {
+        return true;
+    }
+    let copies = context.targets[usize::from(item.target)].tag_support() == TagSupport::Copied;
+    item.server_side
+        && tag_rule(item, context).may_read(context.source.as_ref())
+        && (!copies || !context.job.tags.is_empty())
 }
 
 /// Adds the modification time of a file to the metadata of its object, unless the job sets it or replaces all
@@ -300,6 +337,8 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
         attributes,
         storage_class: job.storage_class.clone(),
         tags: job.tags.clone(),
+        tags_are_optional: false,
+        drops_source_tags: job.source_tags == SourceTags::Drop,
         modified_unix_ms: Some(item.info.modified_unix_ms),
         durable: is_durable(item, job),
         size_bytes: Some(item.info.size_bytes),

@@ -196,6 +196,7 @@ async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
         listed: Checksums::default(),
         place,
         inherited: Inherited::default(),
+        tags: Default::default(),
         copy_from_bucket: None,
         check: None,
     };
