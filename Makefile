@@ -66,9 +66,8 @@ test: setup ## Run all tests that are not slow; tests that measure run last
 	$(BIN)/python -m pytest -m "not slow and alone and not host" --numprocesses 3 --dist load --maxschedchunk 1
 	$(BIN)/python -m pytest -m "not slow and host"
 
-# A worker runs all tests of a group (tests/conftest.py), so that they share a server.
 python-tests:
-	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not alone" --numprocesses $(WORKERS) --dist load --maxschedchunk 1
 
 # Run at a lower priority than the Python tests, because those have time limits.
 rust-tests:
