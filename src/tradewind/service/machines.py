@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from tradewind.engine.proposal import Request
 from tradewind.errors import UsageError
+from tradewind.fleet.given import GivenCredentials
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import NO_SITES, TABLES, Sites, read_sites
 from tradewind.model.store import Access
+from tradewind.model.url import parse_url
 
 __all__ = ["HERE_ONLY", "JobVia", "MachineRules", "counted_here", "placed_request", "sites_of_file"]
 
@@ -79,11 +81,25 @@ HERE_ONLY = MachineRules()
 """Jobs run on the server's own machine."""
 
 
-def placed_request(request: Request, document: Mapping[str, Any], rules: MachineRules) -> Request:
-    """Return a request of the engine with the machines that a job may use. Raises UsageError."""
+def placed_request(
+    request: Request, document: Mapping[str, Any], rules: MachineRules, credentials: GivenCredentials | None = None
+) -> Request:
+    """Return a request of the engine with the machines that a job may use. `credentials` are its connections'.
+
+    Raises UsageError, also for a job that must use machines, but whose connections' keys they may not get.
+    """
     via = rules.via_of(document)
     if via == "here":
         return request
+    place = None if rules.shares_keys or credentials is None else _unlimited_place(request, credentials)
+    if place is not None and via == "auto":
+        return request
+    if place is not None:
+        raise UsageError(
+            f"via fleet: the keys of the connection to {place} cannot be limited to this job, "
+            "and the operator does not share them with machines",
+            hint='set `via` to "here"; `tradewind serve --share-keys` shares them',
+        )
     options = request.options
     if rules.shares_keys:
         ends = options.destination
@@ -123,6 +139,22 @@ def sites_of_file(path: str) -> Sites:
     if not found:
         raise UsageError("--via needs hosts or a cloud in the configuration", hint="docs/guides/fleet.md shows how")
     return found
+
+
+def _unlimited_place(request: Request, credentials: GivenCredentials) -> str | None:
+    """Return a place of a connection whose keys no token service limits to one job; None without one.
+
+    Those are compatible servers, R2, Azure, and temporary keys of AWS.
+    """
+    ends = request.options.destination
+    assert isinstance(ends, Access)
+    for text, access in ((str(request.source), request.options.source), (request.destinations[0], ends)):
+        place = parse_url(text, cwd="/")
+        key = None if access.profile is None else credentials.aws.get(access.profile)
+        is_temporary = key is not None and key.token is not None
+        if access.endpoint is not None or place.kind in ("az", "r2") or is_temporary:
+            return place.root
+    return None
 
 
 def _why_here(document: Mapping[str, Any]) -> str | None:

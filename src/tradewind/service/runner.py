@@ -23,6 +23,7 @@ from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
 from tradewind.errors import (
     CeilingReached,
+    CredentialsNotSent,
     GatewayLost,
     Interrupted,
     JobBusy,
@@ -66,6 +67,8 @@ TEMPORARY = (Unavailable, GatewayLost, Interrupted)
 #: earlier owner of the job whose processes have not ended yet.
 OWN = (StateError, JobBusy)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+#: Machines may not get the keys of a store of the server.
+SHARING_HINT = "the operator can restart the service with --share-keys"
 #: Pause after such an error.
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
@@ -94,7 +97,7 @@ def engine_request(
         ends = use.destinations
         options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
     request = Request(document["source"], tuple(document["destination"]), options, verb)
-    return placed_request(request, document, rules)
+    return placed_request(request, document, rules, None if use is None else use.credentials)
 
 
 class JobRunner:
@@ -376,7 +379,7 @@ class JobRunner:
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         error = named_in_error(error, row.request)
-        hint = getattr(error, "hint", None)
+        hint = SHARING_HINT if isinstance(error, CredentialsNotSent) else getattr(error, "hint", None)
         found = self._found(row, lease) if isinstance(error, CeilingReached) else None
         if found is not None and row.request.get("quote") is not None and found.record.document["ceiling"] is None:
             error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"

@@ -51,8 +51,13 @@ Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
 #: Fields that earlier versions did not have, with their defaults.
 LATER_FIELDS: dict[str, Any] = {
-    "quote": None, "chunk_bytes": None, "priority": 0, "activity": "default",
-    "via": None, "max_cost_usd": None, "max_vms": None,
+    "quote": None,
+    "chunk_bytes": None,
+    "priority": 0,
+    "activity": "default",
+    "via": None,
+    "max_cost_usd": None,
+    "max_vms": None,
 }
 State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
