@@ -43,8 +43,8 @@ class World:
             self.stores = [stack.enter_context(versitygw(secret=f"secret-{name}" * 4)) for name in "ab"]
         except InstallError as error:
             pytest.skip(str(error))
-        for store in self.clients:
-            store.create_bucket("bucket")
+        for one in self.clients:
+            one.create_bucket("bucket")
         for number in range(OBJECTS):
             self.clients[0].put("bucket", f"data/{number}", os.urandom(OBJECT_BYTES))
         self.command = Command(folder / "home")
