@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tradewind.engine import sides
@@ -98,7 +100,7 @@ def test_half_a_region_is_refused() -> None:
 
 def test_given_credentials_are_for_the_cloud_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Endpoints in the environment of this machine are not those of a job with its own credentials."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    monkeypatch.setattr(sides, "s3_endpoint", lambda _: SimpleNamespace(url="http://127.0.0.1:1"))
     place = parse_url("s3://b", cwd="/")
     assert sides.known_region(place, Access(region="eu-west-1", is_given=True)).region == Region("aws", "eu-west-1")
     assert sides.known_region(place, Access(region="eu-west-1")).region is None
