@@ -60,7 +60,7 @@ def test_regions_known_without_a_request(url: str, access: Access, region: str |
 def test_only_a_clouds_answer_is_believed(
     monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
 ) -> None:
-    monkeypatch.setattr(sides, "ask_task", lambda _, task, around: [answer for _ in task["stores"]])
+    monkeypatch.setattr(sides, "ask_task", lambda _, task, _around: [answer for _ in task["stores"]])
     (found,) = sides.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
     assert found.region == (None if region is None else Region.parse(region))
     assert because in found.because
