@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tradewind.engine import sides
@@ -58,7 +60,7 @@ def test_regions_known_without_a_request(url: str, access: Access, region: str |
 def test_only_a_clouds_answer_is_believed(
     monkeypatch: pytest.MonkeyPatch, url: str, access: Access, answer: dict[str, str], region: str | None, because: str
 ) -> None:
-    monkeypatch.setattr(sides, "ask_task", lambda _, task: [answer for _ in task["stores"]])
+    monkeypatch.setattr(sides, "ask_task", lambda _, task, _around: [answer for _ in task["stores"]])
     (found,) = sides.find_regions([(parse_url(url, cwd="/"), access)], "gateway")
     assert found.region == (None if region is None else Region.parse(region))
     assert because in found.because
@@ -94,3 +96,11 @@ def test_requests_to_a_compatible_server_are_not_signed_with_its_location() -> N
 def test_half_a_region_is_refused() -> None:
     with pytest.raises(UsageError, match="'aws:' is not a region"):
         sides.known_region(parse_url("s3://b/k", cwd="/"), Access(region="aws:"))
+
+
+def test_given_credentials_are_for_the_cloud_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Endpoints in the environment of this machine are not those of a job with its own credentials."""
+    monkeypatch.setattr(sides, "s3_endpoint", lambda _: SimpleNamespace(url="http://127.0.0.1:1"))
+    place = parse_url("s3://b", cwd="/")
+    assert sides.known_region(place, Access(region="eu-west-1", is_given=True)).region == Region("aws", "eu-west-1")
+    assert sides.known_region(place, Access(region="eu-west-1")).region is None

@@ -12,6 +12,7 @@ from typing import NoReturn
 from tradewind.cli.arguments import typed
 from tradewind.cli.config import parse_count
 from tradewind.errors import UsageError
+from tradewind.model.units import parse_usd
 
 USAGE = "[OPTION]… --state DIR"
 HELP = """\
@@ -88,6 +89,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--behind-proxy", action="store_true", help="listen on any address: a proxy with TLS is in front"
     )
+    _add_machines(parser)
     _add_oidc(parser)
     parser.add_argument(
         "--key-file",
@@ -111,6 +113,34 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--new-admin-token",
         action="store_true",
         help="replace the admin token, also while a server runs, and exit",
+    )
+
+
+def _add_machines(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--via",
+        choices=("auto", "fleet", "here"),
+        default="here",
+        help="where jobs between stores run: on the hosts and clouds of the configuration if that is faster (auto) or "
+        "always (fleet), or on this machine (default here)",
+    )
+    parser.add_argument(
+        "--max-cost",
+        metavar="USD",
+        type=typed(parse_usd),
+        help="with --via auto or fleet: ceiling of each job; jobs may set lower ones (default: each job needs its own)",
+    )
+    parser.add_argument(
+        "--max-vms",
+        metavar="N",
+        type=typed(parse_count),
+        help="with --via auto or fleet: the most machines of a job in each region",
+    )
+    parser.add_argument(
+        "--share-keys",
+        action="store_true",
+        help="with --via auto or fleet: send machines the credentials of stores and connections as they are, without "
+        "limits",
     )
 
 
@@ -153,6 +183,10 @@ def run(args: Namespace) -> int:
         words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
     for name in ("oidc_role", "oidc_tenant", "allow_webhook_network"):
         words += [f"--{name.replace('_', '-')}={value}" for value in getattr(args, name)]
+    words += [f"--via={args.via}", f"--sites-file={args.configuration.path}"] if args.via != "here" else []
+    words += [] if args.max_cost is None else [f"--max-cost={args.max_cost}"]
+    words += [] if args.max_vms is None else [f"--max-vms={args.max_vms}"]
+    words += ["--share-keys"] if args.share_keys else []
     words += ["--migrate"] if args.migrate else []
     words += ["--new-admin-token"] if args.new_admin_token else []
     become_server(args, words)

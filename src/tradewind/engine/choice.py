@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tradewind.engine.job_control import JobControl
     from tradewind.engine.jobs import JobRecord
     from tradewind.engine.proposal import Proposal, Request
+    from tradewind.fleet.given import GivenCredentials
 
 __all__ = ["Sides", "fleet_sides", "home_rate", "why_not_fleet", "why_not_worth"]
 
@@ -115,8 +116,8 @@ def _copies_by_itself(source: StoreSpec, target: StoreSpec) -> bool:
     return access[0] == access[1]
 
 
-def fleet_sides(control: JobControl, request: Request) -> Sides:
-    """Return the regions of both sides; stores that can say their region are asked.
+def fleet_sides(control: JobControl, request: Request, credentials: GivenCredentials | None = None) -> Sides:
+    """Return the regions of both sides; stores that can say their region are asked, with `credentials` if given.
 
     Raises UsageError for a place on this machine.
     """
@@ -130,7 +131,7 @@ def fleet_sides(control: JobControl, request: Request) -> Sides:
     access = request.options.destination
     assert isinstance(access, Access)
     source, destination = find_regions(
-        list(zip(places, (request.options.source, access), strict=True)), control.gateway
+        list(zip(places, (request.options.source, access), strict=True)), control.gateway, credentials
     )
     return Sides(source, destination)
 

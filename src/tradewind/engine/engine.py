@@ -422,12 +422,13 @@ class Engine:
         """Return the plan with which a transfer could avoid this machine. For errors see `preview_of`."""
         return preview_of(self.control, request)
 
-    def propose(self, request: Request, *, keep: bool = False) -> Proposal:
+    def propose(self, request: Request, *, keep: bool = False, credentials: GivenCredentials | None = None) -> Proposal:
         """Return how a request would be carried out, and its predicted cost. See `engine.proposal.propose`.
 
-        With `keep` it is kept in the state folder, so that any process can start it by its id.
+        With `keep` it is kept in the state folder, so that any process can start it by its id. With `credentials`
+        the source is counted with these, and none of this machine; they are not kept.
         """
-        proposal = propose(self.control, request)
+        proposal = propose(self.control, request, credentials)
         if keep:
             self._keep(proposal)
         self._open[proposal.id] = proposal

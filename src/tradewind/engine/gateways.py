@@ -35,7 +35,7 @@ class JobGateways:
 
     `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
     of the machines while they run; `meter` counts how long they live. `warm` is the warm fleet to use.
-    `credentials` are those of the only gateway, in place of this machine's.
+    `credentials` are those of the job's stores, in place of this machine's.
     """
 
     def __init__(

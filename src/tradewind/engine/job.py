@@ -181,6 +181,13 @@ class Job:
         self._close()
         return self
 
+    def end_machines(self) -> None:
+        """End the machines that a killed process has left behind; `resume` does this, too.
+
+        Raises JobBusy if the job runs, GatewayError if a provider does not answer.
+        """
+        self._control.end_machines(self.id)
+
     def receipt(self) -> dict[str, Any]:
         """Return the receipt as JSON: moved objects, their proofs, each run, the cost line by line, and the plan."""
         return receipt_of(self._control, self.id)

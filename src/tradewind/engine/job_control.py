@@ -86,8 +86,6 @@ class JobControl:
         """
         sources, destinations = place_texts(source), place_texts(destination)
         self.check_filter(options.filter)
-        if credentials is not None and len(launch.plan.gateways) > 1:
-            raise UsageError("a job with its own credentials runs on this machine alone")
         exists = gateway_existence(lambda: self.gateway, credentials)
         spec = resolve(sources, destinations, options, launch.plan, exists=exists)
         refuse_own_files(spec, self.store.state_dir)
@@ -298,14 +296,30 @@ class JobControl:
             self._abort(record, credentials)
         finally:
             lock.release()
+            self._end_charges(FleetJournal(self.store.state_dir), job_id)
+
+    def end_machines(self, job_id: str) -> None:
+        """End the machines that a killed run of a job has left behind, and their charges.
+
+        Raises JobNotFound, JobBusy if the job runs, GatewayError if a provider does not answer.
+        """
+        journal = FleetJournal(self.store.state_dir)
+        lock = self.store.hold(job_id)
+        try:
+            end_abandoned(journal, self.gateway, job_id)
+        finally:
+            lock.release()
+        self._end_charges(journal, job_id)
+
+    def _end_charges(self, journal: FleetJournal, job_id: str) -> None:
+        """Record that the machines of a job have ended, if they have. The ledger has the job's lock meanwhile."""
+        if not has_fleet(journal, job_id):
+            self.book(job_id).end_machines(time.time())
 
     def _abort(self, record: JobRecord, credentials: GivenCredentials | None) -> None:
         """End the machines and uploads that a job left behind."""
         job_id = record.id
-        journal = FleetJournal(self.store.state_dir)
-        end_abandoned(journal, self.gateway, job_id)
-        if not has_fleet(journal, job_id):
-            self.book(job_id).end_machines(time.time())
+        end_abandoned(FleetJournal(self.store.state_dir), self.gateway, job_id)
         if not os.path.exists(os.path.join(self.store.path(job_id), LOCK_FILE)):
             self.store.set_cancelled(job_id)  # No lead has started, so nothing else has to be ended.
             return

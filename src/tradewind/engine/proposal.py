@@ -18,6 +18,7 @@ from tradewind.engine.placed import placed
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
 from tradewind.engine.skies import regions_of_sky, sky_of
 from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, UsageError
+from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.network_tier import NetworkTierChoice, check_network_tiers
@@ -163,8 +164,9 @@ class Proposal:
         self.held.close()
 
 
-def propose(control: JobControl, request: Request) -> Proposal:
-    """Return how a request would be carried out. Lists the source if a plan depends on its volume.
+def propose(control: JobControl, request: Request, credentials: GivenCredentials | None = None) -> Proposal:
+    """Return how a request would be carried out. Lists the source if a plan depends on its volume, with `credentials`
+    in place of this machine's if they are given.
 
     Raises:
         UsageError: regions, a sky or a goal are missing, or contradict each other.
@@ -175,7 +177,7 @@ def propose(control: JobControl, request: Request) -> Proposal:
         return _local(request)
     control.check_filter(request.options.filter)  # Before planning or starting anything.
     if via == "auto" and request.sky is None:
-        return _by_choice(control, request)
+        return _by_choice(control, request, credentials)
     if via == "auto":
         reason = _why_no_sky_plan(request)
         if reason is not None:
@@ -188,10 +190,12 @@ def propose(control: JobControl, request: Request) -> Proposal:
     access = request.options.destination
     if len(request.destinations) != 1 or not isinstance(access, Access):
         raise UsageError(f"--via {via} takes one destination")
-    return _at_sites(control, request) if via == "fleet" else _in_sky(control, request, access)
+    if via == "fleet":
+        return _at_sites(control, request, credentials)
+    return _in_sky(control, request, access, credentials)
 
 
-def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
+def _in_sky(control: JobControl, request: Request, access: Access, credentials: GivenCredentials | None) -> Proposal:
     """Return a proposal for the machines of a sky; with `auto` for this machine if the sky cannot run here."""
     if request.sky is None:
         raise UsageError("--via sky needs --sky FILE", hint="the format: docs/reference/sky.md")
@@ -211,7 +215,7 @@ def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
                 raise
             return _local(request, f"--via auto uses this machine: {error}")
         ground = ground_of_sky(control, file, sky)
-        counted, _ = _counted(control, request, lambda: ground, ground.provider, regions)
+        counted, _ = _counted(control, request, lambda: ground, ground.provider, regions, credentials)
         made = placed(request, counted, ground, regions)
         if is_auto:
             note = f"--via auto uses the sky, which has machines in {regions[0]} and {regions[1]}"
@@ -219,7 +223,9 @@ def _in_sky(control: JobControl, request: Request, access: Access) -> Proposal:
         return replace(made, held=stack.pop_all())
 
 
-def _at_sites(control: JobControl, request: Request, sides: Sides | None = None) -> Proposal:
+def _at_sites(
+    control: JobControl, request: Request, credentials: GivenCredentials | None, sides: Sides | None = None
+) -> Proposal:
     """Return a proposal for machines of the configured providers. Asks them while the volume is counted."""
     if not request.sites:
         raise UsageError(
@@ -228,7 +234,7 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
     from tradewind.engine.ground import ground_of_sites
     from tradewind.engine.warm import warm_ground, why_not_warm
 
-    sides = sides or fleet_sides(control, request)
+    sides = sides or fleet_sides(control, request, credentials)
     regions = sides.required()
     for region in map(str, regions):
         if not request.sites.has(region):
@@ -243,7 +249,7 @@ def _at_sites(control: JobControl, request: Request, sides: Sides | None = None)
                 raise
             return warm, error
 
-    made, (warm, ground) = _counted(control, request, look, LOCAL, regions)
+    made, (warm, ground) = _counted(control, request, look, LOCAL, regions, credentials)
     on_warm = None if warm is None or warm.why_not else _on_warm_machines(request, made, warm, regions)
     try:
         if isinstance(ground, TradewindError):
@@ -283,7 +289,7 @@ def _on_warm_machines(
     return replace(made, launch=replace(made.launch, warm=warm.fleet), notes=(*made.notes, note))
 
 
-def _by_choice(control: JobControl, request: Request) -> Proposal:
+def _by_choice(control: JobControl, request: Request, credentials: GivenCredentials | None) -> Proposal:
     """Return a proposal for the configured providers if they can move the bytes and that pays, else for this machine.
 
     Raises InfeasibleGoal if no plan meets the user's goal.
@@ -293,11 +299,11 @@ def _by_choice(control: JobControl, request: Request) -> Proposal:
     if reason is not None:
         # Without --via the usual copy, between folders for example, needs no words about fleets.
         return _local(request, f"--via auto uses this machine: {reason}" if is_asked else None)
-    sides = fleet_sides(control, request)
+    sides = fleet_sides(control, request, credentials)
     reason = sides.why_not(request.sites)
     if reason is None:
         try:
-            made = _at_sites(control, request, sides)
+            made = _at_sites(control, request, credentials, sides)
         except TradewindError as error:
             if isinstance(error, InfeasibleGoal) and _goal_options(request):
                 raise
@@ -342,6 +348,7 @@ def _counted(
     look: Callable[[], T],
     counter: Mapping[str, Any],
     regions: tuple[Region, Region],
+    credentials: GivenCredentials | None,
 ) -> tuple[Proposal, T]:
     """Return a proposal with the volume, still without gateways elsewhere, and what `look` returns. The provider
     `counter` runs the count of the volume meanwhile.
@@ -349,7 +356,12 @@ def _counted(
     options = request.options
     single = single_launch(str(regions[0]), counter)
     count = control.start(
-        request.source, request.destination, replace(options, dry_run=True), single, verb=request.verb
+        request.source,
+        request.destination,
+        replace(options, dry_run=True),
+        single,
+        verb=request.verb,
+        credentials=credentials,
     )
     try:
         found = look()

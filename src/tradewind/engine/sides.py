@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.request import store_spec
+from tradewind.fleet.given import GivenCredentials, surroundings
 from tradewind.gateway.task import ask_task
 from tradewind.model.document import to_document
 from tradewind.model.records import dataclass
@@ -51,8 +52,13 @@ def known_region(place: Location, access: Access) -> Side:
     return Side(place, None, f"the region of {place.root} is not set")
 
 
-def find_regions(sides: Sequence[tuple[Location, Access]], gateway: str) -> list[Side]:
-    """Do the same as `known_region`, and query stores with unknown regions together, with one or two requests each."""
+def find_regions(
+    sides: Sequence[tuple[Location, Access]], gateway: str, credentials: GivenCredentials | None = None
+) -> list[Side]:
+    """Do the same as `known_region`, and query stores with unknown regions together, with one or two requests each.
+
+    With `credentials` the requests have these, and none of this machine.
+    """
     found = [known_region(place, access) for place, access in sides]
     open_questions = [
         n for n, where in enumerate(found) if where.region is None and where.place.kind in REPORTING_KINDS
@@ -60,7 +66,9 @@ def find_regions(sides: Sequence[tuple[Location, Access]], gateway: str) -> list
     if not open_questions:
         return found
     stores = [to_document(store_spec(sides[n][0].root, *sides[n])) for n in open_questions]
-    for n, answer in zip(open_questions, ask_task(gateway, {"task": "locate", "stores": stores}), strict=True):
+    with surroundings(credentials) as around:
+        answers = ask_task(gateway, {"task": "locate", "stores": stores}, around)
+    for n, answer in zip(open_questions, answers, strict=True):
         found[n] = _answered(*sides[n], answer)
     return found
 
@@ -79,7 +87,7 @@ def _answered(place: Location, access: Access, answer: dict[str, str]) -> Side:
 def _at_its_cloud(place: Location, access: Access) -> bool:
     """Return whether the store is the cloud itself, not a compatible server with its own regions."""
     endpoint = access.endpoint or place.endpoint
-    if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
+    if endpoint is None and place.kind == "s3" and not access.is_given and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
     if endpoint is None:
         return True

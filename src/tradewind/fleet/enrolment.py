@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tradewind.errors import GatewayError, GatewayLost
+from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import start_owner
 from tradewind.fleet.provider import KEY_TAG, Home, Machine
 from tradewind.fleet.sockets import HOME, ControlFolder
@@ -21,15 +22,26 @@ __all__ = ["Enrolment"]
 class Enrolment:
     """Runs the owner of a fleet's gateways. Close it after the machines have ended."""
 
-    def __init__(self, binary: str, folder: Path, home: Home, logs: Path | None, *, keeps_ca: bool = False) -> None:
-        """Start the owner. Its sockets are in `folder`, and with `keeps_ca` the CA's key. Raises GatewayError."""
+    def __init__(
+        self,
+        binary: str,
+        folder: Path,
+        home: Home,
+        logs: Path | None,
+        *,
+        keeps_ca: bool = False,
+        credentials: GivenCredentials | None = None,
+    ) -> None:
+        """Start the owner. Its sockets are in `folder`, and with `keeps_ca` the CA's key. With `credentials` it sends
+        gateways these, and none of this machine. Raises GatewayError.
+        """
         self._sockets = ControlFolder(folder, make=True)
         #: Join tokens by the key of the order: a repeated order uses the same token.
         self._tokens: dict[str, JoinToken] = {}
         #: Id and control address of the machines that were added to the owner, by name.
         self._admitted: dict[str, tuple[str, str | None]] = {}
         try:
-            self.owner = start_owner(binary, folder, home, logs, keeps_ca=keeps_ca)
+            self.owner = start_owner(binary, folder, home, logs, keeps_ca=keeps_ca, credentials=credentials)
         except BaseException:
             self._sockets.close()
             raise

@@ -78,7 +78,8 @@ class Fleet:
         fleet runs. `meter` gets the launch and the end of each machine, whatever happens in between. `logs` is the
         folder for the lead's standard error, by default in the fleet's own folder.
         `taken` is the id of a warm fleet to claim; its machines are used, and given back at the end. The settings then
-        say how they are kept. `credentials` are those of the lead, if it is the only gateway.
+        say how they are kept. `credentials` are those of the lead, and those that other gateways get, in
+        place of this machine's.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
         self.id = new_fleet_id() if taken is None else taken
@@ -471,7 +472,9 @@ class Fleet:
             region = next(gateway.region for gateway in self.plan.gateways if gateway.name == self.plan.lead)
             keeps_ca = self._keeper is not None
             home = self._provider.home(region)
-            self._enrolment = Enrolment(self._binary, self.folder, home, self._logs, keeps_ca=keeps_ca)
+            self._enrolment = Enrolment(
+                self._binary, self.folder, home, self._logs, keeps_ca=keeps_ca, credentials=self._credentials
+            )
         if self._settings.led:
             self._start_lead()
         if self._taken:

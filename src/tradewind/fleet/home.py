@@ -115,19 +115,31 @@ class HomeGateway:
         self._sockets.close()
 
 
-def start_owner(binary: str, folder: Path, home: Home, logs: Path | None, *, keeps_ca: bool = False) -> FleetOwner:
-    """Start the owner of a fleet, beside its lead. With `keeps_ca` another one can take over. Raises GatewayError."""
+def start_owner(
+    binary: str,
+    folder: Path,
+    home: Home,
+    logs: Path | None,
+    *,
+    keeps_ca: bool = False,
+    credentials: GivenCredentials | None = None,
+) -> FleetOwner:
+    """Start the owner of a fleet, beside its lead. With `keeps_ca` another one can take over. With `credentials` it
+    sends gateways these, and none of this machine. Raises GatewayError.
+    """
     log_folder = private_folder(logs or folder / "logs")
-    return FleetOwner(
-        binary,
-        folder.name,
-        folder,
-        str(log_folder / f"{OWNER_NAME}.log"),
-        listen=f"{home.address}:0",
-        enter=home.enter,
-        environment=home_environment(folder, OWNER_NAME),
-        keeps_ca=keeps_ca,
-    )
+    with surroundings(credentials) as (environment, descriptors):
+        return FleetOwner(
+            binary,
+            folder.name,
+            folder,
+            str(log_folder / f"{OWNER_NAME}.log"),
+            listen=f"{home.address}:0",
+            enter=home.enter,
+            environment=home_environment(folder, OWNER_NAME, environment),
+            descriptors=descriptors,
+            keeps_ca=keeps_ca,
+        )
 
 
 def home_environment(folder: Path, name: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -111,17 +111,18 @@ class FleetOwner:
         listen: str,
         enter: Sequence[str],
         environment: Mapping[str, str],
+        descriptors: tuple[int, ...] = (),
         keeps_ca: bool = False,
     ) -> None:
         """Start the owner with the fleet's private folder, and return when it answers.
 
-        `listen` is its address for gateways that call home, `ip:port`. `enter` and `environment` are passed to
-        BinaryProcess. Raises GatewayError.
+        `listen` is its address for gateways that call home, `ip:port`. `enter`, `environment` and
+        `descriptors`, which it inherits, are passed to BinaryProcess. Raises GatewayError.
         """
         self._fleet_id = fleet_id
         arguments = ["--fleet", fleet_id, "--folder", str(folder), "--home", listen]
         arguments += ["--keep-ca"] if keeps_ca else []
-        self._process = _OwnerProcess(binary, OWNER_NAME, arguments, log_file, (), enter, environment)
+        self._process = _OwnerProcess(binary, OWNER_NAME, arguments, log_file, descriptors, enter, environment)
         #: The folder's path may be too long for that of a socket, so sockets are reached through a descriptor.
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

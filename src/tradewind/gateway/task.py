@@ -84,13 +84,15 @@ def exit_code_of_task(binary: str, task: dict[str, Any], *, timeout_s: float) ->
         return None
 
 
-def ask_task(binary: str, task: dict[str, Any], *, timeout_s: float | None = None) -> list[dict[str, Any]]:
+def ask_task(
+    binary: str, task: dict[str, Any], around: Surroundings = HERE, *, timeout_s: float | None = None
+) -> list[dict[str, Any]]:
     """Run the task as a child and return the JSON documents that it prints, one per line.
 
     Raises GatewayError if the task fails or takes longer than `timeout_s`.
     """
     try:
-        done = _run(binary, task, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout_s)
+        done = _run(binary, task, around, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise GatewayError(f"{binary} did not answer within {timeout_s:.0f} s") from None
     if done.returncode != 0:

@@ -23,10 +23,12 @@ from tradewind.service.limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
     LEASE_S_MIN,
+    MACHINES_MAX,
     RUNNING_JOBS_DEFAULT,
     RUNNING_JOBS_MAX,
     STOP_S,
 )
+from tradewind.service.machines import HERE_ONLY, MachineRules, sites_of_file
 from tradewind.service.settings import OidcSettings, ServiceSettings
 from tradewind.service.sites import parse_sites
 from tradewind.service.traces import traces_endpoint
@@ -81,6 +83,11 @@ def _arguments() -> Namespace:
     parser.add_argument("--key-file")
     parser.add_argument("--allow-webhook-network", action="append", default=[])
     parser.add_argument("--traces")
+    parser.add_argument("--via", choices=("auto", "fleet", "here"), default="here")
+    parser.add_argument("--sites-file")
+    parser.add_argument("--max-cost", type=float)
+    parser.add_argument("--max-vms", type=int)
+    parser.add_argument("--share-keys", action="store_true")
     return parser.parse_args()
 
 
@@ -110,8 +117,22 @@ def _settings(args: Namespace) -> ServiceSettings:
         key_file=args.key_file,
         webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
         traces=None if args.traces is None else traces_endpoint(args.traces),
+        machines=_machines(args),
     )
     return replace(settings, sites=parse_sites(args.site, settings))
+
+
+def _machines(args: Namespace) -> MachineRules:
+    """Return the rules for machines of jobs. Raises UsageError, ConfigError."""
+    if args.via == "here":
+        for name in ("max_cost", "max_vms", "share_keys"):
+            if getattr(args, name):
+                raise UsageError(f"--{name.replace('_', '-')} needs --via auto or fleet")
+        return HERE_ONLY
+    if args.max_vms is not None and not 1 <= args.max_vms <= MACHINES_MAX:
+        raise UsageError(f"--max-vms {args.max_vms}: must be 1 to {MACHINES_MAX}")
+    sites = sites_of_file(args.sites_file)
+    return MachineRules(args.via, args.max_cost, args.max_vms, args.share_keys, sites)
 
 
 def _checked_database(url: str) -> str:

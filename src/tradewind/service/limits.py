@@ -143,6 +143,8 @@ QUOTE_S_MAX = 86_400
 TARIFFS_MAX = 1_000
 #: Largest `chunk_bytes` of a job: the chunk size of the paper "Transfer as a Service". A larger one is answered 422.
 CHUNK_BYTES_MAX = 64 << 20
+#: Largest `max_vms` of a job, and of `--max-vms`.
+MACHINES_MAX = 1_000
 #: Sites that one server names; more are refused.
 SITES_MAX = 1_000
 #: Time for which the grid is kept in memory; it is then read anew.

@@ -23,6 +23,7 @@ from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
 from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
+from tradewind.service.machines import counted_here
 from tradewind.service.money_tables import quotes
 from tradewind.service.prices import TariffUse, hourly_tariff, price_time_ms, tariff_amounts, tariffs_at, used_in_month
 from tradewind.service.problems import ApiProblem
@@ -76,7 +77,7 @@ class QuoteMaker:
             counted = self._count(request, credentials)
             ceiling = counted.bytes_total + _extra_bytes(counted.bytes_total)
             bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
-            proposal = self._engine.propose(bounded, keep=True)
+            proposal = self._engine.propose(bounded, keep=True, credentials=credentials)
             proposal.drop()  # It stays in the state folder, from where the job starts it.
         finally:
             self._slots.release()
@@ -85,7 +86,7 @@ class QuoteMaker:
     def _count(self, request: Request, credentials: GivenCredentials | None) -> Progress:
         """Return the counts of a dry run."""
         running = self._engine.start(
-            self._engine.propose(replace(request, options=replace(request.options, dry_run=True))),
+            self._engine.propose(counted_here(request)),
             credentials=credentials,
         ).require_running()
         try:

@@ -23,6 +23,7 @@ from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
 from tradewind.errors import (
     CeilingReached,
+    CredentialsNotSent,
     GatewayLost,
     Interrupted,
     JobBusy,
@@ -46,6 +47,7 @@ from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S, RETRY_PAUSE_S
+from tradewind.service.machines import HERE_ONLY, MachineRules, placed_request
 from tradewind.service.places import require_same_places
 from tradewind.service.receipts import public_receipt
 from tradewind.service.schedule_runner import ScheduleRunner
@@ -65,6 +67,8 @@ TEMPORARY = (Unavailable, GatewayLost, Interrupted)
 #: earlier owner of the job whose processes have not ended yet.
 OWN = (StateError, JobBusy)
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+#: Machines may not get the keys of a store of the server.
+SHARING_HINT = "the operator can restart the service with --share-keys"
 #: Pause after such an error.
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
@@ -73,8 +77,10 @@ LOOK_S = 0.25
 STOP_S = 60.0
 
 
-def engine_request(document: Mapping[str, Any], use: ConnectionUse | None = None) -> Request:
-    """Return the engine's request for a job's document, with its connections. Raises UsageError."""
+def engine_request(
+    document: Mapping[str, Any], use: ConnectionUse | None = None, rules: MachineRules = HERE_ONLY
+) -> Request:
+    """Return the engine's request for a job's document, with its connections and machines. Raises UsageError."""
     verb = document["verb"]
     options = Options(
         recursive=document["recursive"] or verb == "sync",
@@ -88,8 +94,10 @@ def engine_request(document: Mapping[str, Any], use: ConnectionUse | None = None
         chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
     )
     if use is not None:
-        options = replace(options, source=use.source, destination=use.destinations)
-    return Request(document["source"], tuple(document["destination"]), options, verb)
+        ends = use.destinations
+        options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
+    request = Request(document["source"], tuple(document["destination"]), options, verb)
+    return placed_request(request, document, rules, None if use is None else use.credentials)
 
 
 class JobRunner:
@@ -278,8 +286,20 @@ class JobRunner:
     def _end(self, row: JobRow, lease: JobLease, state: str, **fields: Any) -> None:
         """Record the end of a job, with its receipt."""
         found = self._found(self._queue.find(row.id) or row, lease)
+        self._end_machines(row, found)
         text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
+
+    def _end_machines(self, row: JobRow, job: Job | None) -> None:
+        """End what a killed server has left of a job's machines. Raises JobBusy while its processes end."""
+        if job is None:
+            return
+        try:
+            job.end_machines()
+        except OWN:
+            raise
+        except (TradewindError, OSError) as error:
+            _LOG.warning("job %s: its machines may run until their leases end: %s", row.id, error)
 
     def _started(self, row: JobRow, lease: JobLease) -> Job:
         """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
@@ -294,7 +314,8 @@ class JobRunner:
             return found.resume(credentials=credentials)
         job = self._started_before(row, lease, credentials)
         if job is None:
-            proposal = self._engine.propose(engine_request(_limited(row.request, row.granted), use), keep=True)
+            wanted = engine_request(_limited(row.request, row.granted), use, self._settings.machines)
+            proposal = self._engine.propose(wanted, keep=True, credentials=credentials)
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
             job = self._engine.start(proposal, credentials=credentials)
@@ -358,8 +379,9 @@ class JobRunner:
 
     def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
         error = named_in_error(error, row.request)
-        hint = getattr(error, "hint", None)
-        if isinstance(error, CeilingReached) and row.request.get("quote") is not None:
+        hint = SHARING_HINT if isinstance(error, CredentialsNotSent) else getattr(error, "hint", None)
+        found = self._found(row, lease) if isinstance(error, CeilingReached) else None
+        if found is not None and row.request.get("quote") is not None and found.record.document["ceiling"] is None:
             error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"
         now = self._queue.find(row.id)
         if isinstance(error, TEMPORARY) and (self._closing.is_set() or now is None or now.state != "running"):
@@ -390,6 +412,7 @@ class JobRunner:
         count = failures[kind] = failures.get(kind, 0) + 1
         wait_s = retry_wait_s(CLASSES[kind], row.id, count) if kind in CLASSES else 0.0
         found = self._found(row, lease)
+        self._end_machines(row, found)
         progress = None if found is None else found.record.summary
         self._queue.move(
             row.id,
@@ -411,6 +434,7 @@ class JobRunner:
         if found is not None and found.state == "done":
             self._end(row, lease, "done")
             return
+        self._end_machines(row, found)
         self._queue.move(row.id, ("stopping",), "waiting", lease=lease)
 
     def _pause(self, row: JobRow, lease: JobLease) -> None:
@@ -419,6 +443,7 @@ class JobRunner:
         if found is not None and found.state == "done":
             self._end(row, lease, "done")
             return
+        self._end_machines(row, found)
         self._queue.move(row.id, ("pausing",), "paused", lease=lease)
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tradewind.model.records import dataclass, field
 from tradewind.service.limits import LEASE_S_DEFAULT
+from tradewind.service.machines import HERE_ONLY, MachineRules
 
 __all__ = ["ADMIN_FILE", "LOCK_FILE", "OidcSettings", "ServiceSettings"]
 
@@ -50,6 +51,7 @@ class ServiceSettings:
     - `gateway`: path of the gateway program, or None to find it
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
+    - `machines`: whether jobs may run on machines of providers, which, and for how much
     - `console`: state folder of the user whose own console this is, or None for a service. Its user may use any place
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
     - `traces`: address that spans are sent to, or None to make none
@@ -68,6 +70,7 @@ class ServiceSettings:
     webhook_networks: tuple[str, ...] = ()
     traces: str | None = None
     sites: Mapping[str, str] = field(default_factory=dict)
+    machines: MachineRules = HERE_ONLY
     console: Path | None = None
 
     @property

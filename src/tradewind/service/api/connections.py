@@ -50,7 +50,7 @@ class ConnectionRequest(BaseModel):
     endpoint: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[!-~]+$")] | None = Field(
         None, description="a server that the operator allows; null for the public cloud"
     )
-    region: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] | None = None
+    region: Annotated[str, Field(pattern=r"^([a-z0-9-]{1,20}:)?[a-z0-9-]{1,40}$")] | None = None
     secret: SecretRequest
 
 

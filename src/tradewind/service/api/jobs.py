@@ -20,8 +20,16 @@ from tradewind.service.auth import Sender, is_still_allowed, needs
 from tradewind.service.connections import is_of_connection, require_one_secret
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
-from tradewind.service.limits import CHUNK_BYTES_MAX, OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, PRIORITY_MAX
+from tradewind.service.limits import (
+    CHUNK_BYTES_MAX,
+    MACHINES_MAX,
+    OBJECT_LINE_BYTES_MAX,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    PRIORITY_MAX,
+)
 from tradewind.service.links import transfer_links
+from tradewind.service.machines import JobVia
 from tradewind.service.money import charges_of
 from tradewind.service.places import allowed_place, owned_places, require_same_places
 from tradewind.service.problems import ApiProblem
@@ -42,7 +50,15 @@ JobId = Annotated[str, Path(pattern=JOB_ID)]
 Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
 #: Fields that earlier versions did not have, with their defaults.
-LATER_FIELDS: dict[str, Any] = {"quote": None, "chunk_bytes": None, "priority": 0, "activity": "default"}
+LATER_FIELDS: dict[str, Any] = {
+    "quote": None,
+    "chunk_bytes": None,
+    "priority": 0,
+    "activity": "default",
+    "via": None,
+    "max_cost_usd": None,
+    "max_vms": None,
+}
 State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
@@ -73,6 +89,16 @@ class JobRequest(BaseModel):
         0, description="the tenant's jobs with a higher priority start first; one step is worth an hour of waiting"
     )
     activity: Annotated[str, Field(pattern=ACTIVITY)] = Field("default", description="kind of work, which has a weight")
+
+    via: JobVia | None = Field(
+        None, description="auto: on machines if that is faster; fleet: on machines; here: on the server's own machine"
+    )
+    max_cost_usd: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
+        None, description="the most that all runs of a job on machines may cost together [USD]"
+    )
+    max_vms: Annotated[int, Field(ge=1, le=MACHINES_MAX)] | None = Field(
+        None, description="the most machines in each region"
+    )
 
     @model_validator(mode="after")
     def _has_places_or_quote(self) -> JobRequest:
@@ -334,7 +360,9 @@ def resolved_request(
     recursive = body.recursive or body.verb == "sync"
     owned = owned_places([source], ends, recursive=recursive, with_sources=body.verb == "mv" or body.delete)
     given_fields = body.model_dump(exclude={"quote"})
-    return {**given_fields, "source": source, "destination": ends, **named}, owned, transfer_links(source, ends)
+    document = {**given_fields, "source": source, "destination": ends, **named}
+    service.settings.machines.via_of(document)
+    return document, owned, transfer_links(source, ends)
 
 
 def _connections(places: list[str], names: list[str | None]) -> dict[str, Any]:

@@ -61,7 +61,8 @@ def make(body: QuoteRequest, request: Request, sender: Sender = WRITE) -> dict[s
     kept_s = document.pop("kept_s")
     service, by = request.app.state.service, (sender.tenant, sender.token)
     use = service.connections.use_of(sender.tenant, document)
-    engine, credentials = engine_request(document, use), None if use is None else use.credentials
+    engine = engine_request(document, use, service.settings.machines)
+    credentials = None if use is None else use.credentials
     try:
         made: dict[str, Any] = service.quotes.make(by, engine, document, owned, links, kept_s, credentials)
     except Unauthorised as error:

@@ -1,0 +1,115 @@
+"""Jobs of the service on machines of the operator's providers: SSH hosts, with the keys of the tenant's connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.machine_world import (
+    REGIONS,
+    SLOW_BYTES_PER_S,
+    World,
+    body,
+    check_charges,
+    machine_lines,
+    send,
+    when_machines_move,
+)
+from tests.service.server import until
+from tradewind.engine.proposal import Request
+from tradewind.engine.request import Options
+from tradewind.errors import UsageError
+from tradewind.fleet.given import AwsKey, GivenCredentials
+from tradewind.model.store import Access
+from tradewind.service.machines import MachineRules, placed_request
+
+STORES: dict[str, Any] = {"source": "s3://a/x/", "destination": ["s3://b/y/"]}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with ExitStack() as stack:
+        yield World(tmp_path_factory.mktemp("machines"), stack, "--share-keys")
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[httpx.Client]:
+    with world.server.client() as made:
+        yield made
+
+
+def test_a_quoted_job_runs_on_machines_with_the_keys_of_its_connections(world: World, client: httpx.Client) -> None:
+    """The quote prices the machines, the ledger counts them, and the charges add up to it. Nothing is left."""
+    made = client.post("/v1/quotes", json=body("quoted", max_cost_usd=1.5, via="fleet"))
+    assert made.status_code == 201, made.text
+    quote = made.json()
+    assert quote["usd_micros"] > 0 and quote["rate_gbps"] > 0 and "2 machines" in quote["plan"], quote
+    sent = client.post("/v1/jobs", json={"quote": quote["id"]}, headers={"Idempotency-Key": "quoted"}).json()
+    done = until(client, sent["id"], "done")
+    assert world.copied("quoted")
+    lines = machine_lines(done)
+    assert len(lines) == len(REGIONS) and all(line["usd"] > 0 and line["unit"] == "s" for line in lines), lines
+    charges = client.get(f"/v1/jobs/{sent['id']}/receipt").json()["charges"]
+    by_machine = [line["usd_micros"] for line in charges if line["what"].startswith("machine: ")]
+    assert by_machine == [pytest.approx(line["usd"] * 1e6, abs=1) for line in lines]
+    assert sum(line["usd_micros"] for line in charges) <= quote["usd_micros"]
+    world.nothing_is_left(client)
+
+
+def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
+    local = {"source": str(world.server.data), "destination": "connection:b/x/", "recursive": True, "via": "fleet"}
+    for wrong, why in (
+        (body("x", via="here", max_cost_usd=1.0), "max_cost_usd: this job rents no machines"),
+        (local, f"via fleet: machines copy between stores, and {world.server.data} is a local path"),
+    ):
+        refused = client.post("/v1/jobs", json=wrong, headers={"Idempotency-Key": "x"})
+        assert (refused.status_code, refused.json()["detail"]) == (422, why), refused.text
+    dear = client.post("/v1/quotes", json=body("dear", max_cost_usd=0.000001, via="fleet"))
+    assert dear.status_code == 409 and " is not enough: the cheapest plan costs $0.00" in dear.json()["detail"]
+
+
+def test_a_job_without_any_ceiling_rents_nothing() -> None:
+    rules = MachineRules("fleet", machines_max=4)
+    with pytest.raises(UsageError, match="a job that may rent machines needs a ceiling"):
+        rules.via_of(STORES)
+    assert rules.via_of({**STORES, "source": "/data"}) == rules.via_of({**STORES, "via": "here"}) == "here"
+    assert rules.via_of({**STORES, "max_cost_usd": 1.0}) == "fleet"
+    assert MachineRules("auto", usd_max=2.0).usd_of({**STORES, "max_cost_usd": 5.0}) == 2.0
+    assert rules.machines_of({**STORES, "max_vms": 2}) == 2
+    assert MachineRules().via_of(STORES) == "here"
+    with pytest.raises(UsageError, match="the operator rents no machines for jobs"):
+        MachineRules().via_of({**STORES, "via": "auto"})
+
+
+def test_keys_that_machines_may_not_get_are_refused_in_one_sentence() -> None:
+    """A compatible server has no token service. With `auto` such a job runs on the server's own machine."""
+    key = GivenCredentials({"a": AwsKey("id", "secret"), "b": AwsKey("id", "secret", "token")})
+    given = [Access("http://127.0.0.1:1" if name == "a" else None, None, name, is_given=True) for name in "ab"]
+    rules = MachineRules("auto", usd_max=1.0)
+    for source, end, place in ((given[0], Access(), "s3://a"), (Access(), given[1], "s3://b")):
+        request = Request("s3://a/x/", ("s3://b/y/",), Options(source=source, destination=end))
+        with pytest.raises(UsageError, match=f"the keys of the connection to {place} cannot be limited to this job"):
+            placed_request(request, {**STORES, "via": "fleet"}, rules, key)
+        assert placed_request(request, STORES, rules, key) is request
+
+
+@pytest.mark.slow
+def test_cancel_and_pause_end_the_machines(world: World, client: httpx.Client) -> None:
+    """The ledger shows the machines while they run."""
+    job_id = send(client, "stopped", limit_bytes_per_s=SLOW_BYTES_PER_S)
+    live = when_machines_move(world, client, job_id)
+    assert all(line["usd"] > 0 for line in machine_lines(live))
+    assert client.post(f"/v1/jobs/{job_id}/pause").status_code == 202
+    until(client, job_id, "paused")
+    world.nothing_is_left(client)
+    assert client.post(f"/v1/jobs/{job_id}/resume").status_code == 202
+    until(client, job_id, "running")
+    when_machines_move(world, client, job_id)
+    assert client.post(f"/v1/jobs/{job_id}/cancel").status_code == 202
+    until(client, job_id, "cancelled")
+    world.nothing_is_left(client)
+    check_charges(client, job_id)
