@@ -18,7 +18,7 @@ from tradewind.errors import TradewindError, UsageError
 from tradewind.model.files import private_folder, state_folder
 from tradewind.model.url import parse_url
 from tradewind.service.endpoints import canonical_endpoint
-from tradewind.service.invitation import running_console, show
+from tradewind.service.invitation import ADDRESS_FILE, running_console, show
 from tradewind.service.limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
@@ -200,9 +200,13 @@ def _serve_console(settings: ServiceSettings, host: str, port: int, *, with_brow
     from tradewind.service.database import ServiceDatabase
     from tradewind.service.state_folder import alone
 
-    with alone(settings.state), closing(ServiceDatabase(settings.state)) as database:
-        database.migrate()
-        return _listen(settings, database, host, port, is_behind_proxy=False, with_browser=with_browser)
+    with alone(settings.state):
+        # Another start of the command sends the admin token to the address while the lock is held. That of a killed
+        # console may be another user's by now.
+        (settings.state / ADDRESS_FILE).unlink(missing_ok=True)
+        with closing(ServiceDatabase(settings.state)) as database:
+            database.migrate()
+            return _listen(settings, database, host, port, is_behind_proxy=False, with_browser=with_browser)
 
 
 def _listen(
