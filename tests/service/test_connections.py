@@ -280,6 +280,13 @@ def test_no_secret_is_anywhere_in_clear(world: World) -> None:
     assert world.stores[0].server.secret_key.encode() not in shown
 
 
+def test_no_core_file_can_have_a_secret(world: World) -> None:
+    assert world.server.process is not None
+    limits = Path(f"/proc/{world.server.process.pid}/limits").read_text().splitlines()
+    (core,) = (line for line in limits if line.startswith("Max core file size"))
+    assert core.split()[4:6] == ["0", "0"]
+
+
 def test_a_sealed_secret_serves_only_its_place(world: World) -> None:
     with world.client() as client:
         client.post("/v1/connections", json=world.body("moved", 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -176,6 +177,8 @@ def _serve(args: Namespace) -> int:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     host, port = check_address(args.listen)
     private_folder(settings.state)
+    # A core file would have secrets of connections. The gateways inherit the limit.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if args.console is not None:
         return _serve_console(settings, host, port, with_browser=not args.no_browser)
     # A new admin token is for running servers, too: the old one may be in wrong hands.
