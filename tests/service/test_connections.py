@@ -97,7 +97,9 @@ def test_a_job_copies_between_two_connections_with_different_keys(world: World) 
     with world.client(role="operator") as client:
         there = send(client, "up", world.server.data / "source", "connection:first/x/").json()
         assert there["request"]["destination"] == ["s3://bucket/in/x/"]
-        assert there["request"]["connections"] == {"source": None, "destination": ["first"]}
+        named = there["request"]["connections"]
+        assert (named["source"], named["destination"]) == (None, ["first"])
+        assert named["endpoints"] == {"first": world.stores[0].server.endpoint}
         until(client, there["id"], "done")
         across = send(client, "across", "connection:first/x/", "connection:second/y/").json()
         until(client, across["id"], "done")
@@ -185,14 +187,36 @@ def test_a_connection_in_use_is_not_deleted(world: World) -> None:
         assert client.get("/v1/connections/used").status_code == 404
 
 
-def test_two_jobs_own_the_real_place(world: World) -> None:
-    with world.client(role="operator") as client:
-        one = send(client, "own1", world.server.data / "source", "connection:first/own/", limit_bytes_per_s=500).json()
+def test_jobs_to_one_place_wait_for_each_other_and_jobs_to_two_servers_do_not(world: World) -> None:
+    """The second store is also that of the server's own settings."""
+    with (
+        world.client(role="operator") as client,
+        world.client("other", "operator") as other,
+        world.client("other") as admin,
+    ):
+        slow = {"limit_bytes_per_s": 500}
+        one = send(client, "own1", world.server.data / "source", "connection:second/own/", **slow).json()
         until(client, one["id"], "running")
-        two = send(client, "own2", world.server.data / "source", "connection:second/own/").json()
-        assert until(client, two["id"], "waiting")
+        admin.post("/v1/connections", json=world.body("elsewhere", 0))
+        two = send(other, "own2", world.server.data / "source", "connection:elsewhere/own/").json()
+        until(other, two["id"], "done")
+        admin.post("/v1/connections", json=world.body("there", 1))
+        three = send(other, "own3", world.server.data / "source", "connection:there/own/").json()
+        assert until(other, three["id"], "waiting")
         client.delete(f"/v1/jobs/{one['id']}")
-        until(client, two["id"], "done")
+        until(other, three["id"], "done")
+
+
+def test_a_connection_that_was_made_again_for_another_server_is_not_used(world: World) -> None:
+    with world.client() as client:
+        client.post("/v1/connections", json=world.body("again", 0))
+        data = str(world.server.data / "again")
+        job = send(client, "again", "connection:again/missing/", data, recursive=False).json()["id"]
+        until(client, job, "failed")
+        client.delete("/v1/connections/again")
+        client.post("/v1/connections", json=world.body("again", 1))
+        answer = client.post(f"/v1/jobs/{job}/resume")
+        assert answer.status_code in (409, 422) and "another endpoint" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -270,6 +294,13 @@ def test_no_secret_is_anywhere_in_clear(world: World) -> None:
     for secret in secrets:
         assert secret.encode() not in content, secret
     assert world.stores[0].server.secret_key.encode() not in shown
+
+
+def test_no_core_file_can_have_a_secret(world: World) -> None:
+    assert world.server.process is not None
+    limits = Path(f"/proc/{world.server.process.pid}/limits").read_text().splitlines()
+    (core,) = (line for line in limits if line.startswith("Max core file size"))
+    assert core.split()[4:6] == ["0", "0"]
 
 
 def test_a_sealed_secret_serves_only_its_place(world: World) -> None:

@@ -38,6 +38,10 @@ class OwnConsole:
 
     def stop(self) -> int:
         os.kill(self.process.pid, signal.SIGINT)
+        return self.stop_reading()
+
+    def stop_reading(self) -> int:
+        """Wait for the end of the console, and return its exit code."""
         code = self.process.wait(WAIT_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -163,6 +167,20 @@ def test_a_new_start_signs_out_the_browsers_of_the_one_before(tmp_path: Path) ->
     console.start()
     assert httpx.get(f"{console.url}/v1/me", headers={"Authorization": token}).status_code == 401
     assert console.stop() == 0
+
+
+def test_a_start_first_forgets_the_address_of_a_killed_console(tmp_path: Path) -> None:
+    """Another user may have the port by now, and would be sent the admin token by a second start."""
+    console = OwnConsole(tmp_path)
+    console.process.kill()
+    console.stop_reading()
+    address = console.state / "console" / "address"
+    assert address.exists()
+    for path in (console.state / "console").glob("service.sqlite*"):
+        path.unlink()
+    (console.state / "console" / "service.sqlite").mkdir()  # So the start ends before it serves.
+    assert console.run("console", "--no-browser").returncode != 0
+    assert not address.exists()
 
 
 @pytest.mark.slow

@@ -1,19 +1,21 @@
 """The way in `transparent` of an acceleration: this machine's connections to its destinations go to a local proxy.
 
-nftables redirects the connections of all processes but the gateway at home, which connects to the same destinations
-where a path is direct. Table and local proxy end with this process, so connections are direct again if it is killed.
+nftables redirects the connections of all processes but gateways: that at home connects to the same destinations where a
+path is direct, and so do proxies on this host. Redirected, their connections would return to them without end. The
+table and the local proxy end with this process, so connections are direct again if it is killed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from tradewind.acceleration import redirect
 from tradewind.acceleration.destinations import Destination, read_destinations
 from tradewind.acceleration.local_proxy import LocalProxy, transparent
+from tradewind.acceleration.neighbours import listeners_at
 from tradewind.acceleration.upstream import Upstream
 from tradewind.errors import UsageError
 
@@ -46,6 +48,9 @@ class TransparentWay:
         self._rules = ExitStack()
         self._local: LocalProxy | None = None
         self._done: tuple[tuple[str, ...], str] | None = None
+        self._home_pid = home_pid
+        #: Processes that joined the group after the gateway at home.
+        self._exempt: set[int] = set()
         self._group = self._stack.enter_context(redirect.own_group())
         try:
             for pid in _group_of(home_pid):
@@ -53,6 +58,17 @@ class TransparentWay:
         except BaseException:
             self._stack.close()
             raise
+
+    def exempt(self, proxies: Iterable[str]) -> None:
+        """Keep the proxies at these addresses, `HOST:PORT`, out of what is redirected, if they share this network.
+
+        Raises UsageError for a proxy whose process is not visible, and GatewayError.
+        """
+        for address in proxies:
+            for pid in listeners_at(address, self._home_pid):
+                if pid not in self._exempt:
+                    self._group.add(pid)
+                    self._exempt.add(pid)
 
     def set(self, targets: Sequence[str], entry: str) -> None:
         """Redirect connections to `targets`, `HOST:PORT`, from now on. `entry` is the SOCKS5 listener at home.

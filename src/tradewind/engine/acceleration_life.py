@@ -171,6 +171,8 @@ class Acceleration:
         for name, refusal in self._gateways.put_proxies(self._placed.wires, names).items():
             self._health.dead(name, refusal)
         self._addresses = self._gateways.dialled(HOME, names)
+        if self._transparent is not None:
+            self._transparent.exempt(self._addresses.values())
         self._route()
         self._redirect()
 
@@ -184,6 +186,7 @@ class Acceleration:
             enter = self._gateways.fleet.home_enter
             log = private_folder(self.folder / "logs") / "local-proxy.log"
             self._transparent = TransparentWay(self._control.gateway, enter, self._gateways.home_pid, log)
+            self._transparent.exempt(self._addresses.values())
         targets = list(dict.fromkeys(wire.target for wire in wires))
         self._transparent.set(targets, self._listening[wires[0].name] if wires else "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from tradewind.errors import TradewindError, UsageError
 from tradewind.model.files import private_folder, state_folder
 from tradewind.model.url import parse_url
 from tradewind.service.endpoints import canonical_endpoint
-from tradewind.service.invitation import running_console, show
+from tradewind.service.invitation import ADDRESS_FILE, running_console, show
 from tradewind.service.limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
@@ -197,6 +198,8 @@ def _serve(args: Namespace) -> int:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     host, port = check_address(args.listen)
     private_folder(settings.state)
+    # A core file would have secrets of connections. The gateways inherit the limit.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if args.console is not None:
         return _serve_console(settings, host, port, with_browser=not args.no_browser)
     # A new admin token is for running servers, too: the old one may be in wrong hands.
@@ -221,9 +224,13 @@ def _serve_console(settings: ServiceSettings, host: str, port: int, *, with_brow
     from tradewind.service.database import ServiceDatabase
     from tradewind.service.state_folder import alone
 
-    with alone(settings.state), closing(ServiceDatabase(settings.state)) as database:
-        database.migrate()
-        return _listen(settings, database, host, port, is_behind_proxy=False, with_browser=with_browser)
+    with alone(settings.state):
+        # Another start of the command sends the admin token to the address while the lock is held. That of a killed
+        # console may be another user's by now.
+        (settings.state / ADDRESS_FILE).unlink(missing_ok=True)
+        with closing(ServiceDatabase(settings.state)) as database:
+            database.migrate()
+            return _listen(settings, database, host, port, is_behind_proxy=False, with_browser=with_browser)
 
 
 def _listen(

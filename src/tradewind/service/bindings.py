@@ -16,7 +16,7 @@ from tradewind.service.jobs import JobRow
 from tradewind.service.links import HERE
 from tradewind.service.scheduler.events import StartJob
 from tradewind.service.scheduler.jobs import Binding, OwnedPlace, ServiceJob
-from tradewind.service.stores import LOCAL, SERVERS, store_of, stores_of
+from tradewind.service.stores import LOCAL, SERVERS, is_elsewhere, store_and_path, stores_of
 
 __all__ = ["ServiceBinder", "binding_of", "grant_document", "service_job"]
 
@@ -54,8 +54,7 @@ def service_job(row: JobRow) -> ServiceJob:
 
 def _owned(text: str) -> list[OwnedPlace]:
     """Return the object or file of a place, and all below it."""
-    place = parse_url(text, cwd="/")
-    store, path = store_of(place), place.key.strip("/")
+    store, path = store_and_path(text)
     if not path:
         return [OwnedPlace(store, "", True)]
     return [OwnedPlace(store, path, False), OwnedPlace(store, path + "/", True)]
@@ -84,6 +83,8 @@ def _end(store: str) -> str:
     """Return the end of a link: the region of a store, or the store if its address does not name one."""
     if store == LOCAL:
         return HERE
+    if is_elsewhere(store):
+        return store
     region = known_region(parse_url(store, cwd="/"), Access()).region
     return store if region is None else str(region)
 

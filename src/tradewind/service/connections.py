@@ -33,6 +33,7 @@ __all__ = [
     "CONNECTION_NAME",
     "ConnectionBook",
     "ConnectionUse",
+    "ResolvedPlace",
     "checked_place",
     "is_of_connection",
     "named_in_error",
@@ -61,6 +62,20 @@ class ConnectionUse:
     credentials: GivenCredentials
     source: Access
     destinations: tuple[Access, ...]
+
+
+@dataclass(frozen=True)
+class ResolvedPlace:
+    """A place of a request in its resolved form; its connection, if it has one; and the endpoint of that."""
+
+    url: str
+    connection: str | None = None
+    endpoint: str | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the place is reached with the credentials of a connection."""
+        return self.connection is not None
 
 
 def checked_place(text: str) -> str:
@@ -143,8 +158,8 @@ class ConnectionBook:
         with self._database.read() as connection:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
 
-    def place_of(self, tenant: str, text: str) -> tuple[str, str]:
-        """Return the place in its store, and the connection's name, of `connection:NAME/PATH`. Raises UsageError."""
+    def place_of(self, tenant: str, text: str) -> ResolvedPlace:
+        """Return the place that `connection:NAME/PATH` names. Raises UsageError."""
         name, _, path = text.removeprefix(SCHEME).partition("/")
         if {".", ".."}.intersection(path.split("/")):
             raise UsageError(f"{text}: the path has a part . or ..")
@@ -152,12 +167,12 @@ class ConnectionBook:
             row = self._row(connection, tenant, name)
         if row is None:
             raise UsageError(f"no connection {name!r}", hint="`GET /v1/connections` lists yours")
-        return f"{row['place']}{path}", name
+        return ResolvedPlace(f"{row['place']}{path}", name, row["endpoint"])
 
     def use_of(self, tenant: str, request: Mapping[str, Any]) -> ConnectionUse | None:
         """Return the credentials of a job's connections; None for a job without any.
 
-        Raises UsageError if one was deleted, has another place now, or an endpoint that is allowed no more.
+        Raises UsageError if one was deleted, has another place or endpoint now, or one that is allowed no more.
         """
         named = request.get("connections")
         if named is None:
@@ -167,6 +182,11 @@ class ConnectionBook:
             rows = {name: self._row(connection, tenant, name) for name in sorted(names)}
         sides = [(request["source"], named["source"])]
         sides += zip(request["destination"], named["destination"], strict=True)
+        # Jobs of earlier versions have not recorded endpoints.
+        endpoints = named.get("endpoints", {})
+        for name, row in rows.items():
+            if row is not None and row["endpoint"] != endpoints.get(name, row["endpoint"]):
+                raise UsageError(f"connection {name} has another endpoint than when the job was submitted")
         accesses = [Access() if name is None else self._access(rows[name], name, place) for place, name in sides]
         secrets = {name: self._opened(row) for name, row in rows.items() if row is not None}
         return ConnectionUse(_credentials(secrets), accesses[0], tuple(accesses[1:]))

@@ -7,7 +7,8 @@ credentials to machines are refused, even from the operator.
 from __future__ import annotations
 
 from contextlib import suppress
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from socket import inet_aton
 from urllib.parse import urlsplit
 
 from tradewind.errors import UsageError
@@ -22,6 +23,8 @@ METADATA_NETWORKS = tuple(
         *("100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32"),
     )
 )
+#: Addresses whose last 32 bits are one of IPv4: compatible, mapped, and NAT64.
+IPV4_INSIDE = tuple(ip_network(text) for text in ("::/96", "::ffff:0:0/96", "64:ff9b::/96"))
 METADATA_HOSTS = (
     "metadata",
     "metadata.google.internal",
@@ -63,8 +66,22 @@ def require_endpoint(url: str, allowed: tuple[str, ...]) -> str:
 def _is_metadata(host: str) -> bool:
     if host.lower() in METADATA_HOSTS:
         return True
-    with suppress(ValueError):
+    address = _address(host)
+    return address is not None and any(address in network for network in METADATA_NETWORKS)
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that resolvers read from a host without asking anybody; None for a name.
+
+    Resolvers also read `2852039166`, `0xa9fea9fe` and `169.254.43518`. IPv6 has forms that lead to IPv4.
+    """
+    with suppress(OSError):
+        return IPv4Address(inet_aton(host))
+    try:
         address = ip_address(host.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        return any((mapped or address) in network for network in METADATA_NETWORKS)
-    return False
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address):
+        inside = IPv4Address(int(address) & 0xFFFFFFFF) if any(address in one for one in IPV4_INSIDE) else None
+        return address.sixtofour or inside or address
+    return address

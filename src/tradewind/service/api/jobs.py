@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +18,7 @@ from tradewind.errors import JobNotFound, UsageError
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender, is_still_allowed, needs
-from tradewind.service.connections import is_of_connection, require_one_secret
+from tradewind.service.connections import ResolvedPlace, is_of_connection, require_one_secret
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import ENDED, JobRow
 from tradewind.service.limits import (
@@ -35,6 +36,7 @@ from tradewind.service.places import allowed_place, owned_places, require_same_p
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
+from tradewind.service.stores import real_place, store_and_path
 
 if TYPE_CHECKING:
     from tradewind.service.app import Service
@@ -353,40 +355,61 @@ def resolved_request(
     service = request.app.state.service
     sides = [("source", body.source), *(("destination", place) for place in given)]
     resolved = [_resolved(service, sender.tenant, field, place) for field, place in sides]
-    (source, *ends), names = [place for place, _ in resolved], [name for _, name in resolved]
-    named = _connections([source, *ends], names)
+    named = _connections(resolved)
     if body.delete and body.verb != "sync":
         raise ApiProblem(422, "delete needs the verb sync", field="body.delete")
     recursive = body.recursive or body.verb == "sync"
-    owned = owned_places([source], ends, recursive=recursive, with_sources=body.verb == "mv" or body.delete)
+    owned = _owned(resolved, recursive=recursive, with_sources=body.verb == "mv" or body.delete)
+    source, *ends = [place.url for place in resolved]
     given_fields = body.model_dump(exclude={"quote"})
     document = {**given_fields, "source": source, "destination": ends, **named}
     service.settings.machines.via_of(document)
     return document, owned, transfer_links(source, ends)
 
 
-def _connections(places: list[str], names: list[str | None]) -> dict[str, Any]:
-    """Return the connections of the resolved places; nothing if there are none. Raises UsageError, ApiProblem."""
-    used = [name for name in names if name is not None]
-    if not used:
+def _owned(places: Sequence[ResolvedPlace], *, recursive: bool, with_sources: bool) -> list[str]:
+    """Return the names of the places that a job writes: the source is the first of `places`."""
+    source, *ends = places
+    owned = set()
+    for end in ends:
+        written = owned_places([source.url], [end.url], recursive=recursive, with_sources=False)
+        owned |= {real_place(text, end.endpoint, is_connected=end.is_connected) for text in written}
+    if with_sources:
+        emptied = owned_places([source.url], [], recursive=recursive, with_sources=True)
+        owned |= {real_place(text, source.endpoint, is_connected=source.is_connected) for text in emptied}
+    return sorted(owned)
+
+
+def _connections(places: Sequence[ResolvedPlace]) -> dict[str, Any]:
+    """Return the connections of the places, with the endpoints that they have now, and the names of all stores.
+
+    Returns nothing if there are no connections. Raises UsageError, ApiProblem.
+    """
+    endpoints = {place.connection: place.endpoint for place in places if place.connection is not None}
+    if not endpoints:
         return {}
-    for place, name in zip(places, names, strict=True):
-        if name is None and not place.startswith("/"):
+    for place in places:
+        if place.connection is None and not place.url.startswith("/"):
             raise ApiProblem(
                 422,
-                f"{place}: a job with a connection cannot also use the server's credentials",
+                f"{place.url}: a job with a connection cannot also use the server's credentials",
                 hint="make a connection for this store, too",
             )
-    require_one_secret({name: parse_url(place).kind for place, name in zip(places, names, strict=True) if name})
-    return {"connections": {"source": names[0], "destination": names[1:]}}
+    require_one_secret({one.connection: parse_url(one.url).kind for one in places if one.connection is not None})
+    (source, *ends), real = [place.connection for place in places], [_real_store(place) for place in places]
+    return {"connections": {"source": source, "destination": ends, "endpoints": endpoints, "stores": real}}
 
 
-def _resolved(service: Service, tenant: str, field: str, place: str) -> tuple[str, str | None]:
-    """Return a resolved place of a field, and its connection. Raises ApiProblem with the field."""
+def _real_store(place: ResolvedPlace) -> str:
+    return store_and_path(real_place(place.url, place.endpoint, is_connected=place.is_connected))[0]
+
+
+def _resolved(service: Service, tenant: str, field: str, place: str) -> ResolvedPlace:
+    """Return a resolved place of a field. Raises ApiProblem with the field."""
     try:
         if is_of_connection(place):
             return service.connections.place_of(tenant, place)
-        return allowed_place(place, service.settings), None
+        return ResolvedPlace(allowed_place(place, service.settings))
     except UsageError as error:
         raise ApiProblem(422, str(error), hint=error.hint, field=f"body.{field}") from None
 
