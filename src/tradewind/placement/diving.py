@@ -20,7 +20,7 @@ WHOLE = 1e-6
 """Counts nearer than this to a whole number are that number."""
 COLUMNS_PER_FLOW = 12
 """Average number of paths that a flow may take once the instances are fixed."""
-ROUGH_GAP = 2e-3
+ROUGH_GAP = 1e-2
 
 
 def dive(by_gain: Preferences, relaxation: Relaxation, capacity_part: float, time_limit_s: float) -> Assignment | None:
