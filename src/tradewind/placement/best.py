@@ -31,7 +31,7 @@ RELAXED_BY = 0.35
 """Part of the time limit until which the relaxation may run; the next two are for its rounding and for moves."""
 ROUNDED_BY = 0.7
 MOVED_BY = 0.97
-CAPACITY_PARTS = (0.9, 0.95, 1.0)
+CAPACITY_PARTS = (0.95, 0.9)
 """Parts of the capacities with which the relaxation is rounded; see `dive`."""
 
 
