@@ -30,8 +30,8 @@ MOVES_MAX = 20_000
 RELAXED_BY = 0.35
 """Part of the time limit until which the relaxation may run; the next two are for its rounding and for moves."""
 ROUNDED_BY = 0.7
-MOVED_BY = 0.97
-CAPACITY_PARTS = (0.95, 0.9)
+MOVED_BY = 0.95
+CAPACITY_PARTS = (0.95, 1.0)
 """Parts of the capacities with which the relaxation is rounded; see `dive`."""
 
 

@@ -22,7 +22,7 @@ COLUMNS_PER_FLOW = 12
 """Average number of paths that a flow may take once the instances are fixed."""
 ROUNDED_COLUMNS_PER_FLOW = 40
 """Average number of paths of a flow while the instances are rounded."""
-ROUGH_GAP = 1e-2
+ROUGH_GAP = 2e-3
 
 
 def dive(by_gain: Preferences, relaxation: Relaxation, capacity_part: float, time_limit_s: float) -> Assignment | None:
