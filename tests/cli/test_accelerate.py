@@ -121,6 +121,22 @@ def test_an_unreachable_address_is_one_line(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.splitlines()[0] == f"error: 127.0.0.1:{port} cannot be reached: Connection refused"
 
 
+def test_a_flow_whose_round_trip_cannot_be_measured_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The connection that failed is named, not the round trip that it would have told."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    path = tmp_path / "flows.toml"
+    path.write_text(
+        f'budget = "1 USD"\n\n[[flow]]\nname = "f"\nsource = "here"\ndestination = "127.0.0.1:{port}"\nsize = "1 GB"\n'
+    )
+    assert main(["accelerate", "advise", "--flows", str(path)]) == 1
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == f"error: {path}: flow f: 127.0.0.1:{port} cannot be reached: Connection refused"
+    assert hint.startswith("hint: start it, check the address and firewalls, or give rtt_ms")
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

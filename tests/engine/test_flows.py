@@ -141,3 +141,24 @@ def test_a_comparison_is_long_enough_and_leaves_time_for_the_proxies(compared: d
         flows(HOSTS, **compared)
     made = flows(HOSTS, compare_every="20s", compare_time="5s")
     assert (made.compare_every_s, made.compare_s) == (20, 5)
+
+
+def test_loss_and_shared_last_miles_become_options_of_the_problem() -> None:
+    lossy = {**HOSTS, "loss": 0.001, "congestion_control": "reno", "source_rate": "1Gbit/s"}
+    slower = {**HOSTS, "destination": "c.example:2", "source_rate": "500Mbit/s"}
+    plain, shared = compiled(flows(lossy, slower)), compiled(flows(lossy, slower, shared_last_miles=True))
+    assert "shared_last_miles" not in plain and "src_host" not in plain["flows"][0]
+    assert (plain["flows"][0]["loss"], plain["flows"][0]["congestion_control"]) == (0.001, "reno")
+    assert "loss" not in plain["flows"][1]
+    # The lowest rate that a flow gives for a host holds for all its flows.
+    assert [(flow["src_host"], flow["src_last_mile_mbps"]) for flow in shared["flows"]] == [("a.example", 500)] * 2
+    problem = problem_from_document(shared, "flows.toml")
+    plan = place(problem, "1p")
+    assert sum(flow.rate_mbps for flow in plan.flows) <= 500 * (1 + 1e-9)
+
+
+def test_flows_between_regions_have_no_host_and_share_nothing() -> None:
+    between = {"source": VIRGINIA, "destination": SINGAPORE, "source_rate": "1Gbit/s"}
+    assert "shared_last_miles" not in compiled(flows(between, shared_last_miles=True))
+    with pytest.raises(ConfigError, match="shared_last_miles must be true or false"):
+        flows(HOSTS, shared_last_miles="yes")

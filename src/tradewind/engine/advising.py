@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from tradewind.engine.flows import problem_document, proxy_regions
+from tradewind.engine.flows import direct_rtt_ms, problem_document, proxy_regions
 from tradewind.engine.tcp_probe import host_tcp, measure_download, measure_path
 from tradewind.errors import ConfigError, GatewayError, UsageError
 from tradewind.model.flows import HERE, CongestionControl, FlowEnd, FlowsFile, Sizes, WantedFlow, parse_address
@@ -57,9 +57,13 @@ def advise_flows(
     flows: FlowsFile, place_name: str, catalog: Catalog, sites: Sites | None, algorithm: str, time_limit_s: float | None
 ) -> Advice:
     """Return advice for a flows file; arguments and errors are those of `Engine.advise`."""
-    measured, notes = _measured(flows.flows)
+    found, notes = _measured(flows.flows)
+    measured = {name: path for name, path in found.items() if isinstance(path, PathMeasurement)}
     known = tuple(_with_round_trip(flow, measured) for flow in flows.flows)
     flows = replace(flows, flows=known)
+    for flow in known:
+        if isinstance(why := found.get(flow.name), str):
+            _require_round_trip(flow, why, catalog, place_name)
     try:
         regions: Sequence[Any] = proxy_regions(flows, catalog, sites, place_name)
     except ConfigError as error:
@@ -113,8 +117,11 @@ def _without_regions(flow: WantedFlow) -> dict[str, Any]:
     return {"regions": [], "rtt_ms": [], "flows": [entry], "budget_cents": 0}
 
 
-def _measured(flows: Sequence[WantedFlow]) -> tuple[dict[str, PathMeasurement], list[str]]:
-    """Measure the paths between this machine and the addresses of flows; return them by flow, and what failed."""
+def _measured(flows: Sequence[WantedFlow]) -> tuple[dict[str, PathMeasurement | str], list[str]]:
+    """Measure the paths between this machine and the addresses of flows.
+
+    Returns the measurement of each flow that was tried, or why it failed, and notes for the user.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     address_of = {flow.name: address for flow in flows if (address := _far_end(flow)) is not None}
@@ -128,8 +135,19 @@ def _measured(flows: Sequence[WantedFlow]) -> tuple[dict[str, PathMeasurement], 
     for (host, port), result in found.items():
         if isinstance(result, str):
             notes.append(f"{host}:{port} cannot be reached, so it is not measured: {result}")
-    paths = {name: found.get(address) for name, address in address_of.items()}
-    return {name: path for name, path in paths.items() if isinstance(path, PathMeasurement)}, notes
+    return {name: found[address] for name, address in address_of.items() if address in found}, notes
+
+
+def _require_round_trip(flow: WantedFlow, why: str, catalog: Catalog, place_name: str) -> None:
+    """Raise GatewayError if only a measurement could tell the round trip of a flow, and it failed."""
+    try:
+        direct_rtt_ms(flow, catalog, place_name)
+    except ConfigError as error:
+        far = flow.destination if flow.source.is_here else flow.source
+        raise GatewayError(
+            f"{place_name}: flow {flow.name}: {far.text} cannot be reached: {why}",
+            hint=f"start it, check the address and firewalls, or {error.hint}",
+        ) from None
 
 
 def _far_end(flow: WantedFlow) -> tuple[str, int] | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tradewind.catalog.modelled import RTT_BASE_MS, RTT_MS_PER_KM, distance_km
 from tradewind.errors import ConfigError
 from tradewind.fleet.site_catalog import NOWHERE
 from tradewind.model.catalog import Catalog
-from tradewind.model.flows import FlowEnd, FlowsFile, WantedFlow
+from tradewind.model.flows import HERE, FlowEnd, FlowsFile, WantedFlow
 from tradewind.model.machine import MachineOffer
 from tradewind.model.records import replace
 from tradewind.model.region import Region, RegionInfo
@@ -56,14 +56,43 @@ def problem_document(flows: FlowsFile, catalog: Catalog, regions: Sequence[Regio
     and egress add up. Raises ConfigError for a missing price or round trip.
     """
     targets = [info for flow in flows.flows for info in _targets(flow.destination, catalog)]
+    shared = _last_miles_mbps(flows) if flows.shared_last_miles else {}
     return {
         "regions": [_region(flows, catalog, region, regions, targets, place) for region in regions],
         "rtt_ms": [[_between_ms(flows, catalog, a, b, place) for b in regions] for a in regions],
-        "flows": [_flow(flow, catalog, regions, place) for flow in flows.flows],
+        "flows": [_flow(flow, catalog, regions, place) | _hosts(flow, shared) for flow in flows.flows],
         "edge_window_bytes": flows.window_bytes or EDGE_WINDOW_BYTES,
         "cloud_window_bytes": flows.proxy_window_bytes or CLOUD_WINDOW_BYTES,
         "budget_cents": flows.budget_usd * CENTS_PER_USD,
+        **({"shared_last_miles": True} if shared else {}),
     }
+
+
+def _host(end: FlowEnd) -> str | None:
+    """Return the name of an end that is one host; None for a region, which is many."""
+    if end.is_here:
+        return HERE
+    return None if end.address is None else end.address[0]
+
+
+def _last_miles_mbps(flows: FlowsFile) -> dict[tuple[str, str], float | None]:
+    """Return the last mile of each host by side: the lowest rate that a flow gives; None if none gives one."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for flow in flows.flows:
+        for side, end in (("src", flow.source), ("dst", flow.destination)):
+            if (host := _host(end)) is not None:
+                rates.setdefault((side, host), []).extend([] if end.rate_mbps is None else [end.rate_mbps])
+    return {key: min(given, default=None) for key, given in rates.items()}
+
+
+def _hosts(flow: WantedFlow, last_miles_mbps: Mapping[tuple[str, str], float | None]) -> dict[str, Any]:
+    """Return the hosts of a flow that have a shared last mile, and its rate."""
+    found: dict[str, Any] = {}
+    for side, end in (("src", flow.source), ("dst", flow.destination)):
+        host = _host(end)
+        if host is not None and (side, host) in last_miles_mbps:
+            found |= {f"{side}_host": host, f"{side}_last_mile_mbps": last_miles_mbps[side, host]}
+    return found
 
 
 def direct_rtt_ms(flow: WantedFlow, catalog: Catalog, place: str) -> float:
@@ -141,6 +170,7 @@ def _flow(flow: WantedFlow, catalog: Catalog, regions: Sequence[Region], place: 
         "rtt_region_to_dst_ms": [_end_ms(flow.destination, "destination", catalog, each, where) for each in regions],
         "src_region": None if flow.source.region is None else str(flow.source.region),
         "dst_region": None if flow.destination.region is None else str(flow.destination.region),
+        **({"loss": flow.loss, "congestion_control": flow.congestion_control} if flow.loss else {}),
     }
 
 

@@ -17,7 +17,9 @@ from tradewind.model.toml import parse_toml
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_rate_gbps, parse_usd
 
 __all__ = [
+    "CONTROLS",
     "HERE",
+    "LOSS_MAX",
     "WAYS_IN",
     "CongestionControl",
     "FlowEnd",
@@ -67,6 +69,7 @@ _TOP = {
     "proxy_window",
     "compare_every",
     "compare_time",
+    "shared_last_miles",
     "flow",
 }
 _END = ("region", "at", "rtt_ms", "rate")
@@ -177,6 +180,8 @@ class FlowsFile:
     """Interval at which a running flow is compared with its direct path."""
     compare_s: float = COMPARE_S
     """Time of one comparison."""
+    shared_last_miles: bool = False
+    """True if the flows of a host share its last mile."""
 
 
 def read_flows(path: str | PathLike[str]) -> FlowsFile:
@@ -221,6 +226,7 @@ def flows_from_document(document: Mapping[str, Any], place: str) -> FlowsFile:
         table.optional("window", _window),
         table.optional("proxy_window", _window),
         *_comparison(table),
+        table.switch("shared_last_miles"),
     )
 
 
@@ -405,6 +411,13 @@ class _Table:
         value = self._entry.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self.wrong(key, f"a whole number from {least} to {most:,}", value)
+        return value
+
+    def switch(self, key: str) -> bool:
+        """Return true or false; false if the table does not have it."""
+        value = self._entry.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "true or false", value)
         return value
 
     def choice(self, key: str, choices: Sequence[str], default: str) -> Any:

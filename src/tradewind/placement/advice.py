@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
-import numpy as np
-
 from tradewind.model.flows import CongestionControl, WantedFlow
 from tradewind.model.records import dataclass, replace
 from tradewind.model.tcp import HostTcp, PathMeasurement, window_bytes
@@ -116,33 +114,21 @@ def tuned(ends: Ends) -> Ends:
 
 
 def with_tcp_rates(problem: PlacementProblem, flows: Sequence[WantedFlow], ends: Sequence[Ends]) -> PlacementProblem:
-    """Return the problem with round trips at which the paper's model has the rates of this one.
+    """Return the problem with the windows, congestion control and loss of its flows, and the limit of the hosts.
 
-    In the paper's model the round trip of an edge hop matters only by one window per round trip. So a hop that loss or
-    its own window limits gets the round trip that has the same rate. `flows` and `ends` are in the problem's order.
+    `flows` and `ends` are in the problem's order.
     """
     changed = [
-        _with_tcp_rates(_OneFlow(wanted, problem, flow, of))
+        replace(
+            flow,
+            window_bytes=of.window_bytes,
+            congestion_control=of.congestion_control,
+            loss=wanted.loss,
+            src_last_mile_mbps=min(flow.src_last_mile_mbps, HOSTS_MBPS),
+        )
         for wanted, flow, of in zip(flows, problem.flows, ends, strict=True)
     ]
     return replace(problem, flows=tuple(changed))
-
-
-def _with_tcp_rates(of: _OneFlow) -> Flow:
-    flow, window, ends = of.flow, of.problem.edge_window_bytes, of.ends
-    into = [of.hop(float(each), ends.congestion_control) for each in flow.rtt_to_region_ms]
-    out = [of.hop(float(each), "bbr") for each in flow.rtt_from_region_ms]
-    return replace(
-        flow,
-        rtt_direct_ms=_round_trip_ms(of.hop(flow.rtt_direct_ms, ends.congestion_control), window),
-        rtt_to_region_ms=np.array([_round_trip_ms(hop, window) for hop in into], dtype=np.float64),
-        rtt_from_region_ms=np.array([_round_trip_ms(hop, window) for hop in out], dtype=np.float64),
-    )
-
-
-def _round_trip_ms(hop: Hop, window: float) -> float:
-    """Return the round trip at which a window has the rate of a hop [ms]."""
-    return window * 8e-3 / hop_mbps(hop)
 
 
 def advice_of(

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tradewind.placement.check_shares import last_mile_shares_mbps
 from tradewind.placement.plan import FlowPlan, PlacementPlan
 from tradewind.placement.problem import Flow, PlacementProblem
+from tradewind.placement.tcp import Hop, hop_mbps, part_of_loss
 
 __all__ = ["placement_violations"]
 
@@ -26,30 +28,33 @@ def _flows(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:
     if [flow.id for flow in plan.flows] != [flow.id for flow in problem.flows]:
         yield "the plan has other flows than the problem"
         return
-    for planned, flow in zip(plan.flows, problem.flows, strict=True):
+    ends_mbps = last_mile_shares_mbps(problem)
+    for planned, flow, ends in zip(plan.flows, problem.flows, ends_mbps, strict=True):
         names = [proxy.region for proxy in planned.path]
         if len(names) > 2 or len(set(names)) < len(names):
             yield f"{flow.id}: its path is {' → '.join(names)}"
             continue
-        rate_mbps = _rate_mbps(planned, flow, problem)
+        rate_mbps = _rate_mbps(planned, flow, problem, ends)
         if _differ(rate_mbps, planned.rate_mbps):
             yield f"{flow.id}: planned at {planned.rate_mbps} Mbit/s, and its slowest hop carries {rate_mbps}"
         if _differ(_fct_s(planned, flow, problem, rate_mbps), planned.fct_s):
             yield f"{flow.id}: a completion time of {planned.fct_s} s does not follow from its size and rate"
 
 
-def _rate_mbps(planned: FlowPlan, flow: Flow, problem: PlacementProblem) -> float:
+def _rate_mbps(planned: FlowPlan, flow: Flow, problem: PlacementProblem, ends_mbps: float) -> float:
     position = {region.name: number for number, region in enumerate(problem.regions)}
-    ends = min(flow.src_last_mile_mbps, flow.dst_last_mile_mbps)
-    if not planned.path:
-        return min(ends, _window_mbps(problem.edge_window_bytes, flow.rtt_direct_ms))
     at = [position[proxy.region] for proxy in planned.path]
-    edges = (float(flow.rtt_to_region_ms[at[0]]), float(flow.rtt_from_region_ms[at[-1]]))
-    rates = [ends, problem.per_flow_proxy_limit_mbps]
-    rates += [problem.regions[region].capacity_mbps for region in at]
-    rates += [_window_mbps(problem.edge_window_bytes, rtt_ms) for rtt_ms in edges]
-    if len(at) == 2:
-        rates.append(_window_mbps(problem.cloud_window_bytes, float(problem.rtt_ms[at[0]][at[1]])))
+    rates = [ends_mbps, *(problem.regions[region].capacity_mbps for region in at)]
+    rates += [problem.per_flow_proxy_limit_mbps] if at else []
+    hops_ms = _hops_ms(planned, flow, problem)
+    for number, rtt_ms in enumerate(hops_ms):
+        between = 0 < number < len(hops_ms) - 1
+        window_bytes = problem.cloud_window_bytes if between else problem.edge_window_of(flow)
+        control = problem.proxy_congestion_control if number else flow.congestion_control
+        part = rtt_ms / flow.rtt_direct_ms if flow.rtt_direct_ms > 0 else 1.0
+        rates.append(
+            hop_mbps(Hop(rtt_ms, window_bytes, loss=part_of_loss(flow.loss, part), congestion_control=control))
+        )
     return min(rates)
 
 
@@ -80,10 +85,6 @@ def _hop_s(size_bytes: float, rate_bytes: float, rtt_s: float) -> float:
         if rtt_s == 0:
             break
     return elapsed_s + max(0.0, left_bytes) / rate_bytes
-
-
-def _window_mbps(window_bytes: float, rtt_ms: float) -> float:
-    return window_bytes * 8 / 1e6 / (rtt_ms / 1e3) if rtt_ms > 0 else math.inf
 
 
 def _instances(plan: PlacementPlan, problem: PlacementProblem) -> Iterator[str]:

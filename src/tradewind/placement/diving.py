@@ -10,7 +10,7 @@ from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.exact import repaired
 from tradewind.placement.flow_greedy import Preferences
-from tradewind.placement.model import CountModel, Relaxed, columns_of
+from tradewind.placement.model import Columns, CountModel, Duals, Relaxed, columns_of
 from tradewind.placement.paths import Paths
 from tradewind.placement.relaxation import Relaxation, reduced_costs
 
@@ -20,6 +20,8 @@ WHOLE = 1e-6
 """Counts nearer than this to a whole number are that number."""
 COLUMNS_PER_FLOW = 12
 """Average number of paths that a flow may take once the instances are fixed."""
+ROUNDED_COLUMNS_PER_FLOW = 40
+"""Average number of paths of a flow while the instances are rounded."""
 ROUGH_GAP = 2e-3
 
 
@@ -38,19 +40,27 @@ def dive(by_gain: Preferences, relaxation: Relaxation, capacity_part: float, tim
     left_s = deadline_s - time.monotonic()
     if answer is None or left_s <= 0:
         return None
-    costs_s = np.where(paths.gain_s > 0, reduced_costs(smaller, answer.duals), np.inf)
-    most = min(costs_s.size, COLUMNS_PER_FLOW * len(costs_s)) - 1
-    limit_s = float(np.partition(costs_s, most, axis=None)[most])
-    model = CountModel(smaller, columns_of(paths, (costs_s <= limit_s) & np.isfinite(costs_s)), whole=True)
+    model = CountModel(smaller, _cheapest(smaller, answer.duals, COLUMNS_PER_FLOW), whole=True)
     for region, count in enumerate(np.round(answer.counts).tolist()):
         model.set_counts(region, count, count)
     path_of, counts, _ = model.whole(left_s, ROUGH_GAP)
     return None if path_of is None else repaired(by_gain, path_of, counts)
 
 
+def _cheapest(paths: Paths, duals: Duals, per_flow: int) -> Columns:
+    """Return the columns with the least reduced costs, so many for each flow on average."""
+    costs_s = np.where(paths.gain_s > 0, reduced_costs(paths, duals), np.inf)
+    most = min(costs_s.size, per_flow * len(costs_s)) - 1
+    limit_s = float(np.partition(costs_s, most, axis=None)[most])
+    return columns_of(paths, (costs_s <= limit_s) & np.isfinite(costs_s))
+
+
 def _with_whole_counts(paths: Paths, relaxation: Relaxation, deadline_s: float) -> Relaxed | None:
     """Fix the instances of one region after the other, the one nearest to a whole number first."""
-    model = CountModel(paths, relaxation.columns, whole=False)
+    columns = relaxation.columns
+    if relaxation.duals is not None:
+        columns = _cheapest(paths, relaxation.duals, ROUNDED_COLUMNS_PER_FLOW)
+    model = CountModel(paths, columns, whole=False)
     answer = _relaxed(model, deadline_s)
     open_regions = set(range(len(paths.problem.regions)))
     while answer is not None and open_regions:

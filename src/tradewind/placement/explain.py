@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tradewind.model.flows import CongestionControl
 from tradewind.model.records import dataclass
 from tradewind.placement.paths import Paths, paths_of
 from tradewind.placement.plan import FlowPlan, PlacementPlan
-from tradewind.placement.problem import PlacementProblem
+from tradewind.placement.problem import Flow, PlacementProblem
+from tradewind.placement.tcp import loss_limited_mbps, part_of_loss
 
 __all__ = ["FlowReason", "Limit", "reasons_of"]
 
 Limit = Literal[
     "the last mile",
+    "its share of the last mile",
     "the distance to the destination",
+    "the loss on the way to the destination",
     "the distance to the first proxy",
+    "the loss on the way to the first proxy",
     "the distance from the last proxy",
+    "the loss on the way from the last proxy",
     "the distance between the proxies",
+    "the loss between the proxies",
     "the proxy's capacity",
     "the limit per flow",
 ]
@@ -50,32 +57,48 @@ def _reason(paths: Paths, number: int, flow: FlowPlan) -> FlowReason:
     least_s = float(fct_s.min())
     fastest = next(path for path in range(len(fct_s)) if fct_s[path] <= least_s * (1 + SAME))
     names = tuple(problem.regions[region].name for region in paths.regions[fastest])
-    return FlowReason(flow.id, _limit(problem, number, flow), names, least_s)
+    return FlowReason(flow.id, _limit(paths, number, flow), names, least_s)
 
 
-def _limit(problem: PlacementProblem, number: int, planned: FlowPlan) -> Limit:
+def _limit(paths: Paths, number: int, planned: FlowPlan) -> Limit:
     """Return the first limit that the flow's rate has reached, those that money cannot change first."""
-    flow = problem.flows[number]
+    problem = paths.problem
+    flow, share_mbps = problem.flows[number], float(paths.last_mile_mbps[number])
     names = [region.name for region in problem.regions]
     at = [names.index(proxy.region) for proxy in planned.path]
+    window, control = problem.edge_window_of(flow), problem.proxy_congestion_control
     limits: list[tuple[Limit, float]] = [
         ("the last mile", min(flow.src_last_mile_mbps, flow.dst_last_mile_mbps)),
+        ("its share of the last mile", share_mbps),
     ]
     if not at:
-        limits.append(("the distance to the destination", _mbps(problem.edge_window_bytes, flow.rtt_direct_ms)))
+        limits += [
+            ("the distance to the destination", _mbps(window, flow.rtt_direct_ms)),
+            ("the loss on the way to the destination", _loss_mbps(flow, flow.congestion_control, flow.rtt_direct_ms)),
+        ]
     else:
         to_first, from_last = float(flow.rtt_to_region_ms[at[0]]), float(flow.rtt_from_region_ms[at[-1]])
         limits += [
             ("the limit per flow", problem.per_flow_proxy_limit_mbps),
             ("the proxy's capacity", min(problem.regions[region].capacity_mbps for region in at)),
-            ("the distance to the first proxy", _mbps(problem.edge_window_bytes, to_first)),
-            ("the distance from the last proxy", _mbps(problem.edge_window_bytes, from_last)),
+            ("the distance to the first proxy", _mbps(window, to_first)),
+            ("the loss on the way to the first proxy", _loss_mbps(flow, flow.congestion_control, to_first)),
+            ("the distance from the last proxy", _mbps(window, from_last)),
+            ("the loss on the way from the last proxy", _loss_mbps(flow, control, from_last)),
         ]
     if len(at) == 2:
         between = float(problem.rtt_ms[at[0]][at[1]])
-        limits.append(("the distance between the proxies", _mbps(problem.cloud_window_bytes, between)))
+        limits += [
+            ("the distance between the proxies", _mbps(problem.cloud_window_bytes, between)),
+            ("the loss between the proxies", _loss_mbps(flow, control, between)),
+        ]
     return min(limits, key=lambda limit: limit[1])[0]
 
 
 def _mbps(window_bytes: float, rtt_ms: float) -> float:
     return window_bytes * 8 / 1e3 / rtt_ms if rtt_ms > 0 else float("inf")
+
+
+def _loss_mbps(flow: Flow, control: CongestionControl, rtt_ms: float) -> float:
+    part = rtt_ms / flow.rtt_direct_ms if flow.rtt_direct_ms > 0 else 1.0
+    return loss_limited_mbps(control, rtt_ms, part_of_loss(flow.loss, part))

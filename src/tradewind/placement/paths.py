@@ -1,7 +1,8 @@
 """Rate, completion time and price of every path that a flow can take: direct, over one proxy, or over two.
 
 The model is that of CloudPilot, section 4.2: a flow is as fast as its slowest hop, and a hop carries one window per
-round trip, up to the capacities at its ends.
+round trip, up to the capacities at its ends. Options of the problem add loss (`loss.py`), shared last miles
+(`last_miles.py`) and slow start (`slow_start.py`); without them, the model is the paper's.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tradewind.model.flows import CongestionControl
 from tradewind.model.records import dataclass
+from tradewind.placement.last_miles import last_miles_mbps
+from tradewind.placement.loss import loss_limits_mbps, loss_of_hops
 from tradewind.placement.problem import FloatArray, Flow, PlacementProblem
 from tradewind.placement.slow_start import slow_start_fct_s
 
@@ -46,6 +50,8 @@ class Paths:
     """Price of the traffic of the flow's proxies, without their setup."""
     regions: tuple[tuple[int, ...], ...]
     """Regions of each path's proxies, in order."""
+    last_mile_mbps: FloatArray
+    """By flow, the rate that its last miles leave to it."""
 
     @property
     def gain_s(self) -> FloatArray:
@@ -71,6 +77,10 @@ def paths_of(problem: PlacementProblem) -> Paths:
     rate_mbps = np.empty((flows, len(first)))
     for number, flow in enumerate(problem.flows):
         rate_mbps[number] = _rates(problem, flow, first, second, between_mbps)
+    least_mbps = np.array([min(flow.src_last_mile_mbps, flow.dst_last_mile_mbps) for flow in problem.flows])
+    if problem.shared_last_miles and flows:
+        least_mbps = last_miles_mbps(problem, rate_mbps.max(axis=1))
+        rate_mbps = np.minimum(rate_mbps, least_mbps[:, None])
     size_bytes = np.array([flow.size_bytes for flow in problem.flows]).reshape(flows, 1)
     per_gb = np.append([region.egress_cents_per_gb for region in problem.regions], 0.0)
     egress_cents = size_bytes / problem.bytes_per_gb * (per_gb[first] + per_gb[second])
@@ -80,7 +90,7 @@ def paths_of(problem: PlacementProblem) -> Paths:
         for number, flow in enumerate(problem.flows):
             hops_ms = _hops_ms(problem, flow, first, second)
             fct_s[number] = slow_start_fct_s(flow.size_bytes, rate_mbps[number], hops_ms)
-    return Paths(problem, first, second, rate_mbps, fct_s, egress_cents, regions)
+    return Paths(problem, first, second, rate_mbps, fct_s, egress_cents, regions, least_mbps)
 
 
 def _hops_ms(problem: PlacementProblem, flow: Flow, first: IntArray, second: IntArray) -> tuple[FloatArray, ...]:
@@ -103,15 +113,26 @@ def _rates(
     last_miles_mbps = min(flow.src_last_mile_mbps, flow.dst_last_mile_mbps)
     capacity_mbps = np.array([region.capacity_mbps for region in problem.regions])
     at_proxy_mbps = np.minimum(capacity_mbps, min(last_miles_mbps, problem.per_flow_proxy_limit_mbps))
-    edge = problem.edge_window_bytes
+    edge = problem.edge_window_of(flow)
     into_mbps = np.minimum(_window_mbps(edge, flow.rtt_to_region_ms), at_proxy_mbps)
     out_mbps = np.minimum(_window_mbps(edge, flow.rtt_from_region_ms), at_proxy_mbps)
+    direct_mbps = np.minimum(_window_mbps(edge, np.array([flow.rtt_direct_ms])), last_miles_mbps)
+    if flow.loss > 0:
+        controls = flow.congestion_control, problem.proxy_congestion_control
+        direct_mbps = np.minimum(direct_mbps, _loss_mbps(flow, controls[0], np.array([flow.rtt_direct_ms])))
+        into_mbps = np.minimum(into_mbps, _loss_mbps(flow, controls[0], flow.rtt_to_region_ms))
+        out_mbps = np.minimum(out_mbps, _loss_mbps(flow, controls[1], flow.rtt_from_region_ms))
+        between_mbps = np.minimum(between_mbps, _loss_mbps(flow, controls[1], problem.rtt_ms))
     rate_mbps = np.empty(len(first))
-    rate_mbps[DIRECT] = min(float(_window_mbps(edge, np.array(flow.rtt_direct_ms))), last_miles_mbps)
+    rate_mbps[DIRECT] = direct_mbps[0]
     rate_mbps[1 : count + 1] = np.minimum(into_mbps, out_mbps)
     p, q = first[count + 1 :], second[count + 1 :]
     rate_mbps[count + 1 :] = np.minimum(np.minimum(into_mbps[p], between_mbps[p, q]), out_mbps[q])
     return rate_mbps
+
+
+def _loss_mbps(flow: Flow, control: CongestionControl, rtt_ms: FloatArray) -> FloatArray:
+    return loss_limits_mbps(control, rtt_ms, loss_of_hops(flow, rtt_ms))
 
 
 def _between(problem: PlacementProblem) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.errors import ConfigError
+from tradewind.model.flows import CONTROLS, LOSS_MAX, CongestionControl
 from tradewind.model.records import dataclass
 
 __all__ = ["FloatArray", "Flow", "PlacementProblem", "ProxyRegion", "document_of", "problem_from_document"]
@@ -42,6 +43,8 @@ _KEYS = {
     "per_flow_proxy_limit_mbps",
     "budget_cents",
     "slow_start",
+    "shared_last_miles",
+    "proxy_congestion_control",
 }
 _REGION_KEYS = {"name", "capacity_mbps", "setup_cents", "egress_cents_per_gb", "max_instances"}
 _FLOW_KEYS = {
@@ -54,6 +57,11 @@ _FLOW_KEYS = {
     "rtt_region_to_dst_ms",
     "src_region",
     "dst_region",
+    "src_host",
+    "dst_host",
+    "loss",
+    "congestion_control",
+    "window_bytes",
 }
 
 
@@ -87,6 +95,15 @@ class Flow:
     dst_last_mile_mbps: float = math.inf
     src_region: str | None = None
     dst_region: str | None = None
+    src_host: str | None = None
+    """Name of the sending host. With `shared_last_miles`, its flows share the last mile of the source."""
+    dst_host: str | None = None
+    loss: float = 0.0
+    """Part of the packets that the direct path loses, 0 to LOSS_MAX."""
+    congestion_control: CongestionControl = "cubic"
+    """Congestion control of the source. It matters only with loss."""
+    window_bytes: float | None = None
+    """Window of connections with an end of the flow; None for that of the problem."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,6 +124,14 @@ class PlacementProblem:
     """Most that a proxy forwards of one flow."""
     slow_start: bool = False
     """True if completion times include handshakes and slow start."""
+    shared_last_miles: bool = False
+    """True if the flows of a host share its last mile."""
+    proxy_congestion_control: CongestionControl = "bbr"
+    """Congestion control of the proxies. It matters only with loss."""
+
+    def edge_window_of(self, flow: Flow) -> float:
+        """Return the window of a flow's connections with a source or a destination at one end [bytes]."""
+        return self.edge_window_bytes if flow.window_bytes is None else flow.window_bytes
 
 
 def problem_from_document(document: Any, place: str) -> PlacementProblem:
@@ -134,6 +159,9 @@ def problem_from_document(document: Any, place: str) -> PlacementProblem:
     ids = {flow.id for flow in flows}
     if len(ids) < len(flows):
         raise ConfigError(f"{place}: the ids of flows must differ")
+    shared = _switch(table, "shared_last_miles", place)
+    if shared:
+        _check_hosts(flows, place)
     if len(flows) * (1 + count * count) > PATHS_MAX:
         raise ConfigError(
             f"{place}: {len(flows)} flows and {count} regions have more than {PATHS_MAX:,} paths",
@@ -149,7 +177,32 @@ def problem_from_document(document: Any, place: str) -> PlacementProblem:
         _number(table, "bytes_per_gb", place, BYTES_PER_GB, above_zero=True),
         _limit(table, "per_flow_proxy_limit_mbps", place),
         _switch(table, "slow_start", place),
+        shared,
+        _control(table, "proxy_congestion_control", place, "bbr"),
     )
+
+
+def _check_hosts(flows: Sequence[Flow], place: str) -> None:
+    """Check that a host has one last mile in each direction. Raises ConfigError."""
+    sources = [("src", flow.src_host, flow.src_last_mile_mbps) for flow in flows]
+    destinations = [("dst", flow.dst_host, flow.dst_last_mile_mbps) for flow in flows]
+    first: dict[tuple[str, str], int] = {}
+    for ends in (sources, destinations):
+        for number, (side, host, last_mile_mbps) in enumerate(ends):
+            if host is None:
+                continue
+            other = first.setdefault((side, host), number)
+            if last_mile_mbps != ends[other][2]:
+                raise ConfigError(
+                    f"{place}: flows[{number}]: {side}_last_mile_mbps differs from that of flows[{other}], "
+                    f"which has the same {side}_host {host!r}",
+                    hint="with shared_last_miles, a host has one last mile in each direction",
+                )
+    if flows and not first:
+        raise ConfigError(
+            f"{place}: shared_last_miles needs src_host or dst_host of the flows that share a last mile",
+            hint='for example "src_host": "a" in each flow of the host',
+        )
 
 
 def document_of(problem: PlacementProblem) -> dict[str, Any]:
@@ -172,6 +225,8 @@ def document_of(problem: PlacementProblem) -> dict[str, Any]:
         "bytes_per_gb": problem.bytes_per_gb,
         "per_flow_proxy_limit_mbps": _or_null(problem.per_flow_proxy_limit_mbps),
         "slow_start": problem.slow_start,
+        **({"shared_last_miles": True} if problem.shared_last_miles else {}),
+        **_unless(problem.proxy_congestion_control, "bbr", "proxy_congestion_control"),
         "budget_cents": problem.budget_cents,
     }
 
@@ -186,8 +241,23 @@ def _flow_document(flow: Flow) -> dict[str, Any]:
         "rtt_src_to_region_ms": flow.rtt_to_region_ms.tolist(),
         "rtt_region_to_dst_ms": flow.rtt_from_region_ms.tolist(),
     }
-    regions = {"src_region": flow.src_region, "dst_region": flow.dst_region}
-    return document | {key: name for key, name in regions.items() if name is not None}
+    optional = {
+        "src_region": flow.src_region,
+        "dst_region": flow.dst_region,
+        "src_host": flow.src_host,
+        "dst_host": flow.dst_host,
+        "window_bytes": flow.window_bytes,
+    }
+    document |= {key: value for key, value in optional.items() if value is not None}
+    return (
+        document
+        | ({"loss": flow.loss} if flow.loss else {})
+        | _unless(flow.congestion_control, "cubic", "congestion_control")
+    )
+
+
+def _unless(control: CongestionControl, default: CongestionControl, key: str) -> dict[str, Any]:
+    return {} if control == default else {key: control}
 
 
 def _or_null(limit: float) -> float | None:
@@ -211,7 +281,7 @@ def _region(entry: Any, place: str) -> ProxyRegion:
 def _flow(entry: Any, regions: int, place: str) -> Flow:
     table = _object(entry, place, _FLOW_KEYS)
     last_miles = _limit(table, "src_last_mile_mbps", place), _limit(table, "dst_last_mile_mbps", place)
-    rtt_direct_ms = _number(table, "rtt_direct_ms", place)
+    rtt_direct_ms, window = _number(table, "rtt_direct_ms", place), table.get("window_bytes")
     if rtt_direct_ms == 0 and math.isinf(min(last_miles)):
         raise ConfigError(
             f"{place}: nothing limits the rate of the direct path",
@@ -224,9 +294,28 @@ def _flow(entry: Any, regions: int, place: str) -> Flow:
         _numbers(table.get("rtt_src_to_region_ms"), regions, f"{place}: rtt_src_to_region_ms"),
         _numbers(table.get("rtt_region_to_dst_ms"), regions, f"{place}: rtt_region_to_dst_ms"),
         *last_miles,
-        _text(table, "src_region", place) if table.get("src_region") is not None else None,
-        _text(table, "dst_region", place) if table.get("dst_region") is not None else None,
+        _optional_text(table, "src_region", place),
+        _optional_text(table, "dst_region", place),
+        _optional_text(table, "src_host", place),
+        _optional_text(table, "dst_host", place),
+        _loss(table, place),
+        _control(table, "congestion_control", place, "cubic"),
+        None if window is None else _number(table, "window_bytes", place, above_zero=True),
     )
+
+
+def _loss(table: Mapping[str, Any], place: str) -> float:
+    loss = table.get("loss", 0.0)
+    if not _is_number(loss) or not 0 <= loss <= LOSS_MAX:
+        raise ConfigError(f"{place}: loss must be a part of all packets, from 0 to {LOSS_MAX:g}, not {loss!r:.80}")
+    return float(loss)
+
+
+def _control(table: Mapping[str, Any], key: str, place: str, default: CongestionControl) -> CongestionControl:
+    control: CongestionControl = table.get(key, default)
+    if control not in CONTROLS:
+        raise ConfigError(f"{place}: {key} must be one of {', '.join(CONTROLS)}, not {control!r:.80}")
+    return control
 
 
 def _object(entry: Any, place: str, keys: set[str]) -> Mapping[str, Any]:
@@ -251,6 +340,10 @@ def _text(table: Mapping[str, Any], key: str, place: str) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{place}: {key} must be text, not {value!r}")
     return value
+
+
+def _optional_text(table: Mapping[str, Any], key: str, place: str) -> str | None:
+    return None if table.get(key) is None else _text(table, key, place)
 
 
 def _number(

@@ -22,6 +22,8 @@ SEGMENT_BYTES = 1448.0
 INITIAL_SEGMENTS = 10
 TIMEOUT_S_MIN = 0.2
 """Linux's least retransmission timeout."""
+TIMEOUT_ROUND_TRIPS = 2
+"""Round trips of a retransmission timeout, if that is longer."""
 CUBIC_C, CUBIC_BETA = 0.4, 0.7
 """Constants of RFC 9438, section 4.1."""
 MBITS_PER_BYTE = 8e-6
@@ -54,7 +56,12 @@ def loss_limited_mbps(control: CongestionControl, rtt_ms: float, loss: float) ->
         return math.inf
     rtt_s = rtt_ms / 1e3
     recovery_s = rtt_s * math.sqrt(2 * loss / 3)
-    timeout_s = max(TIMEOUT_S_MIN, 2 * rtt_s) * min(1.0, 3 * math.sqrt(3 * loss / 8)) * loss * (1 + 32 * loss**2)
+    timeout_s = (
+        max(TIMEOUT_S_MIN, TIMEOUT_ROUND_TRIPS * rtt_s)
+        * min(1.0, 3 * math.sqrt(3 * loss / 8))
+        * loss
+        * (1 + 32 * loss**2)
+    )
     segments_per_s = 1 / (recovery_s + timeout_s)
     if control == "cubic":
         scale: float = (CUBIC_C * (3 + CUBIC_BETA) / (4 * (1 - CUBIC_BETA))) ** 0.25
