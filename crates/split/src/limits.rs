@@ -10,8 +10,9 @@ pub const RELAY_BUFFERS_PER_THREAD_MAX: usize = 4;
 /// Most buffers that one direction moves before the other direction and other connections get their turn.
 pub const RELAY_ROUNDS_MAX: usize = 16;
 /// Bytes in the send buffer that the kernel has not sent yet, above which a socket is not writable. Bytes in flight do
-/// not count, so that the kernel still tunes its windows.
-pub const NOTSENT_LOWAT_BYTES: u32 = 128 << 10;
+/// not count, so that the kernel still tunes its windows. Smaller values cost CPU time: the relay is woken more often
+/// (docs/decisions/0034-split-proxy.md).
+pub const NOTSENT_LOWAT_BYTES: u32 = 1 << 20;
 /// Most bytes of a request or answer between proxies; longer ones are refused.
 pub const HEADER_BYTES_MAX: usize = 4 << 10;
 /// Most proxies that a flow passes; a longer route is refused.

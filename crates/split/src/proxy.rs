@@ -203,10 +203,11 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
             return Err(refusal);
         }
     };
-    let opened = ways::open(shared, listener, tokens, tcp, peer).await?;
+    // Boxed, so that the memory of both is free while bytes are relayed.
+    let opened = Box::pin(ways::open(shared, listener, tokens, tcp, peer)).await?;
     drop(opening);
     let (mut client, request) = (opened.client, opened.request);
-    let established = async {
+    let established = Box::pin(async {
         let by_proxy = opened.proxy.map(|name| shared.admission.enter(Key::Proxy(name))).transpose()?;
         let claimed = names_clients(listener).then_some(Key::Client(request.client.ip().to_canonical()));
         let by_client = claimed.map(|client| shared.admission.enter(client)).transpose()?;
@@ -215,7 +216,7 @@ async fn flow(shared: &Shared, index: usize, tcp: TcpStream, peer: SocketAddr) -
         }
         let to = shared.admission.enter(Key::Destination(request.destination.to_string()))?;
         Ok((dial::establish(shared, &request).await?, (by_proxy, by_client, to)))
-    };
+    });
     match established.await {
         Ok((far, _places)) => {
             if let Err(error) = ways::accepted(listener.way, &mut client).await {
