@@ -41,7 +41,7 @@ def open_store(url: str, access: Access) -> str | None:
     ],
 )
 def test_unsupported_forms_are_refused_by_name(url: str, access: Access, words: str) -> None:
-    with pytest.raises(UsageError, match="(s3|gs)://") as refused:
+    with pytest.raises(UsageError, match=r"(s3|gs)://") as refused:
         open_store(url, access)
     assert words in str(refused.value) and refused.value.hint
 
