@@ -56,3 +56,15 @@ def test_an_object_with_a_customer_key_fails_and_says_why(
     done = command.run("cp", "--json", f"{s3.url}/k", tmp_path / "k", *s3.flags("src"))
     assert done.code == 1 and "Server Side Encryption" in done.stdout
     assert not (tmp_path / "k").exists()
+
+
+def test_requests_without_a_signature_have_no_credentials(
+    command: Command, moto_server: Server, tmp_path: Path
+) -> None:
+    place = S3Place(moto_server, command)
+    place.put("k", CONTENT)
+    with HttpProxy(moto_server.endpoint) as proxy:
+        flags = ["--src-endpoint", proxy.endpoint, "--src-region", "us-east-1", "--src-no-sign"]
+        command.run("cp", f"{place.url}/k", tmp_path / "k", *flags).expect(0)
+        assert (tmp_path / "k").read_bytes() == CONTENT
+        assert proxy.exchanges and not any("authorization" in each.request.headers for each in proxy.exchanges)
