@@ -62,7 +62,7 @@ def test_requests_without_a_signature_have_no_credentials(
     command: Command, moto_server: Server, tmp_path: Path
 ) -> None:
     place = S3Place(moto_server, command)
-    place.put("k", CONTENT)
+    place.client.put(place.bucket, "k", CONTENT, {"x-amz-acl": "public-read"})
     with HttpProxy(moto_server.endpoint) as proxy:
         flags = ["--src-endpoint", proxy.endpoint, "--src-region", "us-east-1", "--src-no-sign"]
         command.run("cp", f"{place.url}/k", tmp_path / "k", *flags).expect(0)
