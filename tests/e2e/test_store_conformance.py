@@ -62,6 +62,19 @@ CANNOT = {
 """Features that each server lacks. The suite reports the tests that it skips for them."""
 
 
+def test_the_table_of_the_documentation_has_the_features_of_each_server() -> None:
+    lines = (ROOT / "docs" / "reference" / "stores.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    start = next(number for number, row in enumerate(rows) if row[0] == "feature" and "versitygw" in row)
+    servers = rows[start][2:]
+    lacks: dict[str, set[str]] = {server: set() for server in servers}
+    for row in rows[start + 2 :]:
+        for server, has in zip(servers, row[2:], strict=True):
+            if has == "no":
+                lacks[server].add(row[1].strip("`"))
+    assert lacks == {server: set(features) for server, features in CANNOT.items()}
+
+
 def s3_store(server: Server) -> dict[str, Any]:
     S3(server.endpoint, server.access_key, server.secret_key).create_bucket(BUCKET)
     return {"url": f"s3://{BUCKET}", "endpoint": server.endpoint, "region": "us-east-1"}

@@ -12,10 +12,12 @@ from tradewind.cli.boots import boot_lines, boots_document
 from tradewind.cli.terminal import Terminal
 from tradewind.engine.attach import AttachedJob, result_of
 from tradewind.engine.job import Job
+from tradewind.engine.passage import passage_lines
 from tradewind.engine.report import job_cost, summary_lines
 from tradewind.errors import GatewayLost, Interrupted, JobBusy, TransferError
 from tradewind.model.document import to_document
 from tradewind.model.event import Summary, event_from_document
+from tradewind.model.job import JobSpec
 
 
 def attach(args: Namespace, job: Job, adopt: Callable[[], int]) -> int:
@@ -86,7 +88,8 @@ def _end(args: Namespace, job: Job, followed: AttachedJob, terminal: Terminal) -
         more = {"cost": cost.document(), **boots_document(boots), "job_id": job.id, "exit_code": code}
         print(json.dumps({"event": "done", **summary, **more}))
     elif record.summary is not None and record.progress.objects_done:
-        terminal.say(*summary_lines(record.summary, plan, ceiling, cost), *boot_lines(boots))
+        passed = passage_lines(record.summary, plan, JobSpec.from_document(record.document["spec"]))
+        terminal.say(*summary_lines(record.summary, plan, ceiling, cost), *passed, *boot_lines(boots))
     if failure is not None:
         raise failure
     return 0

@@ -17,6 +17,7 @@ from tradewind.cli.failures import Failures
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.cli.terminal import Terminal, can_ask, confirm
 from tradewind.engine.job import Job
+from tradewind.engine.passage import passage_lines
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
 from tradewind.engine.running import RunningJob, kill_started, kill_unclosed, resume_hint
 from tradewind.errors import Interrupted, JobFailed, TransferError
@@ -217,7 +218,7 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
             lines.insert(0, f"would delete {objects}, {size}")
         return lines
     lines = summary_lines(summary, job.plan, job.spec.ceiling_usd_per_gb, _cost(job, progress))
-    return [*lines, *boot_lines(job.boots)]
+    return [*lines, *passage_lines(summary, job.plan, job.spec), *boot_lines(job.boots)]
 
 
 def _cost(job: RunningJob, progress: Progress) -> JobCost:

@@ -17,6 +17,7 @@ from tradewind.cli.options import parse_time_ms
 from tradewind.cli.terminal import printable
 from tradewind.engine.engine import Engine, Job
 from tradewind.engine.jobs import RECORDED_STATES, RESUMABLE, JobRecord
+from tradewind.engine.passage import passage_lines
 from tradewind.engine.report import cost_lines, in_columns, job_cost, ledger_table, limits_lines, summary_lines
 from tradewind.errors import JobUnreadable, UsageError
 from tradewind.model.document import to_document
@@ -234,7 +235,8 @@ def _show(args: Namespace, job: Job) -> int:
     for line in boot_lines(job.boots):
         print(printable(line))
     if record.summary is not None:
-        for line in summary_lines(record.summary, plan, ceiling, cost):
+        passed = passage_lines(record.summary, plan, JobSpec.from_document(record.document["spec"]))
+        for line in [*summary_lines(record.summary, plan, ceiling, cost), *passed]:
             print(printable(line))
         if record.summary.message:
             print(printable(f"error   {record.summary.message}"))

@@ -37,8 +37,7 @@ def s3_endpoint(profile: str | None) -> Endpoint | None:
             return Endpoint(os.environ[variable], None, variable)
     path = config_file()
     sections = read_sections(path)
-    name = profile or os.environ.get("AWS_PROFILE") or "default"
-    chosen = sections.get(f"profile {name}") or (sections.get(name) if name == "default" else None)
+    name, chosen = _chosen(sections, profile)
     if not chosen or _is_true(_text(chosen, "ignore_configured_endpoint_urls")):
         return None
     region = _text(chosen, "region")
@@ -48,6 +47,22 @@ def s3_endpoint(profile: str | None) -> Endpoint | None:
         return Endpoint(of_s3["endpoint_url"], region, f"{path} [services {services}]")
     url = _text(chosen, "endpoint_url")
     return Endpoint(url, region, f"{path} [{_header(name)}]") if url else None
+
+
+def address_switch(profile: str | None) -> str | None:
+    """Return the name of AWS's variable or entry that asks for FIPS or dual-stack addresses, if one is on.
+
+    Source: AWS SDKs and Tools Reference Guide, "Dual-stack and FIPS endpoints". A variable wins over the profile.
+    """
+    _, chosen = _chosen(read_sections(config_file()), profile)
+    for entry in ("use_fips_endpoint", "use_dualstack_endpoint"):
+        variable = f"AWS_{entry.upper()}"
+        if os.environ.get(variable):
+            if _is_true(os.environ[variable]):
+                return variable
+        elif chosen and _is_true(_text(chosen, entry)):
+            return entry
+    return None
 
 
 def config_file() -> str:
@@ -87,6 +102,11 @@ def read_sections(path: str) -> dict[str, _Section]:
             nested = {}
             section[key.lower()] = nested
     return sections
+
+
+def _chosen(sections: Mapping[str, _Section], profile: str | None) -> tuple[str, _Section | None]:
+    name = profile or os.environ.get("AWS_PROFILE") or "default"
+    return name, sections.get(f"profile {name}") or (sections.get(name) if name == "default" else None)
 
 
 def _header(name: str) -> str:

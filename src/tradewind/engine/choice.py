@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
+from tradewind.engine.passage import why_not_by_itself
 from tradewind.engine.request import place_texts, store_spec
 from tradewind.engine.sides import Side, find_regions
 from tradewind.errors import UsageError
@@ -18,7 +18,7 @@ from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.sites import Sites
-from tradewind.model.store import Access, StoreSpec
+from tradewind.model.store import Access
 from tradewind.model.units import format_duration, format_gbps, format_usd, format_volume, transfer_time_s
 from tradewind.model.url import parse_url
 
@@ -96,24 +96,9 @@ def why_not_fleet(request: Request) -> str | None:
             return f"{text} is on this machine"
     accesses = request.options.source, request.options.destination
     stores = [store_spec(place.root, place, access) for place, access in zip(places, accesses, strict=True)]
-    if request.options.server_side_copy and _copies_by_itself(*stores):
+    if request.options.server_side_copy and why_not_by_itself(*stores) is None:
         return "the store copies by itself"
     return None
-
-
-def _copies_by_itself(source: StoreSpec, target: StoreSpec) -> bool:
-    """Return whether a store copies from another one, so that no byte passes through this machine.
-
-    That is so within a service, in Azure and R2 within an account, with the same credentials. A server whose buckets
-    have addresses of their own is not known to be one.
-    """
-    urls = urlsplit(source.url), urlsplit(target.url)
-    apart = urls[0].netloc != urls[1].netloc
-    own_addresses = source.endpoint is not None and False in (source.path_style, target.path_style)
-    if urls[0].scheme != urls[1].scheme or (apart and (urls[0].scheme in ("az", "r2") or own_addresses)):
-        return False
-    access = (source.endpoint, source.profile, source.anonymous), (target.endpoint, target.profile, target.anonymous)
-    return access[0] == access[1]
 
 
 def fleet_sides(control: JobControl, request: Request, credentials: GivenCredentials | None = None) -> Sides:

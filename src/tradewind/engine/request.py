@@ -15,6 +15,7 @@ from tradewind.engine.attributes import checked, treatment_of_tags
 from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
+from tradewind.engine.unsupported_stores import refuse_unsupported
 from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, check_codec
 from tradewind.model.job import (
@@ -242,6 +243,8 @@ def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
     """Return the store of a place. Settings that do not apply to it, such as an endpoint for files, are left out."""
     if place.kind in ("file", "mem"):
         return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
+    if place.kind == "gs" and access.requester_pays:
+        raise UsageError(f"{root}: requester pays is supported only at S3", hint="leave out --src-requester-pays")
     endpoint, region = _endpoint(place, access)
     return StoreSpec(
         root,
@@ -261,11 +264,15 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
     """Return endpoint and region as given, else from AWS's configuration for this store. Raises UsageError."""
     endpoint, region = access.endpoint or place.endpoint, _store_region(place, access)
     if access.is_given:
+        if place.kind == "s3":
+            refuse_unsupported(place.root, endpoint, None, is_given=True)
         return endpoint, region
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
             region = region or configured.region
+    if place.kind == "s3":
+        refuse_unsupported(place.root, endpoint, access.profile)
     if endpoint is not None:
         _refuse_credentials(endpoint)
     return endpoint, region

@@ -137,6 +137,11 @@ def _bucket(scheme: str, rest: str, text: str) -> Location:
     names, key = parts[: _ROOT_PARTS[scheme]], "".join(parts[_ROOT_PARTS[scheme] :])
     if len(names) < _ROOT_PARTS[scheme] or not all(names):
         raise UrlError(f"{text}: incomplete", hint=f"the form is {_ROOT_NAMES[scheme]}")
+    if scheme == "s3" and names[0].startswith("arn:"):
+        raise UrlError(
+            f"{text}: the ARN of an access point is not supported",
+            hint="use the alias of the access point, which ends in -s3alias, as the bucket",
+        )
     if "@" in "".join(names) or ":" in "".join(names):
         raise UrlError(
             f"{scheme}:// URL with credentials or a port in it",

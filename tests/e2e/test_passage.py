@@ -1,0 +1,89 @@
+"""The summary of a copy between two stores says when its bytes passed this machine, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.drive import Command
+from testbed.faults import Answer, HttpProxy, Request, Rule
+from testbed.places import AzurePlace, S3Place
+from testbed.servers import Server
+from testbed.trees import payload
+
+CONTENT = payload("passage", 100_000)
+PASSED = "passed  1 object through this machine: "
+
+
+@pytest.fixture
+def other(s3_server: Server, command: Command) -> S3Place:
+    """Another bucket of the server of `s3`."""
+    return S3Place(s3_server, command)
+
+
+@pytest.fixture
+def counting(s3_server: Server, s3: S3Place, other: S3Place) -> Iterator[HttpProxy]:
+    """A proxy through which both buckets are used."""
+    s3.put("k", CONTENT)
+    with HttpProxy(s3_server.endpoint) as made:
+        s3.endpoint = other.endpoint = made.endpoint
+        yield made
+
+
+def copy(command: Command, source: S3Place, flags: list[str], place: S3Place | AzurePlace) -> str:
+    """Copy the object and return the summary."""
+    done = command.run("cp", f"{source.url}/k", f"{place.url}/k", *source.flags("src"), *flags).expect(0)
+    assert place.get("k") == CONTENT
+    return done.stderr
+
+
+def moves_bytes(request: Request) -> bool:
+    return request.is_write or request.is_read
+
+
+def test_a_copy_by_the_store_passes_nothing(command: Command, s3: S3Place, other: S3Place, counting: HttpProxy) -> None:
+    said = copy(command, s3, other.flags("dst"), other)
+    assert "proven  1 copied by the store itself" in said and "passed" not in said
+    assert counting.requests(moves_bytes) == []
+
+
+def test_different_endpoints_are_named(
+    command: Command, s3: S3Place, other: S3Place, counting: HttpProxy, s3_server: Server
+) -> None:
+    other.endpoint = s3_server.endpoint
+    assert f"{PASSED}the two sides have different endpoints" in copy(command, s3, other.flags("dst"), other)
+    assert sum(exchange.response_bytes for exchange in counting.requests(moves_bytes)) == len(CONTENT)
+
+
+def test_different_credentials_are_named(
+    command: Command, s3: S3Place, other: S3Place, counting: HttpProxy, s3_server: Server
+) -> None:
+    credentials = command.home / "aws-credentials"
+    keys = f"aws_access_key_id = {s3_server.access_key}\naws_secret_access_key = {s3_server.secret_key}\n"
+    credentials.write_text(f"{credentials.read_text()}[second]\n{keys}")
+    flags = ["--dst-endpoint", other.endpoint, "--dst-profile", "second", "--dst-region", "us-east-1"]
+    assert f"{PASSED}the two sides have different credentials" in copy(command, s3, flags, other)
+    (job,) = command.jobs()
+    assert f"{PASSED}the two sides have different credentials" in command.run("jobs", "show", str(job["id"])).stdout
+
+
+def test_different_kinds_of_stores_are_named(
+    command: Command, s3: S3Place, counting: HttpProxy, azure_server: Server
+) -> None:
+    azure = AzurePlace(azure_server, command)
+    assert f"{PASSED}the two stores are of different kinds" in copy(command, s3, azure.flags("dst"), azure)
+
+
+def test_a_refused_copy_by_the_store_is_reported(
+    command: Command, s3: S3Place, other: S3Place, counting: HttpProxy
+) -> None:
+    refusal = Rule(Answer(501, "NotImplemented"), when=lambda request: "x-amz-copy-source" in request.headers)
+    counting.add(refusal)
+    assert f"{PASSED}the store did not copy by itself" in copy(command, s3, other.flags("dst"), other)
+
+
+def test_a_file_passes_this_machine_anyway(command: Command, s3: S3Place) -> None:
+    source = command.home / "k"
+    source.write_bytes(CONTENT)
+    assert "passed" not in command.run("cp", source, f"{s3.url}/k", *s3.flags("dst")).expect(0).stderr

@@ -1,0 +1,70 @@
+"""Rows of the table of store features in `docs/reference/stores.md`, tried on real servers."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from testbed.drive import Command
+from testbed.faults import Answer, HttpProxy, Rule
+from testbed.places import AzurePlace, S3Place
+from testbed.servers import Server
+from testbed.trees import payload
+
+CONTENT = payload("forms", 50_000)
+
+
+def test_gzip_objects_keep_their_bytes_and_their_encoding(
+    command: Command, s3: S3Place, azure_server: Server, tmp_path: Path
+) -> None:
+    packed, azure = gzip.compress(CONTENT), AzurePlace(azure_server, command)
+    s3.client.put(s3.bucket, "k", packed, {"Content-Encoding": "gzip"})
+    command.run("cp", f"{s3.url}/k", f"{azure.url}/k", *s3.flags("src"), *azure.flags("dst")).expect(0)
+    assert azure.get("k") == packed and azure.headers("k")["content-encoding"] == "gzip"
+    command.run("cp", f"{azure.url}/k", tmp_path / "k", *azure.flags("src")).expect(0)
+    assert (tmp_path / "k").read_bytes() == packed
+
+
+def test_every_request_to_a_bucket_whose_requester_pays_says_so(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    s3.put("d/k", CONTENT)
+    s3.endpoint = proxy.endpoint
+    command.run("cp", "-r", f"{s3.url}/d/", tmp_path / "d", *s3.flags("src"), "--src-requester-pays").expect(0)
+    assert {each.request.headers.get("x-amz-request-payer") for each in proxy.exchanges} == {"requester"}
+
+
+def test_objects_that_are_encrypted_with_kms_are_copied(
+    command: Command, moto_server: Server, s3: S3Place, tmp_path: Path
+) -> None:
+    place = S3Place(moto_server, command)
+    place.client.put(place.bucket, "k", CONTENT, {"x-amz-server-side-encryption": "aws:kms"})
+    assert place.headers("k")["x-amz-server-side-encryption"] == "aws:kms"
+    done = command.run("cp", "--json", f"{place.url}/k", f"{s3.url}/k", *place.flags("src"), *s3.flags("dst")).expect(0)
+    assert s3.get("k") == CONTENT
+    assert not any("md5" in proof for proof in done.summary["proofs"]), "the ETag is no MD5"
+
+
+def test_an_object_with_a_customer_key_fails_and_says_why(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
+) -> None:
+    """The answer is that of Amazon S3 to a read without the key."""
+    s3.put("k", CONTENT)
+    s3.endpoint = proxy.endpoint
+    why = "The object was stored using a form of Server Side Encryption. The correct parameters must be provided"
+    proxy.add(Rule(Answer(400, "InvalidRequest", why), when=lambda request: request.is_read))
+    done = command.run("cp", "--json", f"{s3.url}/k", tmp_path / "k", *s3.flags("src"))
+    assert done.code == 1 and "Server Side Encryption" in done.stdout
+    assert not (tmp_path / "k").exists()
+
+
+def test_requests_without_a_signature_have_no_credentials(
+    command: Command, moto_server: Server, tmp_path: Path
+) -> None:
+    place = S3Place(moto_server, command)
+    place.client.put(place.bucket, "k", CONTENT, {"x-amz-acl": "public-read"})
+    with HttpProxy(moto_server.endpoint) as proxy:
+        flags = ["--src-endpoint", proxy.endpoint, "--src-region", "us-east-1", "--src-no-sign"]
+        command.run("cp", f"{place.url}/k", tmp_path / "k", *flags).expect(0)
+        assert (tmp_path / "k").read_bytes() == CONTENT
+        assert proxy.exchanges and not any("authorization" in each.request.headers for each in proxy.exchanges)
