@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import statistics
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,12 @@ ENDED = ("done", "failed", "cancelled")
 QUIET_S = 300.0
 """Time for the service to end everything once all faults are over: a delivery whose server died is sent after 120 s."""
 ENDS_S = 20.0
+PROGRESS_S = 2.0
 REASONS = {
     "No space left": ("destination full", "state disk full"),
     "no space": ("destination full", "state disk full"),
     "full": ("destination full", "state disk full"),
-    "did not answer": ("store down", "store frozen", "clock stepped"),
+    "did not answer": ("store down", "store frozen"),
     "unreachable": ("store down", "store frozen"),
     "no progress": ("store down", "store frozen"),
     "lost": ("replica killed", "replica frozen", "state disk full"),
@@ -65,7 +67,8 @@ class Checks:
         while (left := [*rows(self._world, query), *rows(self._world, pending)]) and (
             time.monotonic() - began_s < QUIET_S
         ):
-            time.sleep(0.5)
+            _progress(f"{len(left)} left, such as {' '.join(map(str, left[0]))[:200]}")
+            time.sleep(PROGRESS_S)
         self.quiet_s = time.monotonic() - began_s
         found = Check("everything ends after the last fault", len(self._accepted))
         found.violations = [" ".join(map(str, row)) for row in left]
@@ -299,6 +302,10 @@ def quarters(usage: Sequence[Usage]) -> dict[int, tuple[tuple[int, int], tuple[i
         if len(parts) == 2:
             found[pid] = (parts[0], parts[1])
     return found
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -29,7 +29,6 @@ NEEDS = (
 )
 REPLICA = ("replica killed", "replica terminated", "replica frozen", "clock stepped")
 CLOCK_STEPS_S = (-600, -90, -5, 5, 90, 600)
-"""S3 servers refuse signatures that are more than 15 minutes off; the steps stay below."""
 DOWN_S = (0.5, 4.0)
 FROZEN_S = (LEASE_S + 1.0, LEASE_S + 4.0)
 

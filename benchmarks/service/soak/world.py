@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from pathlib import Path
 import httpx
 
 from benchmarks.service.soak.receiver import Receiver
-from testbed.clouds.clocks import shifted_clock
 from testbed.debian import debian_program
 from testbed.postgres import Postgres
 from testbed.s3 import S3, S3Error
@@ -115,7 +115,7 @@ class Replica:
         self.set_clock(0)
 
     def set_clock(self, ahead_s: int) -> None:
-        """Step the clock that the replica and its gateways read, also while they run."""
+        """Step the wall clock that the replica reads, also while it runs."""
         new = self._clock.with_suffix(".new")
         new.write_text(f"{ahead_s:+d}\n")
         new.replace(self._clock)
@@ -127,6 +127,10 @@ class Replica:
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
             )
         self.starts += 1
+
+    def log(self) -> str:
+        """Return the end of its log."""
+        return (self._folder / f"replica-{self.name}.log").read_text()[-2000:]
 
     def signal(self, number: int) -> None:
         """Send a signal to it if it runs."""
@@ -176,7 +180,6 @@ class SoakWorld:
     def _start_service(self) -> None:
         port, ports = free_port(), [free_port() for _ in range(REPLICAS)]
         environment = {**os.environ, **self.postgres.environment, **self.store.environment, MARK: str(self.folder)}
-        # With the product's own name in the arguments, `ps` shows what belongs to the soak.
         base = [sys.executable, "-m", "tradewind.cli.main", "serve", "--state", str(self.state)]
         base += ["--database", self.postgres.url]
         subprocess.run([*base, "--migrate"], check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -282,7 +285,8 @@ class SoakWorld:
                 if httpx.get(f"http://127.0.0.1:{replica.port}/readyz").status_code == 200:
                     return
             time.sleep(LOOK_S)
-        raise ServerError(f"replica {replica.name} did not start")
+        ended = "" if replica.process is None else f", exit code {replica.process.poll()}"
+        raise ServerError(f"replica {replica.name} did not start{ended}:\n{replica.log()}")
 
 
 def _private_mounts() -> bool:
@@ -294,8 +298,8 @@ def _private_mounts() -> bool:
 
 
 def _stepped_clock(file: Path) -> dict[str, str]:
-    """Return variables with which a process reads a clock that the file steps while it runs. Raises InstallError."""
-    found = shifted_clock(0)
-    del found["FAKETIME"]
-    quick = {"FAKETIME_NO_CACHE": "1", "FAKETIME_DISABLE_SHM": "1", "NO_FAKE_STAT": "1"}
-    return {**found, "FAKETIME_TIMESTAMP_FILE": str(file), **quick}
+    """Return variables with which Python reads a wall clock that the file steps while it runs."""
+    folder = file.with_suffix(".python")
+    folder.mkdir()
+    shutil.copy(Path(__file__).with_name("stepped_clock.py"), folder / "sitecustomize.py")
+    return {"PYTHONPATH": str(folder), "SOAK_CLOCK": str(file)}
