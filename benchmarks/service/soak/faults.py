@@ -72,7 +72,9 @@ class FaultRunner:
         self._world, self._is_over = world, threading.Event()
         self.done: Counter[str] = Counter()
         self.errors: list[str] = []
-        self._threads = [threading.Thread(target=self._run, args=(lane,), daemon=True) for lane in lanes]
+        self._idle = [threading.Event() for _ in lanes]
+        pairs = zip(lanes, self._idle, strict=True)
+        self._threads = [threading.Thread(target=self._run, args=pair, daemon=True) for pair in pairs]
 
     def start(self) -> None:
         """Begin now."""
@@ -83,11 +85,19 @@ class FaultRunner:
     def close(self) -> None:
         """Begin no further fault, and end those that last."""
         self._is_over.set()
-        for thread in self._threads:
-            thread.join()
+        for idle in self._idle:
+            idle.wait()
         self._world.repair()
 
-    def _run(self, lane: list[Fault]) -> None:
+    def _run(self, lane: list[Fault], idle: threading.Event) -> None:
+        try:
+            self._carry_out(lane)
+        finally:
+            idle.set()
+        # The kernel ends the servers that this thread has started when the thread ends, so it never does.
+        threading.Event().wait()
+
+    def _carry_out(self, lane: list[Fault]) -> None:
         for fault in lane:
             if self._is_over.wait(max(0.0, self._began_s + fault.at_s - time.monotonic())):
                 return

@@ -88,7 +88,7 @@ class StoreServer:
 
     def start(self) -> None:
         """Start it unless it runs. Raises ServerError."""
-        if self.process is not None:
+        if self.process is not None and self.process.poll() is None:
             return
         command = [self._program, "--port", f"127.0.0.1:{self._port}", "--quiet", "--region", REGION, "posix"]
         environment = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}

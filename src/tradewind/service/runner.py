@@ -39,7 +39,7 @@ from tradewind.model.url import parse_url
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import ConnectionBook, ConnectionUse, named_in_error
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase
 from tradewind.service.failures import failure_kind, first_down
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
@@ -402,7 +402,7 @@ class JobRunner:
             failure=kind,
             attempts=sum(failures[name] for name in failures.keys() & CLASSES.keys()),
             moved_bytes=row.moved_bytes if progress is None else progress.progress.bytes_done,
-            not_before_unix_ms=now_unix_ms() + round(wait_s * 1000),
+            not_before_unix_ms=self._database.clock_ms + round(wait_s * 1000),
         )
 
     def _stop(self, row: JobRow, lease: JobLease) -> None:
