@@ -8,7 +8,6 @@ from its journal, and nothing is started twice.
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import threading
@@ -40,7 +39,7 @@ from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import ConnectionBook, ConnectionUse, named_in_error
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.failures import failure_kind, first_down
+from tradewind.service.failures import failure_kind, first_down, is_state_full
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
@@ -64,7 +63,6 @@ TEMPORARY = (Unavailable, GatewayLost, Interrupted)
 #: Errors of the service itself, which use none of a job's attempts: a database that does not answer or is full, or an
 #: earlier owner of the job whose processes have not ended yet.
 OWN = (StateError, JobBusy)
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 #: Pause after such an error.
 OWN_PAUSE_S = 1.0
 #: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
@@ -269,8 +267,8 @@ class JobRunner:
         except OWN:
             raise
         except (TradewindError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in NO_SPACE:
-                raise StateError(f"{error.filename or 'the state folder'}: {error.strerror}") from error
+            if is_state_full(error):
+                raise StateError(_space_text(error)) from error
             self._failed(row, lease, error)
         else:
             self._end(row, lease, "done", error=None, hint=None)
@@ -442,6 +440,12 @@ class JobRunner:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled")
+
+
+def _space_text(error: TradewindError | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the state folder'}: {error.strerror}"
+    return str(error)
 
 
 @contextmanager
