@@ -27,8 +27,6 @@ PROGRESS_S = 2.0
 REASONS = {
     "No space left": ("destination full", "state disk full"),
     "no space": ("destination full", "state disk full"),
-    "objects failed": ("destination full", "store down", "store frozen"),
-    "full": ("destination full", "state disk full"),
     "did not answer": ("store down", "store frozen"),
     "unreachable": ("store down", "store frozen"),
     "no progress": ("store down", "store frozen"),
@@ -114,14 +112,22 @@ class Checks:
 
     def _reasons(self) -> Check:
         check = Check("each failure has a reason that a fault explains", len(self._accepted))
-        for job, state, error in rows(self._world, "SELECT id, state, error FROM jobs"):
+        for job, state, error, engine_job in rows(self._world, "SELECT id, state, error, engine_job FROM jobs"):
             self.states[state] += 1
             if state == "failed":
+                if error and "objects failed" in error:  # The reasons are those of the objects.
+                    error = f"{error}: {'; '.join(self._object_errors(engine_job))}"
                 self.failed.append((job, error or ""))
                 faults = {fault for words, kinds in REASONS.items() if words in (error or "") for fault in kinds}
                 if not any(self._faults[fault] for fault in faults):
                     check.violations.append(f"job {job} failed: {error}")
         return check
+
+    def _object_errors(self, engine_job: str) -> list[str]:
+        """Return the errors of the objects that failed, from the engine's list."""
+        text = (self._world.state / "engine" / "jobs" / engine_job / "objects.ndjson").read_text()
+        found = [json.loads(line) for line in text.splitlines()]
+        return sorted({one["message"] for one in found if one["verdict"] == "failed"})
 
     def _failed_jobs_can_be_resumed(self) -> Check:
         """Resume what failed: without faults it must become done, unless the budget has no room."""
@@ -243,7 +249,7 @@ class Checks:
     def _engine_jobs(self) -> Check:
         """The engine must have one job for each job of the service that began, and no other."""
         begun = [one for (one,) in rows(self._world, "SELECT engine_job FROM jobs WHERE engine_job IS NOT NULL")]
-        # A folder without a journal is what a killed server had begun; the engine removes it after a day.
+        # A folder without a journal is what a killed server had begun; the engine removes it later.
         folders = {path.parent.name for path in (self._world.state / "engine" / "jobs").glob("*/journal.sqlite")}
         check = Check("no run without its job", len(begun))
         check.violations = [f"engine job {one} belongs to no job" for one in sorted(folders - set(begun))]
