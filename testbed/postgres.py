@@ -47,13 +47,17 @@ class Postgres:
         return self.folder / "data"
 
     def start(self) -> None:
-        """Start the server, and return when it answers."""
+        """Start the server unless it runs, and return when it answers. Raises ServerError."""
+        if self._process is not None:
+            return
         command = [debian_program("postgres"), "-D", str(self._data), "-p", str(self._port), "-h", "127.0.0.1"]
         command += ["-k", str(self.folder), "-c", "fsync=off", "-c", "shared_buffers=16MB"]
         self._process = spawn(_unprivileged(command), self.folder)
         deadline_s = time.monotonic() + START_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() >= deadline_s:
+                stop_group(self._process)
+                self._process = None
                 raise ServerError(f"postgres did not start:\n{log_tail(self.folder)}")
             time.sleep(POLL_S)
 
@@ -66,6 +70,13 @@ class Postgres:
                 self._process.wait(10)
             except subprocess.TimeoutExpired:
                 stop_group(self._process)
+            self._process = None
+
+    def kill(self) -> None:
+        """Kill the server as a crash would; its data stays. The sessions' processes notice and end."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
             self._process = None
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Row, delete, select, update
 
 from tradewind.errors import StateError
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase
 from tradewind.service.limits import (
     DELIVERIES_AT_ONCE,
     DELIVERIES_AT_ONCE_PER_TENANT,
@@ -80,7 +80,7 @@ class Courier:
 
     def _due(self) -> list[Row[Any]]:
         """Return due deliveries, as many as each tenant and the server may begin now."""
-        is_due = (deliveries.c.state == "pending") & (deliveries.c.next_unix_ms <= now_unix_ms())
+        is_due = (deliveries.c.state == "pending") & (deliveries.c.next_unix_ms <= self._database.clock_ms)
         with self._lock:
             flying = Counter(self._flying)
         free = DELIVERIES_AT_ONCE - sum(flying.values())
@@ -102,7 +102,7 @@ class Courier:
                     deliveries.c.state == "pending",
                     deliveries.c.next_unix_ms == row.next_unix_ms,
                 )
-                .values(next_unix_ms=now_unix_ms() + round(DELIVERY_LEASE_S * 1000))
+                .values(next_unix_ms=self._database.clock_ms + round(DELIVERY_LEASE_S * 1000))
             )
         if claimed.rowcount == 1:
             with self._lock:
@@ -148,7 +148,7 @@ class Courier:
             connection.execute(
                 update(deliveries)
                 .where(deliveries.c.id == row.id)
-                .values(**values, next_unix_ms=now_unix_ms() + round(pause_s * 1000))
+                .values(**values, next_unix_ms=self._database.clock_ms + round(pause_s * 1000))
             )
 
     def _clean(self) -> None:
@@ -156,7 +156,7 @@ class Courier:
         if time.monotonic() - self._cleaned_s < CLEAN_EVERY_S:
             return
         self._cleaned_s = time.monotonic()
-        before_ms = now_unix_ms() - round(DELIVERY_KEPT_S * 1000)
+        before_ms = self._database.clock_ms - round(DELIVERY_KEPT_S * 1000)
         is_old = (deliveries.c.state != "pending") & (deliveries.c.next_unix_ms < before_ms)
         with self._database.write() as connection:
             connection.execute(delete(deliveries).where(is_old))

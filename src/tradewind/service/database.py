@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, create_engine, event, func, insert, literal_column, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, create_engine, event, func, insert, literal_column, select
 from sqlalchemy import Engine as Pool
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -23,7 +23,7 @@ from tradewind.errors import StateError, UsageError
 from tradewind.service.postgres import postgres_engine, shown_url
 from tradewind.service.tables import audit
 
-__all__ = ["ServiceDatabase", "now_unix_ms"]
+__all__ = ["ServiceDatabase", "database_unix_ms", "now_unix_ms"]
 
 DATABASE_FILE = "service.sqlite"
 #: Maximum wait for another thread's write.
@@ -44,6 +44,15 @@ def now_unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def database_unix_ms(connection: Connection) -> int:
+    """Return the Unix time of the database [ms]. Times that several servers compare are by this clock."""
+    return int(connection.execute(select(_clock_ms(is_shared=connection.dialect.name == "postgresql"))).scalar_one())
+
+
+def _clock_ms(*, is_shared: bool) -> ColumnElement[int]:
+    return literal_column(POSTGRES_CLOCK_MS if is_shared else SQLITE_CLOCK_MS, BigInteger)
+
+
 class ServiceDatabase:
     """Connections to the database of one state folder, or to PostgreSQL. Any thread may use it.
 
@@ -55,7 +64,7 @@ class ServiceDatabase:
         self.name = str(folder / DATABASE_FILE) if url is None else shown_url(url)
         self._engine = _sqlite_engine(folder / DATABASE_FILE) if url is None else postgres_engine(url)
         #: Expression for the database's clock, Unix time [ms].
-        self.clock_ms: ColumnElement[int] = literal_column(POSTGRES_CLOCK_MS if self.is_shared else SQLITE_CLOCK_MS)
+        self.clock_ms: ColumnElement[int] = _clock_ms(is_shared=self.is_shared)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

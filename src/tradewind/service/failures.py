@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 
 from tradewind.engine.tasks import store_answers
@@ -19,12 +20,16 @@ from tradewind.errors import (
 from tradewind.model.url import parse_url
 from tradewind.service.limits import PROBE_S_MAX
 
-__all__ = ["failure_kind", "first_down"]
+__all__ = ["failure_kind", "first_down", "is_state_full"]
 
 #: Refusals of a provider that may end by themselves.
 PASSING_REFUSALS = ("capacity", "quota", "throttled")
 #: Words of stores that ask to slow down.
 SLOW_DOWN = ("slowdown", "slow down", "too many requests", "throttl", "429")
+#: Words of a gateway that cannot write the journal of a job, and of SQLite if the disk is full. A full disk may also
+#: show as an error of input and output.
+JOURNAL, FULL = "cannot use the journal", ("database or disk is full", "No space left on device")
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _KINDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((GatewayLost, Interrupted, FleetTaken), "transient"),
     ((VerificationMismatch,), "integrity"),
@@ -39,7 +44,16 @@ def failure_kind(error: TradewindError | OSError) -> str:
         return "throttled" if any(word in str(error).lower() for word in SLOW_DOWN) else "transient"
     if isinstance(error, ProviderRefused):
         return "capacity" if error.kind in PASSING_REFUSALS else "permission"
+    if JOURNAL in str(error):
+        return "transient"
     return next((kind for errors, kind in _KINDS if isinstance(error, errors)), "invalid")
+
+
+def is_state_full(error: TradewindError | OSError) -> bool:
+    """Return whether an error says that the disk of the state folder is full."""
+    if isinstance(error, OSError):
+        return error.errno in NO_SPACE
+    return JOURNAL in str(error) and any(words in str(error) for words in FULL)
 
 
 def first_down(gateway: str | None, places: Iterable[str]) -> str | None:

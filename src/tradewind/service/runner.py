@@ -8,7 +8,6 @@ from its journal, and nothing is started twice.
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import threading
@@ -40,8 +39,8 @@ from tradewind.model.url import parse_url
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import ConnectionBook, ConnectionUse, named_in_error
-from tradewind.service.database import ServiceDatabase, now_unix_ms
-from tradewind.service.failures import failure_kind, first_down
+from tradewind.service.database import ServiceDatabase
+from tradewind.service.failures import failure_kind, first_down, is_state_full
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
@@ -66,7 +65,6 @@ TEMPORARY = (Unavailable, GatewayLost, Interrupted)
 #: Errors of the service itself, which use none of a job's attempts: a database that does not answer or is full, or an
 #: earlier owner of the job whose processes have not ended yet.
 OWN = (StateError, JobBusy)
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 #: Machines may not get the keys of a store of the server.
 SHARING_HINT = "the operator can restart the service with --share-keys"
 #: Pause after such an error.
@@ -277,8 +275,8 @@ class JobRunner:
         except OWN:
             raise
         except (TradewindError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in NO_SPACE:
-                raise StateError(f"{error.filename or 'the state folder'}: {error.strerror}") from error
+            if is_state_full(error):
+                raise StateError(_space_text(error)) from error
             self._failed(row, lease, error)
         else:
             self._end(row, lease, "done", error=None, hint=None)
@@ -425,7 +423,7 @@ class JobRunner:
             failure=kind,
             attempts=sum(failures[name] for name in failures.keys() & CLASSES.keys()),
             moved_bytes=row.moved_bytes if progress is None else progress.progress.bytes_done,
-            not_before_unix_ms=now_unix_ms() + round(wait_s * 1000),
+            not_before_unix_ms=self._database.clock_ms + round(wait_s * 1000),
         )
 
     def _stop(self, row: JobRow, lease: JobLease) -> None:
@@ -467,6 +465,12 @@ class JobRunner:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled")
+
+
+def _space_text(error: TradewindError | OSError) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the state folder'}: {error.strerror}"
+    return str(error)
 
 
 @contextmanager

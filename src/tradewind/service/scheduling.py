@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select, update
 from tradewind.model.records import dataclass
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
 from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
@@ -93,6 +93,8 @@ class ServiceScheduler:
         self._seen: dict[str, SeenJob] = {}
         self._answer_again_s = 0.0
         self._answered_to = ""
+        #: Unix time by the database's clock when it was last read, and the monotonic time then [s].
+        self._clock_s = (time.time(), time.monotonic())
 
     @property
     def is_scheduling(self) -> bool:
@@ -114,7 +116,7 @@ class ServiceScheduler:
             self._fail(row, reason)
         self._answer()
         with self._lock:
-            return max(0.0, self._scheduler.next_wakeup_s() - time.time()) if self._scheduler else 0.0
+            return max(0.0, self._scheduler.next_wakeup_s() - self._now_s()) if self._scheduler else 0.0
 
     def answer(self, job_id: str) -> tuple[str | None, Eta | None] | None:
         """Return why a job waits and when it ends, from the scheduler's own state; None if another server schedules."""
@@ -130,6 +132,11 @@ class ServiceScheduler:
             self._forget()
         self._lease.leave()
 
+    def _now_s(self) -> float:
+        """Return the Unix time by the database's clock [s]: waits that another server wrote are by it, too."""
+        read_s, monotonic_s = self._clock_s
+        return read_s + time.monotonic() - monotonic_s
+
     def _forget(self) -> None:
         self._scheduler, self._rules, self._seen = None, RuleReader(), {}
 
@@ -140,6 +147,7 @@ class ServiceScheduler:
             self._scheduler = Scheduler(self._binder)
         capacity = self._claims.capacity()
         with self._database.read() as connection:
+            self._clock_s = (database_unix_ms(connection) / 1000, time.monotonic())
             rules = self._rules.changes(connection, capacity.jobs_max)
             found = _open_jobs(connection)
             ended = _states(connection, self._seen.keys() - found.keys())
@@ -147,7 +155,7 @@ class ServiceScheduler:
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
         decisions: list[Decision] = []
         for event in [TimePassed(), *costs, *rules, *self._ends(ended), *self._job_events(rows, is_new)]:
-            decisions += self._scheduler.handle(time.time(), event)
+            decisions += self._scheduler.handle(self._now_s(), event)
         return decisions
 
     def _is_news(self, job_id: str, state: str, failures: str) -> bool:
@@ -230,7 +238,7 @@ class ServiceScheduler:
     def _not_started(self, job_id: str) -> None:
         """Take a start back: the row has changed since it was read, so the next pass reads it again."""
         assert self._scheduler is not None
-        self._scheduler.handle(time.time(), JobCancelled(job_id))
+        self._scheduler.handle(self._now_s(), JobCancelled(job_id))
         self._seen.pop(job_id, None)
 
     def _answer(self) -> None:

@@ -7,7 +7,7 @@ import secrets
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from tradewind.service.database import now_unix_ms
+from tradewind.service.database import database_unix_ms
 from tradewind.service.limits import DELIVERIES_PENDING_MAX
 from tradewind.service.tables import deliveries, jobs, webhooks
 
@@ -21,7 +21,7 @@ def enqueue_event(connection: Connection, job_id: str, number: int, state: str, 
     wanted = [row.id for row in found if state in json.loads(row.states)]
     if not wanted:
         return
-    now, left = now_unix_ms(), DELIVERIES_PENDING_MAX - pending_count(connection, tenant)
+    now, left = database_unix_ms(connection), DELIVERIES_PENDING_MAX - pending_count(connection, tenant)
     event = {"job_id": job_id, "number": number, "state": state, "reason": reason, "at_unix_ms": now}
     for webhook in wanted[max(left, 0) :]:
         connection.execute(update(webhooks).where(webhooks.c.id == webhook).values(dropped=webhooks.c.dropped + 1))

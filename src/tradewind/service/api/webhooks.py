@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.service.auth import Sender, needs
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, now_unix_ms, record_change
 from tradewind.service.limits import DELIVERIES_PENDING_MAX, PAGE_DEFAULT, PAGE_MAX, WEBHOOKS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.receivers import require_webhook_url
@@ -149,7 +149,7 @@ def replay(webhook_id: Id, delivery_id: Id, request: Request, sender: Sender = W
             raise ApiProblem(409, "the delivery is pending")
         if pending_count(connection, sender.tenant) >= DELIVERIES_PENDING_MAX:
             raise ApiProblem(429, f"{DELIVERIES_PENDING_MAX:,} deliveries are pending", headers={"Retry-After": "60"})
-        values = {"state": "pending", "attempts": 0, "next_unix_ms": now_unix_ms()}
+        values = {"state": "pending", "attempts": 0, "next_unix_ms": database_unix_ms(connection)}
         connection.execute(update(deliveries).where(this).values(**values))
         record_change(connection, sender.tenant, sender.token, "webhook.replay", delivery_id)
     return {**row, **values, "body": json.loads(row["body"])}

@@ -1,0 +1,323 @@
+"""The invariants of the soak, checked when it is over by queries of the soak's own, independent of the service."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.service.soak.clients import FILES, STATES, TENANTS, USD_MICROS_PER_GB, Clients, Sent
+from benchmarks.service.soak.watch import Usage, Watch, marked_processes, rows
+from benchmarks.service.soak.world import BUCKET, OWN_BUCKET, SoakWorld
+from tradewind.model.records import dataclass, field
+from tradewind.model.url import parse_url
+
+__all__ = ["Check", "Checks"]
+
+ENDED = ("done", "failed", "cancelled")
+QUIET_S = 300.0
+"""Time for the service to end everything once all faults are over: a delivery whose server died is sent after 120 s."""
+ENDS_S = 20.0
+PROGRESS_S = 2.0
+REASONS = {
+    "No space left": ("destination full", "state disk full"),
+    "no space": ("destination full", "state disk full"),
+    "did not answer": ("store down", "store frozen"),
+    "unreachable": ("store down", "store frozen"),
+    "no progress": ("store down", "store frozen"),
+    "lost": ("replica killed", "replica frozen", "state disk full"),
+}
+"""Words of the errors with which a job may fail, and the faults that explain each."""
+RSS_GROWTH_MAX, FILES_GROWTH_MAX = 1.5, 1.5
+"""Bounds on the last quarter over the first, for replicas that ran in both."""
+GROWTH_SLACK_FILES = 20
+
+
+@dataclass
+class Check:
+    """One invariant: what was looked at, how often, and what violates it."""
+
+    name: str
+    looked_at: int
+    violations: list[str] = field(default_factory=list)
+
+
+class Checks:
+    """Waits until the service is quiet, and checks the invariants one by one."""
+
+    def __init__(self, world: SoakWorld, clients: Clients, watch: Watch, faults: Counter[str]) -> None:
+        self._world, self._clients, self._watch, self._faults = world, clients, watch, faults
+        self._accepted = [one for one in clients.sent.values() if one.job is not None]
+        self.states: Counter[str] = Counter()
+        self.failed: list[tuple[str, str]] = []
+        self.quiet_s = 0.0
+
+    def wait_until_quiet(self) -> Check:
+        """Wait until no job is open and no delivery is pending."""
+        began_s = time.monotonic()
+        query = f"SELECT id, state, waiting, error FROM jobs WHERE state NOT IN {ENDED}"
+        pending = "SELECT id, 'delivery', attempts, error FROM deliveries WHERE state = 'pending'"
+        while (left := [*rows(self._world, query), *rows(self._world, pending)]) and (
+            time.monotonic() - began_s < QUIET_S
+        ):
+            _progress(f"{len(left)} left, such as {' '.join(map(str, left[0]))[:200]}")
+            time.sleep(PROGRESS_S)
+        self.quiet_s = time.monotonic() - began_s
+        found = Check("everything ends after the last fault", len(self._accepted))
+        found.violations = [" ".join(map(str, row)) for row in left]
+        return found
+
+    def while_it_runs(self) -> Iterator[Check]:
+        """Check what needs the running service."""
+        yield self._no_job_lost_or_doubled()
+        yield self._reasons()
+        yield self._failed_jobs_can_be_resumed()
+        yield from self._money()
+        yield self._webhooks()
+        yield self._schedule()
+
+    def when_it_has_stopped(self, *, in_time: bool) -> Iterator[Check]:
+        """Check what is left behind by the stopped service."""
+        yield self._bytes()
+        yield self._engine_jobs()
+        yield Check("one writer of a place, one gateway of a job", self._watch.process_looks, self._watch.violations)
+        yield self._nothing_left(in_time)
+        yield self._use_is_bounded()
+
+    def _no_job_lost_or_doubled(self) -> Check:
+        """Send each submission again: it must be the same job, and the only one with its key."""
+        check = Check("each accepted submission is one job", len(self._clients.sent))
+        query = "SELECT tenant, idempotency_key, id FROM jobs"
+        found = defaultdict(list)
+        for tenant, key, job in rows(self._world, query):
+            found[tenant, key].append(job)
+        for sent in self._clients.sent.values():
+            one = sent.submission
+            jobs = found[one.tenant, one.key]
+            if jobs != ([] if sent.job is None else [sent.job]):
+                check.violations.append(f"{one.key} of {one.tenant}: answered {sent.status} {sent.job}, has {jobs}")
+        keys = {(sent.submission.tenant, sent.submission.key) for sent in self._clients.sent.values()}
+        strangers = [key for key in found if key not in keys and not key[1].startswith("schedule-")]
+        check.violations += [f"nobody submitted {tenant} {key}" for tenant, key in strangers]
+        check.violations += self._clients.unanswered
+        for sent in self._clients.sent.values():
+            if sent.status not in (200, 201, 402, 409):
+                check.violations.append(f"{sent.submission.key} was refused: {sent.status} {sent.detail}")
+        return check
+
+    def _reasons(self) -> Check:
+        check = Check("each failure has a reason that a fault explains", len(self._accepted))
+        for job, state, error, engine_job in rows(self._world, "SELECT id, state, error, engine_job FROM jobs"):
+            self.states[state] += 1
+            if state == "failed":
+                if error and "objects failed" in error:  # The reasons are those of the objects.
+                    error = f"{error}: {'; '.join(self._object_errors(engine_job))}"
+                self.failed.append((job, error or ""))
+                faults = {fault for words, kinds in REASONS.items() if words in (error or "") for fault in kinds}
+                if not any(self._faults[fault] for fault in faults):
+                    check.violations.append(f"job {job} failed: {error}")
+        return check
+
+    def _object_errors(self, engine_job: str) -> list[str]:
+        """Return the errors of the objects that failed, from the engine's list."""
+        text = (self._world.state / "engine" / "jobs" / engine_job / "objects.ndjson").read_text()
+        found = [json.loads(line) for line in text.splitlines()]
+        return sorted({one["message"] for one in found if one["verdict"] == "failed"})
+
+    def _failed_jobs_can_be_resumed(self) -> Check:
+        """Resume what failed: without faults it must become done, unless the budget has no room."""
+        check = Check("failed jobs can be resumed", len(self.failed))
+        tenants = dict(rows(self._world, "SELECT id, tenant FROM jobs"))
+        for job, _ in self.failed:
+            answer = self._clients.ask(tenants[job], "POST", f"/v1/jobs/{job}/resume")
+            if answer.status_code not in (202, 402):
+                check.violations.append(f"resume of {job}: {answer.status_code} {answer.text}")
+        left = self.wait_until_quiet() if self.failed else Check("", 0)
+        check.violations += left.violations
+        still = dict(rows(self._world, "SELECT id, error FROM jobs WHERE state = 'failed'"))
+        for job, _ in self.failed:
+            if job in still and not self._budget_is_spent(tenants[job]):
+                check.violations.append(f"job {job} failed again: {still[job]}")
+        return check
+
+    def _budget_is_spent(self, tenant: str) -> bool:
+        return self._clients.ask(tenant, "GET", f"/v1/tenants/{tenant}/budget").status_code == 200
+
+    def _money(self) -> Iterator[Check]:
+        reserved = Check("no reservation of an ended job is left", len(self._accepted))
+        query = "SELECT job FROM accounts WHERE is_open <> 0 OR reserved_usd_micros <> 0"
+        reserved.violations = [f"account of {job} is open" for (job,) in rows(self._world, query)]
+        yield reserved
+        yield self._charges()
+        yield self._invoices()
+        budget = Check("budgets are never exceeded", self._watch.budget_looks)
+        budget.violations = [one for one in self._watch.violations if one.startswith("budget")]
+        yield budget
+
+    def _charges(self) -> Check:
+        """Compare each job's charges with its bytes at the tariff's price, its quote and its signed receipt."""
+        check = Check("charges = bytes at the tariff = receipt, within the quote", 0)
+        query = """
+            SELECT j.id, j.tenant, j.receipt, a.quote_usd_micros, coalesce(sum(c.usd_micros), 0),
+                   coalesce(sum(c.volume_bytes), 0)
+            FROM jobs j JOIN accounts a ON a.job = j.id LEFT JOIN charges c ON c.job = j.id
+            WHERE j.state = 'done' GROUP BY j.id, a.quote_usd_micros"""
+        for job, tenant, text, quote, charged, volume in rows(self._world, query):
+            check.looked_at += 1
+            moved = json.loads(text)["progress"]["bytes_done"]
+            price = moved * USD_MICROS_PER_GB / 1e9
+            if volume != moved or charged > price + 1 or charged < min(price, price if quote is None else quote) - 1:
+                check.violations.append(f"job {job}: {moved} bytes cost {price:.0f}, charged {charged} for {volume}")
+            if quote is not None and charged > quote:
+                check.violations.append(f"job {job}: charged {charged}, but its quote is {quote}")
+            receipt = self._clients.ask(tenant, "GET", f"/v1/jobs/{job}/receipt").json()
+            if sum(line["usd_micros"] for line in receipt["charges"]) != charged or "signature" not in receipt:
+                check.violations.append(f"job {job}: the receipt differs from the charges")
+        return check
+
+    def _invoices(self) -> Check:
+        check = Check("invoices = charges, to the cent", 0)
+        for tenant in TENANTS:
+            charged = rows(self._world, "SELECT coalesce(sum(usd_micros), 0) FROM charges WHERE tenant = %s", tenant)
+            total_micros = total_cents = 0
+            for one in self._clients.ask(tenant, "GET", "/v1/invoices").json()["invoices"]:
+                invoice = self._clients.ask(tenant, "GET", f"/v1/invoices/{one['id']}").json()
+                total_micros += sum(line["usd_micros"] for line in invoice["lines"])
+                total_cents += invoice["total_cents"]
+                check.looked_at += 1
+                if sum(line["cents"] for line in invoice["lines"]) != invoice["total_cents"]:
+                    check.violations.append(f"invoice {one['id']}: its lines do not add up to the total")
+            if total_micros != charged[0][0] or abs(total_cents - total_micros / 10_000) > 1:
+                check.violations.append(f"{tenant}: charged {charged[0][0]}, invoiced {total_micros} ({total_cents} c)")
+        return check
+
+    def _webhooks(self) -> Check:
+        """Each change of a job to a state that its tenant's webhook has must have arrived, with a right signature."""
+        receiver = self._world.receiver
+        check = Check("each event was delivered and verifies", 0, list(receiver.unverified))
+        query = "SELECT e.job, e.number, e.state FROM job_events e JOIN jobs j ON j.id = e.job WHERE j.tenant = ANY(%s)"
+        wanted = {row for row in rows(self._world, query, list(TENANTS)) if row[2] in STATES}
+        check.looked_at = len(wanted)
+        check.violations += [f"not delivered: {event}" for event in sorted(wanted - receiver.events.keys())]
+        check.violations += [f"nobody has seen: {event}" for event in sorted(receiver.events.keys() - wanted)]
+        dropped = rows(self._world, "SELECT coalesce(sum(dropped), 0) FROM webhooks")[0][0]
+        if dropped:
+            check.violations.append(f"{dropped} events were dropped")
+        return check
+
+    def _schedule(self) -> Check:
+        """The schedule has as many jobs as it counts, each for another minute."""
+        query = "SELECT s.id, s.submitted, j.idempotency_key FROM schedules s LEFT JOIN jobs j ON j.schedule = s.id"
+        found = rows(self._world, query)
+        keys = [key for _, _, key in found if key is not None]
+        check = Check("each time of the schedule is at most one job", len(keys))
+        if len(set(keys)) != len(keys) or len(keys) != found[0][1]:
+            check.violations.append(f"{found[0][1]} submitted, {len(keys)} jobs, {len(set(keys))} times")
+        if any(int(key.rpartition("-")[2]) % 60 for key in keys):
+            check.violations.append("a job is not for a full minute")
+        return check
+
+    def _bytes(self) -> Check:
+        """Hash what jobs wrote, without Tradewind's code."""
+        check = Check("done jobs: bytes at the destination = source", 0)
+        done = {job for (job,) in rows(self._world, "SELECT id FROM jobs WHERE state = 'done'")}
+        sources = {folder: _hashes(folder) for folder in (self._world.data / "source").iterdir()}
+        big = _hashes(self._world.data / "big")
+        for sent in self._accepted:
+            if sent.job in done:
+                one = sent.submission
+                wanted = big if one.kind == "multipart" else sources[self._world.data / "source" / f"{one.source}"]
+                check.looked_at += len(wanted)
+                if (found := self._written(sent)) != wanted:
+                    names = sorted(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+                    check.violations.append(f"job {sent.job}: {sent.destination} differs in {names}")
+        return check
+
+    def _written(self, sent: Sent) -> dict[str, str]:
+        place = sent.destination.replace("connection:own/", f"s3://{OWN_BUCKET}/")
+        if not place.startswith("s3://"):
+            return _hashes(Path(place))
+        client, url = self._world.store.client, parse_url(place, cwd="/")
+        bucket, prefix = url.root.removeprefix("s3://"), place.split("/", 3)[3]
+        return {key.removeprefix(prefix): client.sha256(bucket, key) for key in client.sizes(bucket, prefix)}
+
+    def _engine_jobs(self) -> Check:
+        """The engine must have one job for each job of the service that began, and no other."""
+        begun = [one for (one,) in rows(self._world, "SELECT engine_job FROM jobs WHERE engine_job IS NOT NULL")]
+        # A folder without a journal is what a killed server had begun; the engine removes it later.
+        folders = {path.parent.name for path in (self._world.state / "engine" / "jobs").glob("*/journal.sqlite")}
+        check = Check("no run without its job", len(begun))
+        check.violations = [f"engine job {one} belongs to no job" for one in sorted(folders - set(begun))]
+        check.violations += [f"engine job {one} has {n} jobs" for one, n in Counter(begun).items() if n > 1]
+        return check
+
+    def _nothing_left(self, in_time: bool) -> Check:
+        end_s = time.monotonic() + ENDS_S
+        while (left := marked_processes(self._world)) and time.monotonic() < end_s:
+            time.sleep(0.2)
+        check = Check("no process, upload or temporary file is left", 1)
+        if not in_time:
+            check.violations.append("a replica did not stop within a minute of SIGTERM")
+        for pid in left:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            check.violations.append(f"process {pid}: {words[:200]}")
+        check.violations += [f"unfinished upload: {key}" for key in self._world.has_uploads()]
+        names = {f"{number}" for number in range(FILES)}
+        for folder in ("copy", "shared", "small", "scheduled", "source"):
+            for file in (self._world.data / folder).rglob("*"):
+                if file.is_file() and file.name not in names:
+                    check.violations.append(f"file {file.relative_to(self._world.data)}")
+        for bucket in (BUCKET, OWN_BUCKET):
+            for key in self._world.store.client.sizes(bucket):
+                if key.rpartition("/")[2] not in names:
+                    check.violations.append(f"object {bucket}/{key}")
+        return check
+
+    def _use_is_bounded(self) -> Check:
+        check = Check("memory and open files of the replicas are bounded", len(self._watch.usage))
+        for pid, figures in quarters(self._watch.usage).items():
+            first, last = figures
+            if last[0] > first[0] * RSS_GROWTH_MAX:
+                check.violations.append(f"process {pid}: {first[0] >> 20} MiB grew to {last[0] >> 20} MiB")
+            if last[1] > first[1] * FILES_GROWTH_MAX + GROWTH_SLACK_FILES:
+                check.violations.append(f"process {pid}: {first[1]} open files grew to {last[1]}")
+        return check
+
+
+def quarters(usage: Sequence[Usage]) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the median memory [bytes] and open files in the first and last quarter, by process that ran in both."""
+    if not usage:
+        return {}
+    end_s, found = usage[-1].at_s, {}
+    for pid in {one.pid for one in usage}:
+        parts = []
+        for low, high in ((0.0, 0.25), (0.75, 1.0)):
+            part = [one for one in usage if one.pid == pid and low * end_s <= one.at_s <= high * end_s]
+            if not part:
+                break
+            parts.append(
+                (
+                    round(statistics.median(one.rss_bytes for one in part)),
+                    round(statistics.median(one.files for one in part)),
+                )
+            )
+        if len(parts) == 2:
+            found[pid] = (parts[0], parts[1])
+    return found
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {
+        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }

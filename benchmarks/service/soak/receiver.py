@@ -1,0 +1,67 @@
+"""A receiver of webhooks that checks each signature by itself, refuses some events, and can be down."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+__all__ = ["Receiver"]
+
+REFUSE_EVERY = 25
+"""Each so many requests are answered 503, so that their events are sent again."""
+
+
+class Receiver:
+    """Listens on loopback. `secrets` has the secret of each tenant, by the path that its webhook posts to."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, str] = {}
+        self.events: dict[tuple[str, int, str], int] = {}
+        """How often the event with this job, number and state was accepted."""
+        self.unverified: list[str] = []
+        self.requests = self.refused = 0
+        self.is_down = False
+        self._lock = threading.Lock()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(receiver._receive(self.path, self.headers.get("Tradewind-Signature", ""), body))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _receive(self, path: str, signed: str, body: bytes) -> int:
+        with self._lock:
+            self.requests += 1
+            if self.is_down or self.requests % REFUSE_EVERY == 0:
+                self.refused += 1
+                return 503
+            at, _, found = signed.removeprefix("t=").partition(",v1=")
+            right = hmac.new(self.secrets.get(path, "").encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
+            if not hmac.compare_digest(right, found):
+                self.unverified.append(f"{path}: {body[:200]!r}")
+                return 400
+            event = json.loads(body)
+            key = (event["job_id"], event["number"], event["state"])
+            self.events[key] = self.events.get(key, 0) + 1
+            return 200

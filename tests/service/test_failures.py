@@ -1,0 +1,28 @@
+"""Errors of runs: their retry class, and those of a full disk of the service itself."""
+
+import errno
+
+import pytest
+
+from tradewind.errors import GatewayError, TradewindError
+from tradewind.service.failures import failure_kind, is_state_full
+
+JOURNAL = "the gateway refused PUT /v1/program (422): cannot use the journal /state/journal.sqlite: "
+
+
+@pytest.mark.parametrize(
+    ("error", "is_full"),
+    [
+        (GatewayError(JOURNAL + "database or disk is full"), True),
+        (GatewayError(JOURNAL + "disk I/O error"), False),
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EACCES, "Permission denied"), False),
+        (TradewindError("/data/copy/a: No space left on device"), False),
+    ],
+)
+def test_only_a_full_state_folder_is_a_fault_of_the_service(error: TradewindError | OSError, is_full: bool) -> None:
+    assert is_state_full(error) == is_full
+
+
+def test_a_journal_that_cannot_be_written_is_tried_again() -> None:
+    assert failure_kind(GatewayError(JOURNAL + "disk I/O error")) == "transient"
