@@ -41,6 +41,16 @@ for (const scheme of ["light", "dark"]) {
       await page.getByRole("link", { name: "Sites" }).click();
       await page.getByRole("region", { name: "List of sites" }).waitFor();
       await look(page, scheme, "sites");
+      await page.getByRole("link", { name: "Connections" }).click();
+      await page.getByLabel("Name of the connection").fill(`seen-${scheme}`);
+      await page.getByLabel("Bucket or prefix").fill("az://account/seen");
+      await page.getByLabel("Account key").fill("bm90IGEga2V5");
+      await page.getByRole("button", { name: "Add connection" }).click();
+      await page.getByRole("link", { name: `Replace the secret of seen-${scheme}` }).click();
+      await page.getByRole("button", { name: "Replace secret" }).waitFor();
+      await look(page, scheme, "connections");
+      await page.getByRole("button", { name: `Delete the connection seen-${scheme}` }).click();
+      await page.getByText("There are no connections.").waitFor();
       await page.getByRole("link", { name: "Webhooks" }).click();
       await page.getByLabel("URL of the receiver").fill(`http://127.0.0.1:9/${scheme}`);
       await page.getByRole("button", { name: "Add webhook" }).click();
@@ -65,6 +75,11 @@ for (const scheme of ["light", "dark"]) {
       await bans.getByRole("button", { name: "Close now" }).click();
       await page.getByRole("region", { name: "List: Bans" }).waitFor();
       await look(page, scheme, "operation");
+      await page.getByRole("link", { name: "Fleets" }).click();
+      await page.getByRole("region", { name: "List of links" }).waitFor();
+      await page.getByRole("link", { name: "Show the machines of" }).first().click();
+      await page.getByRole("heading", { name: /^Machines of/ }).waitFor();
+      await look(page, scheme, "fleets");
       await page.getByRole("link", { name: "Tenants" }).click();
       await page.getByText("job.submit").first().waitFor();
       await page.getByLabel("Name", { exact: true }).fill(`robot-${scheme}`);
