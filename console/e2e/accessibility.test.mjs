@@ -65,7 +65,8 @@ for (const scheme of ["light", "dark"]) {
       await page.getByLabel("Weight", { exact: true }).fill("2");
       await page.getByRole("button", { name: "Set weight" }).click();
       await page.getByRole("region", { name: "List of weights" }).waitFor();
-      await page.getByLabel("Limited resource").fill("s3://seen");
+      await page.locator("#limit-kind").selectOption("link");
+      await page.getByLabel("Limited resource").fill("a:1>a:2");
       await page.getByLabel("Transfers at a time").fill("2");
       await page.getByRole("button", { name: "Set limit" }).click();
       await page.getByRole("region", { name: "List of limits" }).waitFor();
@@ -75,6 +76,8 @@ for (const scheme of ["light", "dark"]) {
       await bans.getByRole("button", { name: "Close now" }).click();
       await page.getByRole("region", { name: "List: Bans" }).waitFor();
       await look(page, scheme, "operation");
+      await submit(page, `${DATA}/large`, `${DATA}/fleet-${scheme}`, "0.5");
+      await page.getByRole("region", { name: "Progress" }).getByText("running", { exact: true }).waitFor();
       await page.getByRole("link", { name: "Fleets" }).click();
       await page.getByRole("region", { name: "List of links" }).waitFor();
       await page.getByRole("link", { name: "Show the machines of" }).first().click();
