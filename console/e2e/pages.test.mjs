@@ -157,3 +157,30 @@ test("an admin sets a budget, which transfers then need a quote for, and sees th
     assert.match((await waiting).suggestedFilename(), /^invoice-.*\.payer\.csv$/);
   });
 });
+
+test("a connection is made, gets a new secret and is deleted, and its secret is never shown", async () => {
+  await withPage("light", async (page) => {
+    await signIn(page);
+    await page.getByRole("link", { name: "Connections" }).click();
+    await page.getByLabel("Name of the connection").fill("archive");
+    await page.getByLabel("Bucket or prefix").fill("s3://lab-archive/in/");
+    await page.getByLabel("Access key id").fill("AKIDARCHIVE");
+    await page.getByRole("button", { name: "Add connection" }).click();
+    await page.getByText("the secret of s3:// is access_key_id and secret_access_key").waitFor();
+    const secret = page.getByLabel("Secret access key");
+    assert.equal(await secret.getAttribute("type"), "password");
+    await secret.fill("first-secret");
+    await page.getByRole("button", { name: "Add connection" }).click();
+    await page.getByRole("cell", { name: "s3://lab-archive/in/" }).waitFor();
+    assert.equal(await secret.inputValue(), "");
+    await page.getByRole("link", { name: "Replace the secret of archive" }).click();
+    const replaced = page.getByRole("region", { name: "New secret of archive" });
+    await replaced.getByLabel("Access key id").fill("AKIDSECOND");
+    await replaced.getByLabel("Secret access key").fill("second-secret");
+    await replaced.getByRole("button", { name: "Replace secret" }).click();
+    await replaced.getByText("The secret is replaced.").waitFor();
+    assert.doesNotMatch(await page.content(), /first-secret|second-secret|AKIDSECOND/);
+    await page.getByRole("button", { name: "Delete the connection archive" }).click();
+    await page.getByText("There are no connections.").waitFor();
+  });
+});

@@ -44,11 +44,12 @@ export class Rows<T> {
   constructor(
     private readonly path: string,
     private readonly name: string,
+    private readonly pageRows: number = PAGE_ROWS,
   ) {}
 
   /** Read the first rows, or those from a cursor on. Throws Problem. */
   async read(cursor: string | null = null): Promise<void> {
-    const query = new URLSearchParams({ limit: String(PAGE_ROWS), ...(cursor ? { cursor } : {}) });
+    const query = new URLSearchParams({ limit: String(this.pageRows), ...(cursor ? { cursor } : {}) });
     const page = await call<Page & Record<string, unknown>>(`${this.path}?${query}`);
     const found = page[this.name] as T[];
     this.rows = cursor === null ? found : [...this.rows, ...found];

@@ -260,6 +260,48 @@ export interface Delivery {
   body: { job_id: string; state: string };
 }
 
+/** A place of the tenant with credentials of its own. Its secret is never shown. */
+export interface Connection {
+  name: string;
+  kind: "s3" | "gs" | "az" | "r2";
+  place: string;
+  endpoint: string | null;
+  region: string | null;
+  created_unix_ms: number;
+  replaced_unix_ms: number;
+}
+
+export interface Fleet {
+  id: string;
+  provider: string;
+  state: string;
+  jobs: string[];
+  created_unix_ms: number;
+  warm_until_unix_ms: number | null;
+  cost_usd: number | null;
+  machines: Machine[];
+}
+
+export interface Machine {
+  name: string;
+  region: string;
+  type: string | null;
+  /** Null if the provider does not say. */
+  alive: boolean | null;
+  lease_end_unix_ms: number | null;
+  usd_per_hour: number | null;
+  phases_s: Record<string, number>;
+}
+
+/** A link that has a limit, a ban or active transfers. */
+export interface LinkState {
+  name: string;
+  known_gbps: number | null;
+  limit: { active: number | null; rate_gbps: number | null; usd_per_day: number | null } | null;
+  bans: Ban[];
+  load: { jobs: number; rate_gbps: number };
+}
+
 export interface Weight {
   tenant: string;
   activity: string | null;

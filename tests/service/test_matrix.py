@@ -1,6 +1,7 @@
 """Every endpoint of the schema, for every role of two tenants. An endpoint without an entry fails the test."""
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,11 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/invoices/{invoice_id}"): "audit:read",
     ("GET", "/v1/grid"): "jobs:read",
     ("GET", "/v1/market"): "jobs:read",
+    ("GET", "/v1/market/auctions"): "jobs:read",
+    ("GET", "/v1/market/bids"): "jobs:read",
+    ("POST", "/v1/market/bids"): "jobs:write",
+    ("GET", "/v1/market/bids/{bid_id}"): "jobs:read",
+    ("DELETE", "/v1/market/bids/{bid_id}"): "jobs:write",
     ("GET", "/v1/sites"): "jobs:read",
     ("GET", "/v1/links"): "tenants",
     ("GET", "/v1/fleets"): "tenants",
@@ -112,7 +118,12 @@ def made(server: Server) -> dict[str, Any]:
                 answer = admin.post("/v1/tokens", json={"role": role, "tenant": tenant}).json()
                 tokens[tenant, role] = answer["token"]
         victim = admin.post("/v1/tokens", json={"role": "viewer", "tenant": "mine"}).json()["id"]
+        limit = {"kind": "link", "name": "a:1>a:2", "rate_gbps": 1}
+        assert admin.put("/v1/limits", json={"limits": [limit]}).status_code == 200
     with server.client(tokens["mine", "operator"]) as client:
+        hour = int(time.time() // 3600) + 24
+        offer = {"link": "a:1>a:2", "hour": hour, "rate_gbps": 0.1, "usd_micros": 0}
+        bid = client.post("/v1/market/bids", json=offer).json()["id"]
         job = submit(client, "k", server.data / "source", server.data / "copy", recursive=True).json()["id"]
     return {
         "tokens": tokens,
@@ -121,6 +132,7 @@ def made(server: Server) -> dict[str, Any]:
         "name": "mine",
         "invoice_id": "2026-01.mine",
         "quote_id": "q-" + "0" * 16,
+        "bid_id": bid,
         "ban_id": "0" * 16,
         "schedule_id": "0" * 16,
         "member_id": "0" * 32,

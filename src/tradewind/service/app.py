@@ -17,6 +17,7 @@ from tradewind._version import __version__
 from tradewind.errors import StateError
 from tradewind.service.api import (
     bans,
+    bids,
     connections,
     fleets,
     grid,
@@ -155,7 +156,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     add_handlers(app)
     for part in (
-        *(health, jobs, schedules, receipts, quotes, money, grid, market, limits, bans),
+        *(health, jobs, schedules, receipts, quotes, money, grid, market, bids, limits, bans),
         *(links, fleets, sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)

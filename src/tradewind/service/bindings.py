@@ -74,6 +74,10 @@ class ServiceBinder:
         rates = [self._rate_gbps(start, end) for start in starts for end in ends]
         return [Binding(job.sources[0], links, tuple(sites), (), min(rates))]
 
+    def known_gbps(self, start: str, end: str) -> float | None:
+        """Return the rate of a link for one pair of machines [Gbit/s]; None if it is not known. Raises ConfigError."""
+        return self._grid.rate_gbps(start, end)
+
     def _rate_gbps(self, start: str, end: str) -> float:
         return self._grid.rate_gbps(start, end) or RATE_GBPS_UNKNOWN
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from tradewind.errors import BudgetExceeded
 from tradewind.market.budget import TenantBudget
+from tradewind.service.auction_tables import bids
 from tradewind.service.money_tables import accounts, budgets, charges
 from tradewind.service.problems import ApiProblem
 
@@ -36,19 +37,19 @@ def has_budget(connection: Connection, tenant: str) -> bool:
     return _row(connection, tenant) is not None
 
 
-def require_room(connection: Connection, tenant: str, job: str, usd_micros: int, now_ms: int) -> None:
-    """Return if an amount can be reserved for a job. Raises ApiProblem 402, which says how much is left.
+def require_room(connection: Connection, tenant: str, subject: str, usd_micros: int, now_ms: int) -> None:
+    """Return if an amount can be reserved for a subject, such as `job ID`.
 
-    The caller records the reservation in the same transaction.
+    Raises ApiProblem 402, which says how much is left. The caller records the reservation in the same transaction.
     """
     row = _row(connection, tenant)
     if row is None:
         return
     try:
-        _budget(connection, row, now_ms).reserve(f"job {job}", usd_micros)
+        _budget(connection, row, now_ms).reserve(subject, usd_micros)
     except BudgetExceeded as error:
         raise ApiProblem(
-            402, str(error), hint=f"wait for running jobs to settle or for the next {row['period']}"
+            402, str(error), hint=f"wait for running jobs and bids to settle or for the next {row['period']}"
         ) from None
 
 
@@ -82,8 +83,11 @@ def _budget(connection: Connection, row: Any, now_ms: int) -> TenantBudget:
     reserved = select(func.coalesce(func.sum(accounts.c.reserved_usd_micros), 0)).where(
         accounts.c.tenant == tenant, accounts.c.is_open == 1
     )
+    bid = select(func.coalesce(func.sum(bids.c.reserved_usd_micros), 0)).where(
+        bids.c.tenant == tenant, bids.c.state == "open"
+    )
     return TenantBudget(
         row["limit_usd_micros"],
         int(connection.execute(spent).scalar_one()),
-        {OTHERS: int(connection.execute(reserved).scalar_one())},
+        {OTHERS: int(connection.execute(reserved).scalar_one()) + int(connection.execute(bid).scalar_one())},
     )

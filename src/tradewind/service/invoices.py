@@ -87,7 +87,7 @@ def _charges(
         .limit(limit)
     )
     return tuple(
-        Charge(tenant, row["at_unix_ms"] / 1000, row["job"], row["what"], row["usd_micros"])
+        Charge(tenant, row["at_unix_ms"] / 1000, row["job"] or row["bid"], row["what"], row["usd_micros"])
         for row in connection.execute(query).mappings()
     )
 

@@ -139,6 +139,13 @@ QUOTES_PER_TENANT_MAX = 1_000
 #: Default and maximum time for which a quote is kept.
 QUOTE_S_DEFAULT = 3_600
 QUOTE_S_MAX = 86_400
+#: Hours ahead for which tenants may bid; a later one is answered 409.
+BID_HOURS_MAX = 168
+#: Open bids of one tenant, and of one auction; a further one is answered 429.
+BIDS_PER_TENANT_MAX = 1_000
+BIDS_PER_AUCTION_MAX = 10_000
+#: An auction that is cleared later than this after the start of its hour is void [s].
+CLEARING_LATE_S = 300.0
 #: Tariffs of a price list; a longer one is answered 422.
 TARIFFS_MAX = 1_000
 #: Largest `chunk_bytes` of a job: the chunk size of the paper "Transfer as a Service". A larger one is answered 422.

@@ -46,7 +46,7 @@ def job_submitted(
     if quote is not None:
         accepted = accept_quote(connection, quote, tenant, job, now_ms)
         price, proposal, links = accepted.usd_micros, accepted.proposal, accepted.links
-        require_room(connection, tenant, job, price, now_ms)
+        require_room(connection, tenant, f"job {job}", price, now_ms)
     else:
         _require_no_budget(connection, tenant)
     connection.execute(
@@ -82,7 +82,7 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
         _require_no_budget(connection, account["tenant"])
     else:
         left = max(0, price - sum(_charged(connection, job).values()))
-        require_room(connection, account["tenant"], job, left, now_ms)
+        require_room(connection, account["tenant"], f"job {job}", left, now_ms)
     _set_account(connection, job, is_open=1, reserved_usd_micros=left)
 
 

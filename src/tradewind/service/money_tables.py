@@ -61,18 +61,20 @@ accounts = Table(
     Index("open_accounts", "tenant", "is_open"),
 )
 
-#: The charges of tenants, line by line. Rows are only appended. A line of a tariff has its volume and time.
+#: The charges of tenants, line by line, each of a job or of a bid. Rows are only appended. A line of a tariff has its
+#: volume and time.
 charges = Table(
     "charges",
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=True),
     Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
-    Column("job", Text, ForeignKey("jobs.id"), nullable=False),
+    Column("job", Text, ForeignKey("jobs.id")),
     Column("at_unix_ms", BigInteger, nullable=False),
     Column("what", Text, nullable=False),
     Column("usd_micros", BigInteger, nullable=False),
     Column("volume_bytes", BigInteger, nullable=False),
     Column("run_ms", BigInteger, nullable=False),
+    Column("bid", Text),
     Index("charges_of_tenant", "tenant", "at_unix_ms"),
     Index("charges_of_job", "job"),
 )

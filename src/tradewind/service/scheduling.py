@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from tradewind.model.records import dataclass
+from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
@@ -110,6 +111,7 @@ class ServiceScheduler:
                 self._epoch = epoch
             if epoch is None:
                 return float("inf")
+            self._clear_auctions()
             decisions = self._learn()
             ended = self._carry_out(decisions)
         for row, reason in ended:
@@ -139,6 +141,16 @@ class ServiceScheduler:
 
     def _forget(self) -> None:
         self._scheduler, self._rules, self._seen = None, RuleReader(), {}
+
+    def _clear_auctions(self) -> None:
+        """Clear the auctions whose hour has begun. Nothing is written without the lease."""
+        clock_ms = self._database.clock_ms
+        with self._database.read() as connection:
+            if not are_auctions_due(connection, clock_ms):
+                return
+        with self._database.write() as connection:
+            if self._lease.is_held(connection):
+                clear_auctions(connection, clock_ms, self._binder.known_gbps)
 
     def _learn(self) -> list[Decision]:
         """Send the scheduler all that has changed, and return its decisions."""

@@ -1,4 +1,5 @@
-"""The rules of operators for the scheduler, in the database: limits, weights, bans, and stores that are down.
+"""The rules of operators for the scheduler, in the database: limits, weights, bans, stores that are down, and the
+bandwidth that tenants have bought.
 
 `RuleReader` reads them, and returns the events that tell the scheduler of each change.
 """
@@ -12,10 +13,12 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, or_, select
 
 from tradewind.model.records import replace
+from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
 from tradewind.service.database import ServiceDatabase, now_unix_ms
 from tradewind.service.limits import BANS_MAX, RESOURCE_LIMITS_MAX, WEIGHTS_MAX
 from tradewind.service.scheduler.bans import Ban, Bans
 from tradewind.service.scheduler.events import (
+    BandwidthSold,
     BanLifted,
     BanSet,
     LimitSet,
@@ -24,7 +27,7 @@ from tradewind.service.scheduler.events import (
     StoreUp,
     WeightSet,
 )
-from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, Resource
+from tradewind.service.scheduler.jobs import LINK, STORE_IN, STORE_OUT, Resource
 from tradewind.service.scheduler.limits import NO_LIMIT, ResourceLimit
 from tradewind.service.scheduling_tables import bans, down_stores, resource_limits, weights
 from tradewind.service.stores import SERVERS
@@ -43,6 +46,7 @@ class RuleReader:
         self._weights: dict[tuple[str, str], float] = {}
         self._bans: dict[str, Ban] = {}
         self._down: set[str] = set()
+        self._sold: set[BandwidthSold] = set()
 
     def changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
         """Return what has changed since the last call. All servers together may run `servers_jobs_max` jobs."""
@@ -51,6 +55,7 @@ class RuleReader:
             *self._weight_changes(connection),
             *self._ban_changes(connection),
             *self._store_changes(connection),
+            *self._sold_changes(connection),
         ]
 
     def _limit_changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
@@ -90,6 +95,12 @@ class RuleReader:
         self._down = now
         return changed
 
+    def _sold_changes(self, connection: Connection) -> list[BandwidthSold]:
+        now = _sold(connection)
+        new = [one for one in now if one not in self._sold]
+        self._sold = set(now)
+        return new
+
 
 def bans_in_force(connection: Connection) -> Bans:
     """Return all bans that have not ended."""
@@ -128,6 +139,22 @@ def _bans_of(row: Mapping[Any, Any]) -> list[Ban]:
 def _limit(row: Mapping[Any, Any]) -> ResourceLimit:
     rate, usd = row["rate_gbps"], row["usd_per_day"]
     return ResourceLimit(row["active"], math.inf if rate is None else rate, math.inf if usd is None else usd)
+
+
+def _sold(connection: Connection) -> list[BandwidthSold]:
+    """Return what tenants have bought for the present hour."""
+    query = (
+        select(bids.c.link, bids.c.tenant, bids.c.hour, bids.c.won_slices, auctions.c.cleared_unix_ms)
+        .join(auctions, (auctions.c.link == bids.c.link) & (auctions.c.hour == bids.c.hour))
+        .where(bids.c.state == "won", bids.c.hour >= now_unix_ms() // HOUR_MS)
+        .order_by(bids.c.number)
+    )
+    return [
+        BandwidthSold(
+            Resource(LINK, link), tenant, won / SLICES_PER_GBPS, cleared_ms / 1000, (hour + 1) * HOUR_MS / 1000
+        )
+        for link, tenant, hour, won, cleared_ms in connection.execute(query)
+    ]
 
 
 def note_down(database: ServiceDatabase, store: str, url: str) -> None:

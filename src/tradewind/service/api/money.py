@@ -86,7 +86,7 @@ class PriceList(BaseModel):
 
 
 class InvoiceLineView(BaseModel):
-    """A line: the job, what it is for, the exact amount, and the cents that add up to the total."""
+    """A line: the job or bid, what it is for, the exact amount, and the cents that add up to the total."""
 
     subject: str
     what: str

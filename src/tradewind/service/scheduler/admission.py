@@ -21,7 +21,7 @@ from tradewind.service.scheduler.jobs import (
     ServiceJob,
     resources_of,
 )
-from tradewind.service.scheduler.limits import ACTIVE, Limits
+from tradewind.service.scheduler.limits import ACTIVE, SOLD, Limits
 from tradewind.service.scheduler.queues import WaitingQueue
 from tradewind.service.scheduler.why import BANNED, LIMITED, NO_ROUTE, STORE_IS_DOWN, TURN, WaitCause
 
@@ -73,11 +73,12 @@ class Admitter:
             usd = job.cost_usd(left_bytes, binding.usd_per_gb)
             cause = self._closed(job, binding, resources, now_s) or self._held(resources, queue)
             if cause is None:
-                rate_gbps = min(binding.rate_gbps, job.rate_gbps_max)
-                admission = self.limits.admit(resources, rate_gbps, job.rate_gbps_min, usd)
+                rate_gbps = min([binding.rate_gbps, job.rate_gbps_max, *self._bought_of_held(resources, queue)])
+                admission = self.limits.admit(resources, rate_gbps, job.rate_gbps_min, usd, job.tenant)
                 if admission.resource is None:
                     return Grant(binding, resources, admission.rate_gbps, usd)
-                cause = WaitCause(LIMITED, admission.resource, admission.dimension)
+                until_s = self.limits.sold.until_s(admission.resource) if admission.dimension == SOLD else None
+                cause = WaitCause(LIMITED, admission.resource, admission.dimension, until_s)
             if not causes:
                 self._wanted[queue.number] = resources
             causes.append(cause)
@@ -99,9 +100,15 @@ class Admitter:
         for resource in resources if self._holders else ():
             holder = self._holders.get(resource)
             first = holder.first() if holder and holder is not queue else None
-            if first:
+            # A hold keeps room of the limit, but not what the tenant has bought.
+            if first and not self.limits.sold.left_gbps(resource, queue.tenant):
                 return WaitCause(TURN, resource, first[1])
         return None
+
+    def _bought_of_held(self, resources: tuple[Resource, ...], queue: WaitingQueue) -> list[float]:
+        """Return the rates that the tenant has bought of resources that are held for another queue."""
+        held = [one for one in resources if self._holders.get(one, queue) is not queue] if self._holders else []
+        return [left for one in held if (left := self.limits.sold.left_gbps(one, queue.tenant))]
 
     def holder(self, resource: Resource) -> WaitingQueue | None:
         """Return the queue that the room of a resource is held for, or None."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BanLifted",
     "BanSet",
+    "BandwidthSold",
     "CostCounted",
     "Decision",
     "FailJob",
@@ -150,6 +151,17 @@ class BanLifted:
 
 
 @dataclass(frozen=True)
+class BandwidthSold:
+    """A tenant has bought a rate on a resource. Its jobs that start between the two times use it."""
+
+    resource: Resource
+    tenant: str
+    rate_gbps: float
+    since_s: float
+    until_s: float
+
+
+@dataclass(frozen=True)
 class StoreDown:
     """A store does not answer. Its jobs pause, and no attempts are used."""
 
@@ -187,6 +199,7 @@ SchedulerEvent = (
     | WeightSet
     | BanSet
     | BanLifted
+    | BandwidthSold
     | StoreDown
     | StoreUp
     | RoutesChanged

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
 from tradewind.service.scheduler.jobs import Resource
+from tradewind.service.scheduler.sold import SoldBandwidth
 
-__all__ = ["ACTIVE", "DAY_S", "RATE", "RATE_SHARE_MIN", "USD", "Admission", "Limits", "ResourceLimit"]
+__all__ = ["ACTIVE", "DAY_S", "RATE", "RATE_SHARE_MIN", "SOLD", "USD", "Admission", "Limits", "ResourceLimit"]
 
 DAY_S = 86_400
 RATE_SHARE_MIN = 0.25
@@ -17,6 +18,7 @@ RATE_SHARE_MIN = 0.25
 ROUNDING = 1e-9
 """Share of a limit that sums of rates may exceed."""
 ACTIVE, RATE, USD = "active jobs", "rate", "cost per day"
+SOLD = "rate, because a part of it is sold"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Limits:
     def __init__(self) -> None:
         self._limits: dict[Resource, ResourceLimit] = {}
         self._usage: dict[Resource, Usage] = {}
+        self.sold = SoldBandwidth()
         self._day = 0
         self.has_costs = False
 
@@ -89,8 +92,13 @@ class Limits:
             self._usage[resource] = Usage()
         return self._usage[resource]
 
-    def admit(self, resources: Iterable[Resource], rate_gbps: float, rate_gbps_min: float, usd: float) -> Admission:
-        """Return the rate at which a job may start, or the first resource that has no room for it."""
+    def admit(
+        self, resources: Iterable[Resource], rate_gbps: float, rate_gbps_min: float, usd: float, tenant: str
+    ) -> Admission:
+        """Return the rate at which a job may start, or the first resource that has no room for it.
+
+        What its tenant has bought of a resource is enough, also if it is a small share of the route's rate.
+        """
         resources = tuple(resources)
         # A limit below the route's rate makes the job slower; it does not keep it waiting for ever.
         rate_gbps = min([rate_gbps, *(self.limit(one).rate_gbps or math.inf for one in resources)])
@@ -102,9 +110,12 @@ class Limits:
             used = self.usage(resource)
             if limit.active is not None and used.active >= limit.active:
                 return Admission(resource=resource, dimension=ACTIVE)
-            free_gbps = limit.rate_gbps - used.rate_gbps
-            if free_gbps < least - ROUNDING * least or free_gbps <= 0:
-                return Admission(resource=resource, dimension=RATE)
+            free_gbps, kept_gbps = limit.rate_gbps - used.rate_gbps, self.sold.kept_gbps(resource, tenant)
+            bought_gbps = self.sold.left_gbps(resource, tenant)
+            enough = max(rate_gbps_min, min(least, bought_gbps)) if bought_gbps > 0 else least
+            if not _is_enough(free_gbps - kept_gbps, enough):
+                return Admission(resource=resource, dimension=SOLD if _is_enough(free_gbps, enough) else RATE)
+            free_gbps -= kept_gbps
             if used.usd + usd > limit.usd_per_day and (used.usd > 0 or limit.usd_per_day == 0):
                 return Admission(resource=resource, dimension=USD)
             rate_gbps = min(rate_gbps, free_gbps)
@@ -144,3 +155,7 @@ class Limits:
                 used.usd = max(0.0, used.usd - spent)
                 freed.append(resource)
         return freed
+
+
+def _is_enough(free_gbps: float, least_gbps: float) -> bool:
+    return free_gbps > 0 and free_gbps >= least_gbps - ROUNDING * least_gbps

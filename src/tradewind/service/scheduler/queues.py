@@ -94,6 +94,11 @@ class ResourceQueue:
                 return queue
         return None
 
+    def of_tenant(self, tenant: str) -> list[WaitingQueue]:
+        """Return the queues of a tenant that wait for the resource, or did. They stay noted."""
+        heaps = (heap for (name, _), heap in self._heaps.items() if name == tenant)
+        return list(dict.fromkeys(queue for heap in heaps for _, _, queue in heap))
+
     def _first(self, pair: tuple[str, str], resource: Resource) -> WaitingQueue | None:
         heap = self._heaps[pair]
         while heap:

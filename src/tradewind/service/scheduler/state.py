@@ -23,6 +23,7 @@ from tradewind.service.scheduler.ownership import Ownership
 from tradewind.service.scheduler.queues import ResourceQueue, WaitingQueue, order_key
 from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
+from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
 
 __all__ = ["Scheduler"]
@@ -180,6 +181,7 @@ class Scheduler:
         resources = resources_of(state.job, binding)
         usd = state.job.cost_usd(state.left_bytes, binding.usd_per_gb)
         self._admitter.limits.take(resources, event.rate_gbps, usd)
+        self._admitter.limits.sold.start(state.job.id, state.job.tenant, resources, event.rate_gbps, event.started_s)
         state.phase, state.grant = RUNNING_PHASE, Grant(binding, resources, event.rate_gbps, usd)
         state.runs = [(event.started_s, _run_s(state.left_bytes, event.rate_gbps))]
         state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
@@ -258,10 +260,11 @@ class Scheduler:
         queue.remove(state.job.id)
         self._free(self._admitter.release_holds(queue))
         self._admitter.limits.take(grant.resources, grant.rate_gbps, grant.usd)
-        tenant, activity = state.job.tenant, state.job.activity
-        state.charged = [
-            one for one in grant.resources if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)
-        ]
+        tenant, activity, sold = state.job.tenant, state.job.activity, self._admitter.limits.sold
+        # What was bought does not count against the fair share.
+        shared = [one for one in grant.resources if sold.left_gbps(one, tenant) < grant.rate_gbps]
+        state.charged = [one for one in shared if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)]
+        sold.start(state.job.id, tenant, grant.resources, grant.rate_gbps, self._now_s)
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
         state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, _run_s(state.left_bytes, grant.rate_gbps))]
         is_limited = self._admitter.limits.has_rate_limit(grant.resources)
@@ -271,6 +274,13 @@ class Scheduler:
         for resource in resources:
             if resource in self._at:
                 self._freed[resource] = None
+                self._try_buyers(resource)
+
+    def _try_buyers(self, resource: Resource) -> None:
+        """Let the tenants that have bought a part of a resource try, whoever's turn it is."""
+        for tenant in self._admitter.limits.sold.tenants(resource):
+            for queue in self._at[resource].of_tenant(tenant):
+                self._fresh[queue] = None
 
     def _serve(self) -> None:
         """Let queues have their turns until every resource that was freed is full again, or nobody waits for it."""
@@ -321,6 +331,7 @@ class Scheduler:
         unsent = state.left_bytes - moved_bytes
         unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
         self._admitter.limits.release(grant.resources, grant.rate_gbps, unspent)
+        self._admitter.limits.sold.stop(state.job.id, state.job.tenant, grant.resources)
         for resource in state.charged if unsent else ():
             self._at[resource].shares.charge(state.job.tenant, state.job.activity, -unsent)
         state.left_bytes, state.grant, state.moved_bytes = unsent, None, 0
@@ -417,6 +428,14 @@ class Scheduler:
         self._admitter.limits.set(event.resource, event.limit)
         self._free([event.resource])
 
+    def _sell(self, event: events.BandwidthSold) -> None:
+        if event.until_s <= self._now_s:
+            return
+        right = Right(event.rate_gbps, event.since_s, event.until_s)
+        self._admitter.limits.sold.add(event.resource, event.tenant, right)
+        self._set_timer(event.until_s, "sold-end", event.resource.name)
+        self._free([event.resource])
+
     def _set_weight(self, event: events.WeightSet) -> None:
         if not 0 < event.weight < math.inf:
             raise UsageError(f"the weight of {event.tenant} is not above 0", hint="pause a tenant with a limit of 0")
@@ -485,6 +504,9 @@ class Scheduler:
         self._free(self._admitter.limits.begin_day(self._now_s))
         while self._timers and self._timers[0][0] <= self._now_s:
             _, _, kind, name = heapq.heappop(self._timers)
+            if kind == "sold-end":
+                self._free(self._admitter.limits.sold.end(self._now_s))
+                continue
             state, ban = self._jobs.get(name), self._admitter.bans.get(name)
             if kind == "job":
                 if state and state.phase == DELAYED_PHASE and state.not_before_s <= self._now_s:
@@ -523,6 +545,7 @@ _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
     events.JobPaused: Scheduler._paused,
     events.JobResumed: Scheduler._resumed,
     events.LimitSet: Scheduler._set_limit,
+    events.BandwidthSold: Scheduler._sell,
     events.WeightSet: Scheduler._set_weight,
     events.BanSet: Scheduler._ban,
     events.BanLifted: Scheduler._lift,

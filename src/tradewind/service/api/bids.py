@@ -1,0 +1,166 @@
+"""`/v1/market/bids` and `/v1/market/auctions`: bids for the idle bandwidth of links, and the prices of past hours."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select, tuple_
+
+from tradewind.service.api.money import Micros
+from tradewind.service.auction_tables import SLICES_PER_GBPS, auctions, bids
+from tradewind.service.auctions import place_bid, withdraw_bid
+from tradewind.service.auth import Sender, needs
+from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.problems import ApiProblem
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/market", tags=["market"])
+READ, WRITE = needs("jobs:read"), needs("jobs:write")
+#: `START>END`, as limits name links.
+LINK_NAME = r"^[!-=?-~]+>[!-=?-~]+$"
+#: Largest rate of a bid [Gbit/s].
+RATE_GBPS_MAX = 10_000
+#: Largest price of a Gbit/s for an hour, a million dollars: the cost of a bid stays within the amounts of budgets.
+PRICE_USD_MICROS_MAX = 10**12
+SLICE_GBPS = 1 / SLICES_PER_GBPS
+#: Share of a slice by which a rate may differ from whole slices, since 0.1 has no exact binary form.
+ROUNDING = 1e-6
+HOUR_MAX = 10**9
+
+
+class BidRequest(BaseModel):
+    """A bid for a link in an hour. The most that it can cost is its rate times its price."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    link: Annotated[str, Field(min_length=3, max_length=500, pattern=LINK_NAME)] = Field(
+        description="START>END, for example aws:us-east-1>gcp:europe-west4"
+    )
+    hour: Annotated[int, Field(ge=0, le=HOUR_MAX)] = Field(description="hours since 1970, UTC")
+    rate_gbps: Annotated[float, Field(ge=SLICE_GBPS, le=RATE_GBPS_MAX)] = Field(description="in steps of 0.1 Gbit/s")
+    usd_micros: Annotated[int, Field(ge=0, le=PRICE_USD_MICROS_MAX, multiple_of=SLICES_PER_GBPS)] = Field(
+        description="the most that 1 Gbit/s for the hour, 450 GB, may cost; in steps of 10 micro-dollars"
+    )
+
+
+class BidView(BaseModel):
+    """A bid. `reserved` is held in the budget while it is open; a `void` auction took place too late to be of use."""
+
+    id: str
+    link: str
+    hour: int
+    rate_gbps: float
+    usd_micros: Micros
+    placed_unix_ms: int
+    state: Literal["open", "won", "lost", "void"]
+    reserved_usd_micros: int
+    won_gbps: float
+    charged_usd_micros: int
+
+
+class BidPage(BaseModel):
+    """Bids of the tenant, newest first. `next` is the cursor of the next page; null on the last one."""
+
+    bids: list[BidView]
+    next: int | None
+
+
+class AuctionView(BaseModel):
+    """An auction that is over: the price of 1 Gbit/s for the hour, null if the auction was void."""
+
+    link: str
+    hour: int
+    usd_micros: int | None
+
+
+class AuctionPage(BaseModel):
+    """Auctions, latest hour first. `next` is the cursor of the next page; null on the last one."""
+
+    auctions: list[AuctionView]
+    next: str | None
+
+
+BidId = Annotated[str, Path(pattern=r"^a-[0-9a-f]{16}$")]
+
+
+@router.post("/bids", status_code=201, response_model=BidView)
+def bid(body: BidRequest, request: Request, response: Response, sender: Sender = WRITE) -> dict[str, Any]:
+    """Bid for a link in an hour, before it begins. The winners pay the highest bid that lost, or the reserve."""
+    service = request.app.state.service
+    slices = round(body.rate_gbps * SLICES_PER_GBPS)
+    if abs(body.rate_gbps * SLICES_PER_GBPS - slices) > ROUNDING:
+        raise ApiProblem(422, f"rate_gbps: not a multiple of {SLICE_GBPS:g}", field="body.rate_gbps")
+    price = body.usd_micros // SLICES_PER_GBPS
+    with service.database.write() as connection:
+        row = place_bid(connection, service.database.clock_ms, sender, body.link, body.hour, slices, price)
+    response.headers["Location"] = f"/v1/market/bids/{row['id']}"
+    return _view(row)
+
+
+@router.get("/bids", response_model=BidPage)
+def list_bids(
+    request: Request,
+    cursor: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    sender: Sender = READ,
+) -> dict[str, Any]:
+    """List the bids of the tenant. Those of others are never shown."""
+    query = select(bids).where(bids.c.tenant == sender.tenant).order_by(bids.c.number.desc()).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(bids.c.number < cursor)
+    with request.app.state.service.database.read() as connection:
+        rows = list(connection.execute(query).mappings())
+    shown = rows[:limit]
+    return {"bids": [_view(row) for row in shown], "next": shown[-1]["number"] if len(rows) > limit else None}
+
+
+@router.get("/bids/{bid_id}", response_model=BidView)
+def show_bid(bid_id: BidId, request: Request, sender: Sender = READ) -> dict[str, Any]:
+    """Show a bid of the tenant."""
+    query = select(bids).where(bids.c.id == bid_id, bids.c.tenant == sender.tenant)
+    with request.app.state.service.database.read() as connection:
+        row = connection.execute(query).mappings().first()
+    if row is None:
+        raise ApiProblem(404, "no such bid")
+    return _view(row)
+
+
+@router.delete("/bids/{bid_id}", status_code=204, response_class=Response)
+def withdraw(bid_id: BidId, request: Request, sender: Sender = WRITE) -> Response:
+    """Withdraw a bid before its hour begins, and release its reservation."""
+    service = request.app.state.service
+    with service.database.write() as connection:
+        withdraw_bid(connection, service.database.clock_ms, sender, bid_id)
+    return Response(status_code=204)
+
+
+@router.get("/auctions", response_model=AuctionPage)
+def list_auctions(
+    request: Request,
+    cursor: Annotated[str | None, Query(max_length=520, pattern=r"^[0-9]{1,10} [!-~]+$")] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    sender: Sender = READ,
+) -> dict[str, Any]:
+    """List the prices of past hours, for all links that had bids."""
+    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc()).limit(limit + 1)
+    if cursor is not None:
+        hour, _, link = cursor.partition(" ")
+        query = query.where(tuple_(auctions.c.hour, auctions.c.link) < (int(hour), link))
+    with request.app.state.service.database.read() as connection:
+        rows = list(connection.execute(query).mappings())
+    shown = [{"link": row["link"], "hour": row["hour"], "usd_micros": _per_gbps(row)} for row in rows[:limit]]
+    last = shown[-1] if len(rows) > limit else None
+    return {"auctions": shown, "next": None if last is None else f"{last['hour']} {last['link']}"}
+
+
+def _per_gbps(row: Any) -> int | None:
+    return None if row["usd_micros"] is None else row["usd_micros"] * SLICES_PER_GBPS
+
+
+def _view(row: Any) -> dict[str, Any]:
+    shown = {name: row[name] for name in BidView.model_fields if name not in ("rate_gbps", "won_gbps")}
+    rates = {"rate_gbps": row["slices"] / SLICES_PER_GBPS, "won_gbps": row["won_slices"] / SLICES_PER_GBPS}
+    return {**shown, **rates, "usd_micros": _per_gbps(row)}
