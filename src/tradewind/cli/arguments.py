@@ -16,7 +16,7 @@ from tradewind.errors import UsageError
 HINT_MARK = "\0hint: "
 """Separates message and hint in a value's error while argparse passes it on. No argument can contain it."""
 
-NEGATIVE_AMOUNT = re.compile(r"-\$?\.?\d")
+NEGATIVE_AMOUNT = r"-\$?\.?\d"
 """Beginning of a negative amount, such as `-3GB`, `-.5USD` or `-$1`. No option begins like this."""
 
 
@@ -26,7 +26,7 @@ NAME_MARK = "\0"
 _REQUIRED = "the following arguments are required: "
 """Beginning of argparse's message about missing arguments."""
 
-_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from .*\)", re.DOTALL)
+_CHOICE = r"(?s)argument (\S+): invalid choice: '(.*)' \(choose from .*\)"
 """Argparse's message about an argument or option that has none of its values."""
 
 
@@ -49,7 +49,7 @@ class VerbParser(argparse.ArgumentParser):
             raise UsageError(
                 f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` shows the usage"
             )
-        if choice := _CHOICE.fullmatch(what):
+        if choice := re.fullmatch(_CHOICE, what):
             self._refuse_choice(*choice.groups())
         raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
 
@@ -130,7 +130,7 @@ class VerbParser(argparse.ArgumentParser):
         taking = {option for action in self._actions if action.nargs is None for option in action.option_strings}
         joined: list[str] = []
         for word in words:
-            if joined and joined[-1] in taking and "--" not in joined and NEGATIVE_AMOUNT.match(word):
+            if joined and joined[-1] in taking and "--" not in joined and re.match(NEGATIVE_AMOUNT, word):
                 joined[-1] += f"={word}" if joined[-1].startswith("--") else word
             else:
                 joined.append(word)

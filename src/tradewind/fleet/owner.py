@@ -12,11 +12,11 @@ import functools
 import os
 import time
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from tradewind.fleet.running import RunningProcess, find_process
+from tradewind.model.digest import sha256_hex
 from tradewind.model.records import dataclass
 
 __all__ = [
@@ -53,7 +53,7 @@ class Owner:
         """Value of a machine's owner tag: host, boot, PID namespace, process id and start, as up to 63 letters, digits
         and `-`.
         """
-        boot = sha256(self.boot.encode()).hexdigest()[:8]
+        boot = sha256_hex(self.boot.encode())[:8]
         process = f"{self.process.pid}-{self.process.started or 0}"
         return f"{self.host or 'unknown'}-{boot}-{self.pid_namespace}-{process}"
 
@@ -137,7 +137,7 @@ def _host() -> str:
         except (OSError, ValueError):
             continue
         if found and found != "uninitialized":
-            return sha256(f"tradewind {found}".encode()).hexdigest()[:16]
+            return sha256_hex(f"tradewind {found}".encode())[:16]
     return ""
 
 

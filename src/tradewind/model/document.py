@@ -22,10 +22,10 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tradewind.model.files import read_user_file
-from tradewind.model.records import MISSING, fields, is_dataclass
+from tradewind.model.records import MISSING, dataclass, fields, is_dataclass
 from tradewind.model.region import Region
 
 __all__ = ["Codec", "Document", "parse_json", "read_json", "to_document"]
@@ -71,7 +71,8 @@ class Document:
         return _CODEC.decode(cls, document)
 
 
-class _Format(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Format:
     """Encoder and decoder of one type; `path` locates errors."""
 
     encode: Callable[[Any], Any]
@@ -190,7 +191,8 @@ class Codec:
         return _Format(encode, decode)
 
 
-class _Member(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Member:
     """A field of a dataclass."""
 
     name: str
