@@ -266,7 +266,8 @@ impl Journal {
         F: FnOnce(&Connection) -> rusqlite::Result<Vec<T>> + Send + 'static,
     {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
-        open.writer.flush().await?;
+        // A reader sees what is committed; whether it survives a power cut is the concern of who acts on it.
+        open.writer.commit().await?;
         let path = open.path.clone();
         let reading = open.background.run(move || {
             let connection = open_read_only(&path)?;
