@@ -133,7 +133,7 @@ def _host() -> str:
     """Return a hash of the host's machine id, which itself must not leave the host; empty if it has none."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
-            found = Path(path).read_text(encoding="ascii").strip()
+            found = Path(path).read_text(encoding="utf-8").strip()
         except (OSError, ValueError):
             continue
         if found and found != "uninitialized":
@@ -145,6 +145,6 @@ def _host() -> str:
 def _boot() -> str:
     """Return the id of this boot of the kernel. It is the same in all containers."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return f"without an id on {os.uname().nodename}"
