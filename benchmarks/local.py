@@ -175,7 +175,7 @@ def _small_cells(bench: Bench) -> Iterator[Cell]:
 
 
 def _one_cells(bench: Bench) -> Iterator[Cell]:
-    it, volume = bench.clients, (1, ONE_BYTES)
+    it, volume = bench.clients, (1, 0)
     file, copy = bench.folder / "in" / "one" / "object", bench.out / "object"
     copies: Commands = {
         "tradewind": it.tradewind("cp", file, copy),

@@ -138,7 +138,8 @@ impl Journal {
         if path.exists() {
             return Err(JournalError::Exists(path));
         }
-        Self::start(path, dir.background(), schema::create)
+        schema::create_file(&path)?;
+        Self::start(path, dir.background(), |_, _| Ok(()))
     }
 
     /// Opens the journal of a job that has begun.
