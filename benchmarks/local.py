@@ -27,8 +27,12 @@ BUCKET = "bench"
 COPIES = "copies"
 FAN_OUT = tuple(f"copies{number}" for number in range(1, 5))
 """The buckets of the second server that get the same objects at once."""
-GROUPS = ("large", "several", "small", "listing")
-"""Groups of cells that can be measured alone: one object of 2 GB, 64 of 256 MB, 5,000 of 64 KiB, listings and syncs."""
+GROUPS = ("large", "several", "small", "listing", "one")
+"""Groups of cells that can be measured alone: one object of 2 GB, 64 of 256 MB, 5,000 of 64 KiB, listings and syncs,
+one object of 1 KiB, which takes as long as a command needs to start and end."""
+ONE_BYTES = 1 << 10
+ONE_ROUNDS = 15
+"""A short command varies more than a long one, and costs little."""
 ROOM_SHARE = 0.5
 """Share of the machine's free memory that the destination of a cell may fill. Servers hold parts beside objects."""
 MEMORY_MAX = 4 << 30
@@ -108,7 +112,9 @@ def run_local(quick: bool, groups: Sequence[str] = GROUPS) -> list[Cell]:
             for bucket in (BUCKET, COPIES, *FAN_OUT):
                 client.create_bucket(bucket)
         _fill(bench)
-        measures = dict(zip(GROUPS, (_large_cells, _several_cells, _small_cells, _listing_cells), strict=True))
+        measures = dict(
+            zip(GROUPS, (_large_cells, _several_cells, _small_cells, _listing_cells, _one_cells), strict=True)
+        )
         return [cell for name in GROUPS if name in groups for cell in measures[name](bench)]
 
 
@@ -116,6 +122,7 @@ def _fill(bench: Bench) -> None:
     """Write the source files, and the same objects in the first server's bucket."""
     _write_random(bench.folder / "in" / "large" / "object", bench.sizes.large_bytes)
     _write_random(bench.folder / "in" / "several" / "00", bench.sizes.several_bytes)
+    _write_random(bench.folder / "in" / "one" / "object", ONE_BYTES)
     for number in range(bench.sizes.small_objects):
         _write_random(bench.folder / "in" / "small" / f"{number // 100:03}" / f"{number:06}", bench.sizes.small_bytes)
     command = bench.clients.tradewind("cp", "-r", f"{bench.folder}/in/", f"s3://{BUCKET}/")
@@ -165,6 +172,22 @@ def _small_cells(bench: Bench) -> Iterator[Cell]:
     yield _cell(bench, "small objects, down", volume, _down(bench, "small"))
     yield _cell(bench, "small objects, bucket to bucket on one server", volume, _copy(bench, "small"))
     yield _cell(bench, "small objects, server to server", volume, _across(bench, "small", [COPIES]))
+
+
+def _one_cells(bench: Bench) -> Iterator[Cell]:
+    it, volume = bench.clients, (1, 0)
+    file, copy = bench.folder / "in" / "one" / "object", bench.out / "object"
+    copies: Commands = {
+        "tradewind": it.tradewind("cp", file, copy),
+        "rclone": it.rclone("copyto", file, copy),
+    }
+    ups: Commands = {
+        "tradewind": it.tradewind("cp", file, f"s3://{COPIES}/object"),
+        "s5cmd": it.s5cmd("cp", file, f"s3://{COPIES}/object"),
+        "rclone": it.rclone("copyto", file, it.remote(it.server, f"{COPIES}/object")),
+    }
+    for title, commands in (("one small object, file to file", copies), ("one small object, up", ups)):
+        yield _alternate(bench, title, volume, commands, bench.clear, rounds=ONE_ROUNDS)
 
 
 def _up(bench: Bench, what: str) -> Commands:
@@ -279,12 +302,17 @@ def _sync_cell(bench: Bench, count: int) -> Cell:
 
 
 def _alternate(
-    bench: Bench, title: str, volume: tuple[int, int], commands: Commands, before: Callable[[], None]
+    bench: Bench,
+    title: str,
+    volume: tuple[int, int],
+    commands: Commands,
+    before: Callable[[], None],
+    rounds: int | None = None,
 ) -> Cell:
     """Run each command once per round. A command that failed or hung is not run again."""
     runs: dict[str, list[Cost]] = {name: [] for name in commands}
     server_cpu_s: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(bench.sizes.rounds):
+    for _ in range(rounds or bench.sizes.rounds):
         for name, command in commands.items():
             if runs[name] and runs[name][-1].failure:
                 continue

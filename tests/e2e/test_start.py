@@ -8,8 +8,8 @@ from pathlib import Path
 
 from testbed.drive import Command
 
-#: Modules that a local job must not import: our planner, other providers and replanning; Python's TLS, mail and slow
-#: modules, and solvers.
+#: Modules that a local job must not import: our planner, other providers and replanning; Python's TLS, mail, hashes,
+#: compressors and slow modules, and solvers.
 NOT_FOR_A_LOCAL_JOB = {
     "tradewind.catalog",
     "tradewind.planner",
@@ -25,14 +25,25 @@ NOT_FOR_A_LOCAL_JOB = {
     "tradewind.engine.ground",
     "tradewind.engine.replan",
     "tradewind.engine.survey",
+    "_hashlib",
+    "bz2",
+    "dataclasses",
     "difflib",
     "email",
+    "hashlib",
     "highspy",
     "http",
+    "inspect",
     "logging",
+    "lzma",
     "numpy",
     "platform",
+    "random",
+    "secrets",
+    "shlex",
+    "shutil",
     "ssl",
+    "zlib",
 }
 
 
@@ -61,3 +72,9 @@ def test_a_local_copy_imports_neither_planner_nor_tls(command: Command, tmp_path
 def test_the_version_imports_nothing(command: Command) -> None:
     modules = {name for name in loaded(command, "--version") if name.startswith("tradewind")}
     assert modules == {"tradewind", "tradewind._version", "tradewind.cli", "tradewind.cli.main"}
+
+
+def test_the_client_of_gateways_is_imported_while_the_gateway_starts() -> None:
+    code = "import sys, tradewind.cli.follow, tradewind.engine.engine; print('socket' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"

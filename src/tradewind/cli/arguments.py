@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -16,7 +19,7 @@ from tradewind.errors import UsageError
 HINT_MARK = "\0hint: "
 """Separates message and hint in a value's error while argparse passes it on. No argument can contain it."""
 
-NEGATIVE_AMOUNT = re.compile(r"-\$?\.?\d")
+NEGATIVE_AMOUNT = r"-\$?\.?\d"
 """Beginning of a negative amount, such as `-3GB`, `-.5USD` or `-$1`. No option begins like this."""
 
 
@@ -26,7 +29,7 @@ NAME_MARK = "\0"
 _REQUIRED = "the following arguments are required: "
 """Beginning of argparse's message about missing arguments."""
 
-_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from .*\)", re.DOTALL)
+_CHOICE = r"(?s)argument (\S+): invalid choice: '(.*)' \(choose from .*\)"
 """Argparse's message about an argument or option that has none of its values."""
 
 
@@ -49,7 +52,7 @@ class VerbParser(argparse.ArgumentParser):
             raise UsageError(
                 f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` shows the usage"
             )
-        if choice := _CHOICE.fullmatch(what):
+        if choice := re.fullmatch(_CHOICE, what):
             self._refuse_choice(*choice.groups())
         raise UsageError(what, hint=hint or f"`{self.prog} --help` shows the usage")
 
@@ -130,7 +133,7 @@ class VerbParser(argparse.ArgumentParser):
         taking = {option for action in self._actions if action.nargs is None for option in action.option_strings}
         joined: list[str] = []
         for word in words:
-            if joined and joined[-1] in taking and "--" not in joined and NEGATIVE_AMOUNT.match(word):
+            if joined and joined[-1] in taking and "--" not in joined and re.match(NEGATIVE_AMOUNT, word):
                 joined[-1] += f"={word}" if joined[-1].startswith("--") else word
             else:
                 joined.append(word)
@@ -173,6 +176,28 @@ def _unmarked(value: Any) -> Any:
     return value.removeprefix(NAME_MARK) if isinstance(value, str) else value
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """A formatter of help as wide as the terminal.
+
+    argparse makes one for each option, and would import `shutil` for the width, which takes 2 ms.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_terminal_columns() - 2)
+
+
+@functools.cache
+def _terminal_columns() -> int:
+    """Return the width of the terminal, as `shutil.get_terminal_size` does."""
+    with suppress(ValueError):
+        if (columns := int(os.environ.get("COLUMNS", "0"))) > 0:
+            return columns
+    with suppress(AttributeError, ValueError, OSError):
+        if (columns := os.get_terminal_size(sys.__stdout__.fileno()).columns) > 0:  # type: ignore[union-attr]
+            return columns
+    return 80
+
+
 def build_parser(verb: str, module: ModuleType) -> VerbParser:
     """Return the parser of a verb. Its reference page and the shell completion are generated from it too."""
     parser = VerbParser(
@@ -180,7 +205,7 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
         usage=f"tradewind {verb} {module.USAGE}",
         description=module.HELP,
         epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
         allow_abbrev=False,
         add_help=False,
     )

@@ -16,7 +16,7 @@ PATTERNS_MAX = 50
 #: Kinds of failures that may affect a whole store. They are shown at the end, when the number of objects is known.
 STORE_WIDE = frozenset({"bucket_not_found", "unauthenticated", "forbidden", "configuration"})
 
-_VARYING = re.compile(r"request \S+|\d+")
+_VARYING = r"request \S+|\d+"
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Failures:
     def add(self, failed: ObjectFailed) -> list[str]:
         """Add a failed object; return the lines to show now."""
         words = _without_object(failed)
-        key = (failed.kind, _VARYING.sub("#", words))
+        key = (failed.kind, re.sub(_VARYING, "#", words))
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= PATTERNS_MAX:

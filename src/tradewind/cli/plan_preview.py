@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -122,6 +121,8 @@ class PreviewLines:
                 next(words, None)
             elif word.partition("=")[0] not in dropped:
                 kept.append(word)
+        import shlex
+
         return shlex.join(["tradewind", self.args.verb, *kept]) + f" {option}"
 
     def _say_no_plan(self, no_plan: NoPlan) -> None:

@@ -17,12 +17,11 @@ METADATA_BYTES_MAX: dict[Kind, int] = {"s3": 2048, "gs": 8192, "az": 8192, "r2":
 KINDS_WITH_TAGS: tuple[Kind, ...] = ("s3", "az")
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(\s*;[ -~]*)?")
-_NAME = re.compile(_TOKEN)
+_MEDIA_TYPE = rf"{_TOKEN}/{_TOKEN}(\s*;[ -~]*)?"
 #: Azure's names of metadata are identifiers of C#.
-_AZURE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AZURE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 #: Text that survives a header: visible ASCII, without spaces at the ends.
-_VALUE = re.compile(r"([!-~]([ -~]*[!-~])?)?")
+_VALUE = r"([!-~]([ -~]*[!-~])?)?"
 
 
 def checked(rules: AttributeRules, kinds: Iterable[Kind]) -> AttributeRules:
@@ -35,9 +34,9 @@ def checked(rules: AttributeRules, kinds: Iterable[Kind]) -> AttributeRules:
             "content type, cache control and metadata are attributes of objects, and files have none",
             hint="leave them out, or name a destination in an object store",
         )
-    if rules.content_type is not None and not _MEDIA_TYPE.fullmatch(rules.content_type):
+    if rules.content_type is not None and not re.fullmatch(_MEDIA_TYPE, rules.content_type):
         raise UsageError(f"content type {rules.content_type!r}: not TYPE/SUBTYPE", hint="for example text/html")
-    if rules.cache_control is not None and not (rules.cache_control and _VALUE.fullmatch(rules.cache_control)):
+    if rules.cache_control is not None and not (rules.cache_control and re.fullmatch(_VALUE, rules.cache_control)):
         raise UsageError(f"cache control {rules.cache_control!r}: not printable ASCII", hint="for example max-age=3600")
     metadata = _lower_case(rules)
     for name, value in metadata.items():
@@ -83,16 +82,16 @@ def _lower_case(rules: AttributeRules) -> dict[str, str]:
 
 
 def _check_entry(name: str, value: str, stores: Sequence[Kind]) -> None:
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_TOKEN, name):
         raise UsageError(
             f"metadata {name!r}: not the name of a header", hint="use letters, digits, hyphens and underscores"
         )
-    if "az" in stores and not _AZURE_NAME.fullmatch(name):
+    if "az" in stores and not re.fullmatch(_AZURE_NAME, name):
         raise UsageError(
             f"metadata {name}: Azure does not accept this name",
             hint="use letters, digits and underscores, and begin with a letter",
         )
-    if not _VALUE.fullmatch(value):
+    if not re.fullmatch(_VALUE, value):
         raise UsageError(
             f"metadata {name}: {value!r} is not printable ASCII without spaces at its ends",
             hint="encode it, for example with base64",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tradewind.fleet.journal import TAKEN_HINT, FleetJournal
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.fleet.warm import WarmBook
+from tradewind.model.files import remove_folder
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
 from tradewind.model.records import dataclass, replace
@@ -141,7 +141,7 @@ class JobGateways:
         """End all gateways within `grace_s` and remove their files; keep the logs if requested."""
         self._fleet.close(grace_s=grace_s)
         if not keep_logs:
-            shutil.rmtree(self._logs, ignore_errors=True)
+            remove_folder(self._logs)
 
     def kill(self) -> None:
         """End all gateways at once. The journal survives."""
@@ -149,7 +149,7 @@ class JobGateways:
 
     def remove(self) -> None:
         """Remove the job's folder, after a run that keeps nothing."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(self._folder)
 
 
 def end_abandoned(journal: FleetJournal, binary: str, job_id: str) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,7 +22,15 @@ from tradewind.engine.sources import LIST_FILE
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable, StateError, UsageError
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.event import JobState, JobStatus, Progress, Summary
-from tradewind.model.files import FOLDER_MODE, open_regular, private_folder, read_regular, state_folder, state_home
+from tradewind.model.files import (
+    FOLDER_MODE,
+    open_regular,
+    private_folder,
+    read_regular,
+    remove_folder,
+    state_folder,
+    state_home,
+)
 from tradewind.model.job import JobSpec
 from tradewind.model.locks import FileLock, is_locked, try_lock, wait_unlocked
 from tradewind.model.records import dataclass
@@ -154,7 +161,7 @@ class JobStore:
 
     def forget(self, job_id: str) -> None:
         """Remove a job that has not started or is over, with its folder."""
-        shutil.rmtree(self.path(job_id), ignore_errors=True)
+        remove_folder(self.path(job_id))
         with suppress(StateError):
             self._delete([job_id])
 
@@ -332,14 +339,14 @@ class JobStore:
         known = {row[0] for row in self.database.rows("SELECT id FROM jobs UNION SELECT id FROM imports")}
         for job_id in self._folders():
             if job_id not in known and self._was_never_made(job_id):
-                shutil.rmtree(self.path(job_id), ignore_errors=True)
+                remove_folder(self.path(job_id))
         if len(known) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
             return 0
         finished = [record.id for record in self.records() if record.state in ENDED]
         excess = finished[: max(0, len(finished) - FINISHED_JOBS_MAX)]
         removed = [*excess, *(known - set(self._folders()))]
         for job_id in excess:
-            shutil.rmtree(self.path(job_id), ignore_errors=True)
+            remove_folder(self.path(job_id))
         self._delete(removed)
         return len(excess)
 

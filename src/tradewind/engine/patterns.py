@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Existence", "Pattern", "fixed_folder", "gateway_existence", "is_all", "looks_like_pattern", "pattern_of"]
 
 #: Characters that make a place a pattern. A bracket alone does not: it is common in names of files.
-WILDCARD = re.compile(r"[*?]")
+WILDCARDS = "*?"
 #: A part with any of these belongs to the pattern, not to the fixed directory.
-_IN_PATTERN = re.compile(r"[*?\[]")
+_IN_PATTERN = r"[*?\[]"
 #: A class of more than one character, such as `[!a]`.
-_SEVERAL = re.compile(r"\[[^/\]][^/\]]+\]")
+_SEVERAL = r"\[[^/\]][^/\]]+\]"
 
 #: Returns whether an object has exactly this key, and whether there are objects below it. Raises TradewindError.
 Existence = Callable[[StoreSpec, str], tuple[bool, bool]]
@@ -55,7 +55,7 @@ class Pattern:
 
 def looks_like_pattern(place: Location) -> bool:
     """Return whether the place has wildcards. Something may have exactly this name all the same."""
-    return place.kind not in ("mem", "pipe") and WILDCARD.search(place.key) is not None
+    return place.kind not in ("mem", "pipe") and any(each in place.key for each in WILDCARDS)
 
 
 def pattern_of(place: Location, store: Callable[[Location], StoreSpec], exists: Existence) -> Pattern | None:
@@ -79,13 +79,13 @@ def fixed_folder(place: Location) -> Location | None:
     if not looks_like_pattern(place):
         return None
     parts = place.key.split("/")
-    first = next(index for index, part in enumerate(parts) if _IN_PATTERN.search(part))
+    first = next(index for index, part in enumerate(parts) if re.search(_IN_PATTERN, part))
     return replace(place, key="".join(f"{part}/" for part in parts[:first]))
 
 
 def is_all(glob: str) -> bool:
     """Return whether a glob consists of wildcards alone, so that it may match everything. `[*]` is a literal."""
-    return not _SEVERAL.sub("", glob).strip("*?/")
+    return not re.sub(_SEVERAL, "", glob).strip("*?/")
 
 
 def gateway_existence(gateway: Callable[[], str], credentials: GivenCredentials | None = None) -> Existence:

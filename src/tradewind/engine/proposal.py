@@ -5,7 +5,7 @@ A sky that was started to count the volume runs until the proposal is started or
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -420,4 +420,4 @@ def _region(access: Access, flag: str) -> Region:
 
 
 def _new_id() -> str:
-    return f"p-{secrets.token_hex(6)}"
+    return f"p-{os.urandom(6).hex()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import secrets
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +131,8 @@ class RunStarter:
         run = RunSettings(
             self._job_id,
             self._settings.get("concurrency"),
-            secrets.token_hex(32) if plan.stations() else None,
+            # As `secrets.token_hex`, whose import costs 3 ms.
+            os.urandom(32).hex() if plan.stations() else None,
             store_work_s=self._settings.get("store_work_s"),
         )
         self._push_programs(gateways, spec, run, plan)

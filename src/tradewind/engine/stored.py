@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-import zlib
 from contextlib import suppress
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.launch_spec import LaunchSpec
@@ -142,6 +140,8 @@ class ProposalStore:
         )
         if found is None:
             raise ValueError("it was removed")
+        import zlib
+
         document = parse_json(found[0])
         try:
             request = document["launch"].get("plan_request")
@@ -212,4 +212,7 @@ def _without_catalog(document: dict[str, Any]) -> tuple[str | None, bytes | None
     if request is None:
         return None, None
     text = json.dumps(request.pop("catalog"), sort_keys=True).encode()
+    import zlib
+    from hashlib import sha256
+
     return sha256(text).hexdigest(), zlib.compress(text)

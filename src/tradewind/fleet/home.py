@@ -78,6 +78,9 @@ class HomeGateway:
     def wait_ready(self, timeout_s: float = READY_S) -> GatewayAddress:
         """Wait until the lead answers and return its address. Raises GatewayError if it ends or the timeout expires."""
         if not self._process.control:
+            # The first request needs it; here its import takes place while the lead starts.
+            import tradewind.gateway.exchange  # noqa: F401
+
             self._process.wait_ready(timeout_s)
         # For a socket in a deep folder the child reports a path through its own descriptor, which is invalid here.
         reached = self._process.control

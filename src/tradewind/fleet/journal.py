@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import Any
 from tradewind.errors import ConfigError, FleetTaken, GatewayError, StateError, UsageError
 from tradewind.fleet.owner import Owner, Ownership, here, ownership
 from tradewind.model.document import parse_json
-from tradewind.model.files import private_folder, require_own, state_folder
+from tradewind.model.files import private_folder, remove_folder, require_own, state_folder
 from tradewind.model.locks import is_locked, try_lock
 from tradewind.model.records import dataclass, fields
 from tradewind.state.database import open_database
@@ -130,7 +129,8 @@ class FleetJournal:
         folder = private_folder(self.path(fleet_id))
         self._lock(fleet_id, folder)
         now_s = time.time()
-        with self.database.transaction() as connection:
+        # Without machines all of the fleet are processes beside the client, which no power loss leaves behind.
+        with self.database.transaction(durable=bool(machines)) as connection:
             connection.execute(
                 f"INSERT INTO fleets ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -324,7 +324,7 @@ class FleetJournal:
 
     def close(self, fleet_id: str) -> None:
         """Close the record of a fleet without machines, and remove its folder. A missing record is not an error."""
-        shutil.rmtree(self.path(fleet_id), ignore_errors=True)
+        remove_folder(self.path(fleet_id))
         try:
             with self.database.transaction(durable=False) as connection:
                 self._close(connection, fleet_id)
@@ -382,6 +382,8 @@ class FleetJournal:
             with suppress(ConfigError, OSError):
                 require_own(folder)
                 if not found.has_record and _left_alone(folder):
+                    import shutil
+
                     shutil.rmtree(folder)
                     removed.append(found.id)
         return removed

@@ -12,7 +12,6 @@ A call whose answer is lost may have started machines. They are looked up by the
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -72,7 +71,6 @@ class Launcher:
     in_flight: InFlight
     offers: Mapping[str, Sequence[Offer]]
     """Offers by region."""
-    rng: random.Random = field(default_factory=random.Random)
     unanswered: set[str] = field(default_factory=set)
     """Machines whose last order was not answered, or refused because its own answer was lost: they may run."""
     ever_launched: bool = False
@@ -150,8 +148,10 @@ class Launcher:
             return fresh is not None
         if refusal.kind not in ("throttled", "transient") or pending.waits >= WAITS_MAX:
             return False
+        from random import uniform
+
         longest_s = min(BACKOFF_S_MAX, BACKOFF_S * 2**pending.waits)
-        wait_s = max(refusal.retry_after_s or 0.0, self.rng.uniform(longest_s / 2, longest_s))
+        wait_s = max(refusal.retry_after_s or 0.0, uniform(longest_s / 2, longest_s))
         pending.waits += 1
         pending.due_s = time.monotonic() + wait_s
         return True

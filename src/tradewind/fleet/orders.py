@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 
 from tradewind.fleet.provider import Role
+from tradewind.model.digest import sha256_hex
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan, PlannedGateway
 
@@ -14,7 +14,7 @@ __all__ = ["dialled_gateways", "machine_types", "network_tier_in", "order_key", 
 
 def order_key(fleet_id: str, name: str, endings: int) -> str:
     """Return the key of a machine's order. `endings` counts the ended machines of its name that it replaces."""
-    return f"{sha256(f'{fleet_id}/{name}'.encode()).hexdigest()[:24]}-{endings}"
+    return f"{sha256_hex(f'{fleet_id}/{name}'.encode())[:24]}-{endings}"
 
 
 def machine_types(plan: Plan, rented: Iterable[PlannedGateway]) -> dict[str, tuple[str, bool]]:

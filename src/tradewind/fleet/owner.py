@@ -12,11 +12,11 @@ import functools
 import os
 import time
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from tradewind.fleet.running import RunningProcess, find_process
+from tradewind.model.digest import sha256_hex
 from tradewind.model.records import dataclass
 
 __all__ = [
@@ -53,7 +53,7 @@ class Owner:
         """Value of a machine's owner tag: host, boot, PID namespace, process id and start, as up to 63 letters, digits
         and `-`.
         """
-        boot = sha256(self.boot.encode()).hexdigest()[:8]
+        boot = sha256_hex(self.boot.encode())[:8]
         process = f"{self.process.pid}-{self.process.started or 0}"
         return f"{self.host or 'unknown'}-{boot}-{self.pid_namespace}-{process}"
 
@@ -133,11 +133,11 @@ def _host() -> str:
     """Return a hash of the host's machine id, which itself must not leave the host; empty if it has none."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         try:
-            found = Path(path).read_text(encoding="ascii").strip()
+            found = Path(path).read_text(encoding="utf-8").strip()
         except (OSError, ValueError):
             continue
         if found and found != "uninitialized":
-            return sha256(f"tradewind {found}".encode()).hexdigest()[:16]
+            return sha256_hex(f"tradewind {found}".encode())[:16]
     return ""
 
 
@@ -145,6 +145,6 @@ def _host() -> str:
 def _boot() -> str:
     """Return the id of this boot of the kernel. It is the same in all containers."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return f"without an id on {os.uname().nodename}"

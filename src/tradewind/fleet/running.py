@@ -123,4 +123,4 @@ def _stat(pid: int) -> int | None:
 
 def _fields(pid: int) -> list[str]:
     """Return the fields of a process in /proc after its name: its state first. Raises OSError."""
-    return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

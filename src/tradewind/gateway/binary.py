@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +71,8 @@ def portable_gateways(folder: str | None = None) -> dict[str, GatewayProgram]:
 
 def gateway_program(processor: str, path: str) -> GatewayProgram:
     """Return the program in a file, with its SHA-256. Raises GatewayError."""
+    from hashlib import sha256
+
     digest = sha256()
     try:
         with open(path, "rb") as file:

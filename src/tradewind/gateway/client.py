@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import CredentialsNotSent, GatewayError, GatewayLost
 from tradewind.gateway.binary import require_contract
-from tradewind.gateway.exchange import Exchange
 from tradewind.model.document import parse_json, to_document
 from tradewind.model.plan import Deployment
 
 if TYPE_CHECKING:
+    import socket
+
+    from tradewind.gateway.exchange import Exchange
     from tradewind.model.split import SplitProgram, SplitStatus
 
 #: Timeout of a request other than for events. After it the gateway counts as lost.
@@ -152,7 +153,7 @@ class GatewayClient:
         return request(self.control, method, path, body, timeout_s, f"the gateway at {self.control}")
 
     def _exchange(self, method: str, path: str, body: bytes | None, timeout_s: float) -> Exchange:
-        return Exchange(_connect_unix(self.control, timeout_s), method, path, body)
+        return _exchange(self.control, method, path, body, timeout_s)
 
 
 def request(control: str, method: str, path: str, body: bytes | None, timeout_s: float, whom: str) -> bytes:
@@ -161,7 +162,7 @@ def request(control: str, method: str, path: str, body: bytes | None, timeout_s:
     Raises GatewayError if it is refused, GatewayLost if it is not answered. `whom` names the server in the message.
     """
     try:
-        with Exchange(_connect_unix(control, timeout_s), method, path, body) as answer:
+        with _exchange(control, method, path, body, timeout_s) as answer:
             if answer.status >= 300:
                 raise _refused(f"{method} {path}", answer)
             return answer.read(ANSWER_BYTES_MAX)
@@ -169,7 +170,15 @@ def request(control: str, method: str, path: str, body: bytes | None, timeout_s:
         raise GatewayLost(f"{whom} does not answer: {error}") from error
 
 
+def _exchange(control: str, method: str, path: str, body: bytes | None, timeout_s: float) -> Exchange:
+    from tradewind.gateway.exchange import Exchange
+
+    return Exchange(_connect_unix(control, timeout_s), method, path, body)
+
+
 def _connect_unix(control: str, timeout_s: float) -> socket.socket:
+    import socket
+
     path = control.removeprefix("unix:")
     if path == control:
         raise GatewayError(f"{control} is not the path of a Unix socket")

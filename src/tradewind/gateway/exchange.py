@@ -15,7 +15,7 @@ __all__ = ["BadAnswer", "Exchange"]
 #: Maximum length of a line in an answer's head, and maximum number of lines. A gateway sends a few short ones.
 HEAD_LINE_BYTES_MAX = 8 << 10
 HEAD_LINES_MAX = 100
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})\b")
+_STATUS = rb"HTTP/1\.[01] ([1-5][0-9]{2})\b"
 
 
 class BadAnswer(OSError):
@@ -44,7 +44,7 @@ class Exchange:
             raise
 
     def _read_head(self) -> tuple[int, int | None]:
-        status = _STATUS.match(self._reader.readline(HEAD_LINE_BYTES_MAX))
+        status = re.match(_STATUS, self._reader.readline(HEAD_LINE_BYTES_MAX))
         if status is None:
             raise BadAnswer("its answer is not HTTP")
         length = None

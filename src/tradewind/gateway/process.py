@@ -144,10 +144,27 @@ class BinaryProcess:
 
     def wait_exit(self, timeout_s: float) -> int | None:
         """Wait for the process to end and return its exit code; None if it still runs after `timeout_s`."""
-        try:
-            return self._reaped(self._process.wait(timeout_s))
-        except subprocess.TimeoutExpired:
-            return None
+        self._wait_end(timeout_s)
+        return self.exit_code
+
+    def _wait_end(self, timeout_s: float) -> None:
+        """Wait up to the timeout for the process to end, without reaping it where the kernel can notify us.
+
+        `Popen.wait` polls with pauses of up to 50 ms, which a short job would sleep through at its end.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        if self._process.returncode is not None:
+            return
+        with suppress(OSError, AttributeError):  # Without pidfd, or reaped by another thread.
+            descriptor = os.pidfd_open(self._process.pid)
+            try:
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                poll.poll(timeout_s * 1000)
+            finally:
+                os.close(descriptor)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, deadline_s - time.monotonic()))
 
     def ending(self, timeout_s: float) -> str | None:
         """Describe how the process ended: exit code or signal, and last line of the log. None if it still runs."""
@@ -167,9 +184,7 @@ class BinaryProcess:
     def stop(self) -> None:
         """End the process and wait for it. Kill it if it does not end within STOP_S."""
         self.begin_stop()
-        try:
-            self._reaped(self._process.wait(STOP_S))
-        except subprocess.TimeoutExpired:
+        if self.wait_exit(STOP_S) is None:
             self.kill()
         self._close_output()
 

@@ -17,7 +17,7 @@ __all__ = ["NO_HOSTS", "SshHost", "SshHosts", "hosts_from_document", "in_region"
 GATEWAYS_MAX = 64
 PORT_MAX = 65535
 #: Names that ssh accepts, without what it could take for an option.
-_NAME = re.compile(r"[A-Za-z0-9_.@:%\[\]][A-Za-z0-9_.@:%\[\]-]*")
+_NAME = r"[A-Za-z0-9_.@:%\[\]][A-Za-z0-9_.@:%\[\]-]*"
 _KEYS = frozenset(
     {"name", "region", "address", "port", "egress", "ingress", "usd_per_hour", "gateways", "inbound", "folder"}
 )
@@ -100,7 +100,7 @@ def _host(entry: Mapping[str, Any], place: str) -> SshHost:
     if unknown := sorted(entry.keys() - _KEYS):
         raise ConfigError(f"{place}: unknown setting {unknown[0]!r}", hint=f"known: {', '.join(sorted(_KEYS))}")
     name, region = _text(entry, "name", place), _text(entry, "region", place)
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ConfigError(f"{place}: {name!r} is not a name that ssh accepts", hint="for example lab-1 or user@lab-1")
     try:
         region = str(Region.parse(region))

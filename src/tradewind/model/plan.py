@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Maximum routes of one plan; a gateway refuses a program with more (docs/reference/limits.md).
 ROUTES_MAX = 256
 #: Valid names of gateways: a certificate has the name as a DNS label.
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def local_plan() -> Plan:
 def _check_names(plan: Plan) -> None:
     names = [gateway.name for gateway in plan.gateways]
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise TopologyError(f"gateway name {name!r}: 1 to 63 characters of a-z, 0-9 and -, with no - at either end")
     if len(set(names)) != len(names):
         raise TopologyError("two gateways have the same name")

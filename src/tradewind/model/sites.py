@@ -40,7 +40,7 @@ CONFIRM_ABOVE_USD = 1.0
 CONFIRM_ABOVE_USD_MAX = 1e6
 #: Most pairs of regions in `unconnected`.
 PAIRS_MAX = 1024
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_PLACEHOLDER = r"\{([^{}]*)\}"
 PLACEHOLDERS = ("processor", "sha256")
 """Words in braces that `program_url` may have."""
 
@@ -271,7 +271,7 @@ def _text(table: Mapping[str, Any], name: str, place: str) -> str | None:
 def _check_url(url: str, place: str) -> None:
     if not url.startswith(("https://", "http://")) or any(character.isspace() for character in url):
         raise ConfigError(f"{place}: program_url must be an http or https URL, not {url!r}")
-    if unknown := next((name for name in _PLACEHOLDER.findall(url) if name not in PLACEHOLDERS), None):
+    if unknown := next((name for name in re.findall(_PLACEHOLDER, url) if name not in PLACEHOLDERS), None):
         raise ConfigError(
             f"{place}: program_url has the unknown placeholder {{{unknown}}}",
             hint="it may have {processor} and {sha256}",

@@ -26,13 +26,13 @@ _ROOT_NAMES = {
 }
 
 #: `s3:/b`, `s3//b` and `s3:b`: a URL without a slash or colon.
-_MISTYPED = re.compile(r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))")
+_MISTYPED = r"(?i)(s3|gs|az|r2)(?::/|//|:(?=[a-z0-9]))"
 
 #: An account: a URL that ends before the bucket.
-_ACCOUNT = re.compile(r"(?i)(?:(?P<cloud>s3|gs)://|(?P<kind>az|r2)://(?P<account>[a-z0-9-]+)/?)")
+_ACCOUNT = r"(?i)(?:(?P<cloud>s3|gs)://|(?P<kind>az|r2)://(?P<account>[a-z0-9-]+)/?)"
 
 #: Query parameters that occur only in signed addresses.
-_SIGNED = re.compile(
+_SIGNED = (
     r"(?i)[?&](x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential)|signature|sig"
     r"|awsaccesskeyid|googleaccessid|access_token)="
 )
@@ -85,12 +85,14 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
     if "\0" in text:
         raise UrlError("a path cannot hold a NUL character")
     scheme, separator, rest = text.partition("://")
-    if separator or _MISTYPED.match(text):
+    # Most paths have neither, and compiling the expression takes longer than all else here.
+    mistyped = re.match(_MISTYPED, text) if ":" in text or "//" in text else None
+    if separator or mistyped:
         _refuse_signature(text)
     if not separator:
         if text == "mem:" or text.startswith("mem:?"):
             return _memory(text)
-        if mistyped := _MISTYPED.match(text):
+        if mistyped:
             url = f"{mistyped[1].lower()}://{text[mistyped.end() :]}"
             raise UrlError(f"{text}: neither a URL nor a likely path", hint=f"write {url}, or ./{text} for a path")
         return _path(text, cwd)
@@ -106,7 +108,7 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
 
 def parse_account(text: str) -> Location | None:
     """Parse what is above buckets: `s3://`, `gs://`, `az://ACCOUNT` or `r2://ACCOUNT`; None for any other place."""
-    match = _ACCOUNT.fullmatch(text)
+    match = re.fullmatch(_ACCOUNT, text)
     if match is None:
         return None
     kind = (match["cloud"] or match["kind"]).lower()
@@ -119,7 +121,7 @@ def _refuse_signature(text: str) -> None:
         from urllib.parse import unquote
 
         text = unquote(text)
-    if signed := _SIGNED.search(text):
+    if signed := re.search(_SIGNED, text):
         raise UrlError(
             f"the URL holds a credential: the parameter {signed[1]}",
             hint="write the part before the ?, and give credentials through the cloud's own chain",
@@ -174,13 +176,12 @@ def _file_url(rest: str, text: str) -> Location:
     return Location("file", "file:///", "/" + unquote(path, errors="surrogateescape"))
 
 
-_S3_HOST = re.compile(
-    r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]+)\.)?s3(?:[.-](?:dualstack\.)?(?P<region>[a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com(?:\.cn)?"
+_S3_HOST = (
+    r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]+)\.)?s3(?:[.-](?:dualstack\.)?(?P<region>[a-z]{2}(?:-[a-z]+)+-\d))?"
+    r"\.amazonaws\.com(?:\.cn)?"
 )
-_AZURE_HOST = re.compile(
-    r"(?P<account>[a-z0-9]{3,24})\.(?:blob|dfs)\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)"
-)
-_R2_HOST = re.compile(r"(?P<account>[0-9a-f]{32})(?:\.(?:eu|fedramp))?\.r2\.cloudflarestorage\.com")
+_AZURE_HOST = r"(?P<account>[a-z0-9]{3,24})\.(?:blob|dfs)\.core\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)"
+_R2_HOST = r"(?P<account>[0-9a-f]{32})(?:\.(?:eu|fedramp))?\.r2\.cloudflarestorage\.com"
 _GCS_HOSTS = ("storage.googleapis.com", "storage.cloud.google.com")
 
 
@@ -196,13 +197,13 @@ def _pasted(scheme: str, rest: str) -> Location:
         )
     tail, host = unquote(tail.partition("#")[0]), host.lower()
     first, _, key = tail.partition("/")
-    if match := _S3_HOST.fullmatch(host):
+    if match := re.fullmatch(_S3_HOST, host):
         bucket, key = (match["bucket"], tail) if match["bucket"] else (first, key)
         found = Location("s3", f"s3://{bucket}", key, region=match["region"])
-    elif match := _R2_HOST.fullmatch(host):
+    elif match := re.fullmatch(_R2_HOST, host):
         found = Location("r2", f"r2://{match['account']}/{first}", key)
         bucket = first
-    elif match := _AZURE_HOST.fullmatch(host):
+    elif match := re.fullmatch(_AZURE_HOST, host):
         found = Location("az", f"az://{match['account']}/{first}", key)
         bucket = first
     elif host in _GCS_HOSTS:

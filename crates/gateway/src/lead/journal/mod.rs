@@ -138,7 +138,8 @@ impl Journal {
         if path.exists() {
             return Err(JournalError::Exists(path));
         }
-        Self::start(path, dir.background(), schema::create)
+        schema::create_file(&path)?;
+        Self::start(path, dir.background(), |_, _| Ok(()))
     }
 
     /// Opens the journal of a job that has begun.
@@ -266,7 +267,8 @@ impl Journal {
         F: FnOnce(&Connection) -> rusqlite::Result<Vec<T>> + Send + 'static,
     {
         let Some(open) = &self.open else { return Ok(Vec::new()) };
-        open.writer.flush().await?;
+        // A reader sees what is committed; whether it survives a power cut is the concern of who acts on it.
+        open.writer.commit().await?;
         let path = open.path.clone();
         let reading = open.background.run(move || {
             let connection = open_read_only(&path)?;

@@ -2,6 +2,9 @@
 
 use super::JournalError;
 use rusqlite::Connection;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Marks an SQLite file as ours ("TWjn").
@@ -92,8 +95,31 @@ const UPLOADS_OF_1: &str = "
 /// Migrates from schema 2.
 const COPIES_OF_2: &str = "ALTER TABLE done ADD COLUMN written TEXT;";
 
-/// Creates the tables in a new file.
-pub(super) fn create(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
+/// Creates the file of a new journal.
+///
+/// It is completed under another name, so SQLite need not sync its steps: after a power cut the journal's own name has
+/// all of it, or nothing. The name itself is durable with the first entry, because SQLite then creates its log and syncs
+/// the folder. Until then the journal holds nothing, and a resumed job begins another one.
+pub(super) fn create_file(path: &Path) -> Result<(), JournalError> {
+    let failed = |error: io::Error| JournalError::Io { path: path.to_owned(), message: error.to_string() };
+    let sqlite = |error: rusqlite::Error| JournalError::from_sqlite(path, &error);
+    let fresh = path.with_extension("sqlite.new");
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh).map_err(failed)?;
+    let mut connection = Connection::open(&fresh).map_err(sqlite)?;
+    connection.pragma_update(None, "synchronous", "off").map_err(sqlite)?;
+    connection.pragma_update(None, "journal_mode", "memory").map_err(sqlite)?;
+    create(path, &mut connection)?;
+    connection.close().map_err(|(_, error)| sqlite(error))?;
+    file.sync_all().map_err(failed)?;
+    fs::rename(&fresh, path).map_err(failed)
+}
+
+/// Creates the tables in an empty file.
+fn create(path: &Path, connection: &mut Connection) -> Result<(), JournalError> {
     let make = |connection: &mut Connection| -> rusqlite::Result<()> {
         connection.pragma_update(None, "journal_mode", "wal")?;
         let transaction = connection.transaction()?;

@@ -31,6 +31,23 @@ fn state_dir() -> (tempfile::TempDir, StateDir) {
     (dir, state)
 }
 
+#[tokio::test]
+async fn what_a_lead_left_that_died_while_it_created_the_journal_is_replaced() {
+    let (dir, state) = state_dir();
+    std::fs::write(dir.path().join("journal.sqlite.new"), "half a journal").unwrap();
+    let journal = Journal::create(&state).unwrap();
+    journal.record_durably(Entry::Intent(intent(0, "a", 1))).await.unwrap();
+    // Nothing new: neither a flush nor a reader changes the log.
+    let log = || std::fs::metadata(dir.path().join("journal.sqlite-wal")).unwrap().len();
+    let before = log();
+    journal.flush().await.unwrap();
+    assert_eq!(journal.pending_intents().await.unwrap().len(), 1);
+    assert_eq!(log(), before);
+    drop(journal);
+    let names: BTreeSet<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, BTreeSet::from(["journal.sqlite".into(), "lock".into()]));
+}
+
 /// An upload as recorded: intent, name, parts.
 type Known = (Intent, Option<UploadId>, BTreeMap<u32, PartTag>);
 

@@ -25,6 +25,9 @@ pub const BATCH_MS_MAX: u64 = 100;
 #[expect(clippy::large_enum_variant, reason = "nearly all commands are entries; a box each would cost more")]
 enum Command {
     Record(Entry),
+    /// Answered once all entries before are committed.
+    Commit(oneshot::Sender<()>),
+    /// Answered once all entries before are on disk.
     Flush(oneshot::Sender<()>),
 }
 
@@ -73,8 +76,17 @@ impl Writer {
     }
 
     pub(super) async fn flush(&self) -> Result<(), JournalError> {
+        self.written(Command::Flush).await
+    }
+
+    /// Waits until the entries so far are visible to readers. It does not wait for the disk.
+    pub(super) async fn commit(&self) -> Result<(), JournalError> {
+        self.written(Command::Commit).await
+    }
+
+    async fn written(&self, command: fn(oneshot::Sender<()>) -> Command) -> Result<(), JournalError> {
         let (sender, written) = oneshot::channel();
-        self.send(Command::Flush(sender)).await?;
+        self.send(command(sender)).await?;
         self.urgent.notify_one();
         written.await.map_err(|_| self.failed())
     }
@@ -105,11 +117,15 @@ impl Drop for Writer {
     }
 }
 
-/// Entries that share a transaction, and the flushes that wait for the disk.
+/// Entries that share a transaction, and who waits for it.
 #[derive(Default)]
 struct Batch {
     entries: Vec<Entry>,
+    commits: Vec<oneshot::Sender<()>>,
     flushes: Vec<oneshot::Sender<()>>,
+    /// Whether all earlier transactions are known to be on disk. An earlier process may have left others, so a journal
+    /// begins without.
+    is_synced: bool,
 }
 
 async fn write_all(
@@ -122,8 +138,8 @@ async fn write_all(
         let deadline = Instant::now() + Duration::from_millis(BATCH_MS_MAX);
         batch.add(first);
         batch.take_from(receiver);
-        // A waiting flush is not delayed for more entries.
-        if !batch.is_full() && batch.flushes.is_empty() {
+        // A waiting commit or flush is not delayed for more entries.
+        if !batch.is_full() && !batch.is_awaited() {
             timeout_at(deadline, urgent.notified()).await.ok();
             batch.take_from(receiver);
         }
@@ -136,8 +152,13 @@ impl Batch {
     fn add(&mut self, command: Command) {
         match command {
             Command::Record(entry) => self.entries.push(entry),
+            Command::Commit(done) => self.commits.push(done),
             Command::Flush(done) => self.flushes.push(done),
         }
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.commits.is_empty() || !self.flushes.is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -153,10 +174,23 @@ impl Batch {
         }
     }
 
-    /// Writes all entries in one transaction; if a flush is among them, waits for the disk.
+    /// Writes all entries in one transaction; if a flush is among them, waits for the disk, unless it has everything.
     fn commit(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
-        let is_durable = !self.flushes.is_empty();
-        if is_durable {
+        let has_entries = !self.entries.is_empty();
+        let syncs = !self.flushes.is_empty() && (has_entries || !self.is_synced);
+        if has_entries || syncs {
+            self.write(connection, syncs)?;
+            self.is_synced = syncs;
+        }
+        for done in self.commits.drain(..).chain(self.flushes.drain(..)) {
+            // A receiver that no longer waits needs no answer.
+            done.send(()).ok();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, connection: &mut Connection, syncs: bool) -> rusqlite::Result<()> {
+        if syncs {
             connection.pragma_update(None, "synchronous", "full")?;
         }
         let transaction = connection.transaction()?;
@@ -165,17 +199,13 @@ impl Batch {
             writing.write(&entry)?;
         }
         drop(writing);
-        if is_durable {
+        if syncs {
             // Only a transaction that changes a page syncs the log, and with it all commits before.
             transaction.pragma_update(None, "user_version", SCHEMA)?;
         }
         transaction.commit()?;
-        if is_durable {
+        if syncs {
             connection.pragma_update(None, "synchronous", "normal")?;
-        }
-        for done in self.flushes.drain(..) {
-            // A receiver that no longer waits needs no answer.
-            done.send(()).ok();
         }
         Ok(())
     }
