@@ -5,9 +5,15 @@ from __future__ import annotations
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 LONG_BEGUN_SHARE = 0.75
 """Share of a run over which the longest tests are spread, so that few run at once and none is left for the end."""
+
+
+# No test fails because the machine is busy.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 
 def pytest_configure() -> None:
