@@ -1,4 +1,4 @@
-"""What operators see of links and fleets: limits, bans, load, machines and cost, in a real server."""
+"""Views of operators on links and fleets: limits, bans, load, machines and cost, in a real server."""
 
 import os
 import time

@@ -71,7 +71,7 @@ class Submission:
 
 @dataclass
 class Sent:
-    """What became of a submission: its job, or the status and detail with which it was refused."""
+    """The outcome of a submission: its job, or the status and detail with which it was refused."""
 
     submission: Submission
     job: str | None = None

@@ -21,7 +21,7 @@ class Receiver:
     def __init__(self) -> None:
         self.secrets: dict[str, str] = {}
         self.events: dict[tuple[str, int, str], int] = {}
-        """How often the event with this job, number and state was accepted."""
+        """Return how often the event with this job, number and state was accepted."""
         self.unverified: list[str] = []
         self.requests = self.refused = 0
         self.is_down = False

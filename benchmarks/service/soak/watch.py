@@ -29,7 +29,7 @@ ACTIVE = "SELECT id, owned FROM jobs WHERE state IN ('running', 'pausing', 'stop
 
 @dataclass(frozen=True)
 class Usage:
-    """What a replica used at a time after the start."""
+    """Memory and files that a replica used at a time after the start."""
 
     at_s: float
     replica: str

@@ -8,7 +8,7 @@ use tradewind_store::{Error, ErrorKind, ObjectInfo, PutOptions, Store, TagSuppor
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TagRule {
     source_tags: SourceTags,
-    /// Whether the destination keeps tags.
+    /// True if the destination keeps tags.
     target_keeps: bool,
 }
 

@@ -83,7 +83,7 @@ pub trait Store: Debug + Send + Sync {
     /// Limits of this store: sizes, counts, and how parts must be cut.
     fn limits(&self) -> StoreLimits;
 
-    /// What this store does with the tags of objects. A compatible server may do less, and then refuses them.
+    /// The way in which this store treats the tags of objects. A compatible server may do less, and then refuses them.
     fn tag_support(&self) -> TagSupport {
         TagSupport::Missing
     }

@@ -106,7 +106,7 @@ class Acceleration:
         self._statuses: dict[str, SplitStatus] = {}
         self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
-        # Whoever waited for a wish has seen the end of the former supervisor.
+        # Those who waited for a wish have seen the end of the former supervisor.
         wish = None if before is None else self._book.wish(self.id)
         self._answered = 0 if wish is None else wish.number
         self._course = Course(time.monotonic(), self._answered)

@@ -1,4 +1,4 @@
-"""What a killed supervisor of an acceleration has left: its fleets, by the journal, and their machines' cost."""
+"""The remains of an acceleration whose supervisor was killed: its fleets, by the journal, and their machines' cost."""
 
 from __future__ import annotations
 

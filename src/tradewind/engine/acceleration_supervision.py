@@ -1,4 +1,4 @@
-"""Whether an acceleration's supervisor works: it may be killed, stopped by a signal, or hang."""
+"""The state of an acceleration's supervisor: it may be killed, stopped by a signal, or hang."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ class Accelerations:
             raise JobUnreadable(f"{path}: {error}") from error
 
 
-#: What is wrong with a supervisor that holds its acceleration.
+#: Faults of a supervisor that holds its acceleration.
 _LIVES: dict[Supervision, str] = {"stopped": "is stopped", "silent": "lives, but reports nothing"}
 
 

@@ -1,4 +1,4 @@
-"""What a fleet records about its machines: in the journal that they exist, in the meter since when they are charged."""
+"""Records of a fleet about its machines: in the journal that they exist, in the meter since when they are charged."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class AccelerationState(Document):
     process: SupervisorProcess | None = None
     """Its latest supervisor."""
     supervision: Supervision | None = None
-    """Whether its supervisor works, as the reader found; None after its end."""
+    """The state of its supervisor, as the reader found it; None after its end."""
 
     def at(self, now_unix_s: float) -> AccelerationState:
         """Return the state with the cost at this time: machines are charged until they end."""

@@ -284,7 +284,7 @@ def _listen(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     with nullcontext() if own is None else own:
-        # Whoever reads the address may end the server at once.
+        # The reader of the address may end the server at once.
         print(f"listening on {address}", flush=True)
         if own is not None:
             show(own.invite(), with_browser=with_browser)

@@ -57,7 +57,7 @@ _STATES_OVER = ("done", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class ConnectionUse:
-    """What the engine needs for a job with connections: credentials, and the access of each side."""
+    """The needs of the engine for a job with connections: credentials, and the access of each side."""
 
     credentials: GivenCredentials
     source: Access
@@ -74,7 +74,7 @@ class ResolvedPlace:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the place is reached with the credentials of a connection."""
+        """Return whether the place is reached with the credentials of a connection."""
         return self.connection is not None
 
 

@@ -1,4 +1,4 @@
-"""What signs a browser in to a user's own console: asked of the running console, printed, and opened.
+"""Invitations that sign a browser in to a user's own console: asked of the running console, printed, and opened.
 
 It imports little, because a second `tradewind console` only asks the first one.
 """
@@ -34,7 +34,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True)
 class Invitation:
-    """What signs one browser in: an address for people, and the path of a file that leads a browser to another one."""
+    """Ways to sign one browser in: an address for people, and the path of a file that leads a browser to another one."""
 
     address: str
     page: str

@@ -33,7 +33,7 @@ GOOD = ("done", "interrupted")
 
 @dataclass
 class HopUse:
-    """What a hop carried in a run, and when, in seconds after the start of the run; None if that is not known."""
+    """Bytes that a hop carried in a run, and when, in seconds after the start of the run; None if that is not known."""
 
     bytes: int = 0
     saved_bytes: int = 0

@@ -107,7 +107,7 @@ pub struct WholePlace {
     pub expect: Option<Expect>,
     /// Whether an earlier attempt of this run may have written it.
     pub again: bool,
-    /// Whether the source has tags that are not in `options`.
+    /// True if the source has tags that are not in `options`.
     pub tags_dropped: bool,
 }
 
@@ -310,7 +310,7 @@ pub enum SinkReply {
         /// Whether the store was asked more than once: an earlier request may have opened another upload, whose id is
         /// unknown.
         asked_again: bool,
-        /// Whether the store refused the optional tags, and opened it without them.
+        /// True if the store refused the optional tags, and opened it without them.
         tags_dropped: bool,
     },
     /// The object is visible and proven.
@@ -334,7 +334,7 @@ pub struct Placed {
     pub size_bytes: u64,
     /// Checksums of the bytes that were written. Empty for a copy by the store, whose bytes passed through no gateway.
     pub sent: Checksums,
-    /// Whether it lacks tags of its source.
+    /// True if it lacks tags of its source.
     pub tags_dropped: bool,
     /// Set while a power loss may undo the write.
     pub unsynced: Option<Unsynced>,

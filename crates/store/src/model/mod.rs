@@ -81,7 +81,7 @@ impl From<Bytes> for Payload {
 /// Tags of an object: values by name.
 pub type Tags = BTreeMap<String, String>;
 
-/// What a store does with the tags of objects.
+/// The way in which a store treats the tags of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagSupport {
     /// It has none.

@@ -25,7 +25,7 @@ class Right:
 
     @property
     def left_gbps(self) -> float:
-        """What further jobs may use."""
+        """Bandwidth that further jobs may use."""
         return max(0.0, self.rate_gbps - sum(self.used.values()))
 
 

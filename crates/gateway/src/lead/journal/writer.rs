@@ -123,7 +123,7 @@ struct Batch {
     entries: Vec<Entry>,
     commits: Vec<oneshot::Sender<()>>,
     flushes: Vec<oneshot::Sender<()>>,
-    /// Whether all earlier transactions are known to be on disk. An earlier process may have left others, so a journal
+    /// True if all earlier transactions are known to be on disk. An earlier process may have left others, so a journal
     /// begins without.
     is_synced: bool,
 }

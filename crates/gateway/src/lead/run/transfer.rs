@@ -27,7 +27,7 @@ pub(super) struct ObjectTransfer {
     pub(super) inherited: Inherited,
     /// The treatment of its source's tags.
     pub(super) tag_rule: TagRule,
-    /// Whether its source has tags that are not in `options`.
+    /// True if its source has tags that are not in `options`.
     pub(super) tags_dropped: bool,
     /// State that the source object must have for every read.
     pub(super) condition: Precondition,
