@@ -34,7 +34,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True)
 class Invitation:
-    """Ways to sign one browser in: an address for people, and the path of a file that leads a browser to another one."""
+    """Ways to sign one browser in: an address for people, and the path of a file that leads a browser to another."""
 
     address: str
     page: str
