@@ -18,6 +18,7 @@ from tradewind.model.job import (
     ObjectFilter,
     ObjectSelection,
     PrefixSelection,
+    Preserve,
     Target,
 )
 from tradewind.model.program import Program, Routes
@@ -135,6 +136,7 @@ def test_documents_with_every_field_set_match_the_schema() -> None:
         attributes=AttributeRules("replace", "a/b", "no-cache", {"n": "v"}),
         tags={"a": "b"},
         source_tags="keep",
+        preserve=Preserve(mode=True, owner=True, time=False),
         ceiling_usd_per_gb=0.1,
         ceiling_bytes=5,
         rate_limit_bytes_per_s=6,

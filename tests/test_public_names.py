@@ -64,6 +64,7 @@ def test_the_public_names() -> None:
         "ObjectFilter",
         "Options",
         "Picture",
+        "Preserve",
         "Progress",
         "Proposal",
         "Request",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         WouldDelete,
     )
     from tradewind.model.hosts import SshHost, SshHosts
-    from tradewind.model.job import AttributeRules, FilterRule, ObjectFilter
+    from tradewind.model.job import AttributeRules, FilterRule, ObjectFilter, Preserve
     from tradewind.model.sites import Cloud, FleetTable, Sites
     from tradewind.model.store import Access
     from tradewind.render.picture import Picture
@@ -57,6 +57,7 @@ __all__ = [
     "ObjectFilter",
     "Options",
     "Picture",
+    "Preserve",
     "Progress",
     "Proposal",
     "Request",
@@ -99,6 +100,7 @@ _HOMES = {
     "ObjectFilter": "tradewind.model.job",
     "Options": "tradewind.engine.request",
     "Picture": "tradewind.render.picture",
+    "Preserve": "tradewind.model.job",
     "Progress": "tradewind.model.event",
     "Proposal": "tradewind.engine.proposal",
     "Request": "tradewind.engine.proposal",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tradewind.engine.attributes import checked, treatment_of_tags
+from tradewind.cli.attributes import parse_preserve
+from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
 from tradewind.errors import UsageError
-from tradewind.model.job import AttributeRules
+from tradewind.model.job import AttributeRules, Preserve
 from tradewind.model.url import Kind, parse_url
 
 
@@ -55,3 +58,25 @@ def test_a_store_without_tags_cannot_keep_them(place: str, message: str) -> None
     for source, destinations in ((other, [bucket]), (bucket, [bucket, other])):
         with pytest.raises(UsageError, match=message):
             treatment_of_tags("keep", {}, source, destinations)
+
+
+def test_only_root_keeps_the_owner_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, folder = parse_url("s3://b/a"), parse_url("/d/a")
+    owner = Preserve(owner=True)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert checked_preserve(owner, AttributeRules(), [bucket, folder]) == owner
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert checked_preserve(owner, AttributeRules(), [bucket]) == owner
+    with pytest.raises(UsageError, match="only root can give files to other users: /d/a"):
+        checked_preserve(owner, AttributeRules(), [bucket, folder])
+    with pytest.raises(UsageError, match="--preserve mode and --metadata-directive replace"):
+        checked_preserve(Preserve(mode=True), AttributeRules("replace"), [bucket])
+    assert checked_preserve(Preserve(), AttributeRules("replace"), [bucket]) == Preserve()
+
+
+def test_the_list_names_what_is_kept() -> None:
+    assert parse_preserve("time") == Preserve()
+    assert parse_preserve("mode,owner") == Preserve(mode=True, owner=True, time=False)
+    for wrong in ("", "mode,", "all", "mode owner"):
+        with pytest.raises(UsageError, match="is not one of mode, owner, time"):
+            parse_preserve(wrong)

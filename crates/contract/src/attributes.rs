@@ -36,6 +36,38 @@ impl SourceTags {
     }
 }
 
+/// What a copy keeps of a file beside its bytes: a new file gets it, and an object has it in its metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preserve {
+    /// The mode. The setuid, setgid and sticky bits only if the owner is kept too, by root.
+    #[serde(default)]
+    pub mode: bool,
+    /// User and group. Only root can give files to others.
+    #[serde(default)]
+    pub owner: bool,
+    /// The time of modification.
+    #[serde(default = "yes")]
+    pub time: bool,
+}
+
+impl Default for Preserve {
+    fn default() -> Self {
+        Self { mode: false, owner: false, time: true }
+    }
+}
+
+impl Preserve {
+    /// Returns whether this is the default.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
 /// The attributes to write with each object. An object whose content type is neither set here nor kept gets one by the
 /// extension of its name. Files have no attributes: at a file system nothing of this applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

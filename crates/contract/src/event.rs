@@ -240,6 +240,10 @@ pub struct Summary {
     /// Objects that this run wrote without the tags that their sources have.
     #[serde(default)]
     pub tags_dropped: u64,
+    /// Files that this run wrote without a mode, owner or time that the metadata of their sources states in a form that
+    /// cannot be read.
+    #[serde(default)]
+    pub attributes_ignored: u64,
     /// Number of objects by proof.
     pub proofs: Proofs,
     /// Result at each destination.

@@ -1,6 +1,6 @@
 //! A job: the objects to move, after the command line has been resolved.
 
-use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, SourceTags, StoreSpec};
+use crate::{AttributeRules, CodecChoice, CopyScope, KeyScope, Preserve, SourceTags, StoreSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +48,9 @@ pub struct JobSpec {
     /// The treatment of the source's tags.
     #[serde(default, skip_serializing_if = "SourceTags::is_default")]
     pub source_tags: SourceTags,
+    /// What copies keep of files.
+    #[serde(default, skip_serializing_if = "Preserve::is_default")]
+    pub preserve: Preserve,
     /// Compress chunks between gateways, as `codec` says.
     #[serde(default)]
     pub compress: bool,

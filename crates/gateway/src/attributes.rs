@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tradewind_contract::{AttributeDirective, AttributeRules};
-use tradewind_store::{Attributes, Store};
+use tradewind_store::{Attributes, Preserve, PutOptions, Restored, Store};
 
 /// Content type of an object that replaces its source's attributes, if its name does not tell a better one. Without a
 /// type, a store that copies the object itself would keep the source's.
@@ -57,6 +57,17 @@ pub fn set_by(rules: &AttributeRules, target: &dyn Store) -> Attributes {
         metadata: rules.metadata.clone(),
         ..Attributes::default()
     }
+}
+
+/// What the job keeps of files, in the store's terms.
+pub fn preserved(rules: tradewind_contract::Preserve) -> Preserve {
+    Preserve { mode: rules.mode, owner: rules.owner, time: rules.time }
+}
+
+/// Returns whether a file written with these options lacks something that its metadata states, because it cannot be
+/// read.
+pub fn ignores_metadata(options: &PutOptions, target: &dyn Store) -> bool {
+    !keeps_attributes(target) && Restored::of(options).ignores
 }
 
 /// The content type by the extension of `name`, from a fixed table: the same on each machine.

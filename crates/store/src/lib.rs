@@ -29,6 +29,7 @@ mod page_check;
 mod place;
 mod presign;
 mod rest;
+mod restored;
 mod s3;
 mod scope;
 mod token;
@@ -49,9 +50,10 @@ pub use kept_time::{KEPT_TIME, kept_time_ns, kept_time_text};
 pub use key_range::KeyRange;
 pub use listing::{list_range, split_ranges};
 pub use model::{
-    Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, ListPage, ListRequest, ObjectDeletion,
-    ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, StoreDescription,
-    StoreLimits, StoreLocation, TagSupport, Tags, UploadId, VersionMarker, VersionPage, Written, stays,
+    Attributes, BucketInfo, BucketPage, Download, Expect, FileIdentity, KEPT_GROUP, KEPT_MODE, KEPT_USER, ListPage,
+    ListRequest, ObjectDeletion, ObjectInfo, ObjectVersion, PartSource, PartTag, Payload, PendingUpload, Permissions,
+    Precondition, Preserve, PutOptions, StoreDescription, StoreLimits, StoreLocation, TagSupport, Tags, UploadId,
+    VersionMarker, VersionPage, Written, stays,
 };
 pub use open::{open, open_on};
 pub use place::{
@@ -60,6 +62,7 @@ pub use place::{
 };
 pub use presign::presign;
 pub use rest::{Unreachable, WORK_BYTES_PER_S_MIN, WorkLimits, with_progress};
+pub use restored::Restored;
 pub use scope::{Keys, Lent, NotLent, Scope};
 pub use versions::Versions;
 pub use written::look_at_written;

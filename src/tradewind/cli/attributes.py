@@ -5,13 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
+from tradewind.cli.arguments import typed
 from tradewind.errors import UsageError
-from tradewind.model.job import AttributeRules
+from tradewind.model.job import AttributeRules, Preserve
 
 RULE = """\
 Objects keep their source's content type, encoding, language, disposition, cache control and metadata. The options
 below set some of them. Files have no attributes: the content type of an uploaded file follows from the extension of
 its name. Its time of modification becomes the metadata mtime, and is restored, as in rclone."""
+
+PRESERVED = ("mode", "owner", "time")
 
 
 def add_attribute_arguments(parser: ArgumentParser) -> None:
@@ -37,6 +40,15 @@ def add_attribute_arguments(parser: ArgumentParser) -> None:
         "objects that lose theirs; keep: as auto, but objects whose tags cannot be kept fail; drop: never read. "
         "Default: auto, or drop with --tag",
     )
+    group.add_argument(
+        "--preserve",
+        type=typed(parse_preserve),
+        default=Preserve(),
+        metavar="LIST",
+        help="what copies keep of files: mode, owner and time, separated by commas. Default: time. An object keeps it "
+        "in its metadata (mode, uid, gid, mtime), as in rclone, and a file gets it from there. owner needs root where "
+        "files are written. setuid, setgid and sticky bits need root, and both mode and owner",
+    )
 
 
 def attribute_rules(args: Namespace) -> AttributeRules:
@@ -47,6 +59,15 @@ def attribute_rules(args: Namespace) -> AttributeRules:
         cache_control=args.cache_control,
         metadata=_named_once(args.metadata),
     )
+
+
+def parse_preserve(text: str) -> Preserve:
+    """Return what is kept. Raises UsageError."""
+    names = text.split(",")
+    for name in names:
+        if name not in PRESERVED:
+            raise UsageError(f"{name!r} is not one of {', '.join(PRESERVED)}", hint="for example --preserve mode,time")
+    return Preserve(*(name in names for name in PRESERVED))
 
 
 def name_and_value(option: str, text: str) -> tuple[str, str]:

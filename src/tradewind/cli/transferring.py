@@ -213,6 +213,7 @@ def options_from(args: Namespace, *, recursive: bool) -> Options:
         attributes=attribute_rules(args),
         tags=dict(name_and_value("--tag", text) for text in args.tag),
         source_tags=args.tags,
+        preserve=args.preserve,
         compress=args.compress != OFF,
         codec=AUTO if args.compress == OFF else args.compress,
         max_cost_usd=usd if kind == "usd" else None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.errors import UsageError
-from tradewind.model.job import AttributeRules, SourceTags
+from tradewind.model.job import AttributeRules, Preserve, SourceTags
 from tradewind.model.records import replace
 from tradewind.model.url import Kind, Location
 
@@ -65,6 +66,24 @@ def treatment_of_tags(
                     hint="--tags auto keeps them where both stores can, and counts those that are dropped",
                 )
     return asked
+
+
+def checked_preserve(preserve: Preserve, rules: AttributeRules, destinations: Iterable[Location]) -> Preserve:
+    """Return what copies keep of files. Raises UsageError if this user cannot do that, or if the rules drop it."""
+    kept = [name for name, is_kept in (("mode", preserve.mode), ("owner", preserve.owner)) if is_kept]
+    if kept and rules.directive == "replace":
+        raise UsageError(
+            f"--preserve {','.join(kept)} and --metadata-directive replace cannot be combined",
+            hint="objects keep these in their metadata",
+        )
+    if preserve.owner and os.geteuid() != 0:
+        for place in destinations:
+            if place.kind == "file":
+                raise UsageError(
+                    f"--preserve owner: only root can give files to other users: {place}",
+                    hint="run as root, or leave out owner",
+                )
+    return preserve
 
 
 def _name_of_kind(kind: Kind) -> str:

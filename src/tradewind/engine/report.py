@@ -56,6 +56,7 @@ def summary_lines(
             (summary.objects_not_deleted, "not deleted"),
             (progress.objects_failed, "failed"),
             (summary.tags_dropped, "without the tags of their sources"),
+            (summary.attributes_ignored, "with unreadable mode, owner or time in the metadata"),
         )
         if count
     ]

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tradewind.engine.attributes import checked, treatment_of_tags
+from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
 from tradewind.engine.aws_profile import s3_endpoint
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
@@ -30,6 +30,7 @@ from tradewind.model.job import (
     ObjectFilter,
     ObjectSelection,
     PrefixSelection,
+    Preserve,
     Selection,
     SeveralSelection,
     SourceTags,
@@ -66,6 +67,7 @@ class Options:
     - `storage_class`, `attributes`, `tags`: written with each object
     - `source_tags`: treatment of the source's tags: `auto` keeps them where both stores can, `keep` fails where one
       cannot, `drop` never reads them. None: `drop` if `tags` are given, else `auto`
+    - `preserve`: what copies keep of files: mode, owner (files only by root) and time
     - `compress`: between gateways; without gateways there is nothing to compress. `codec` is `lz4`, `zstd`,
       `zstd:LEVEL` (1 to 9), or `auto`: a sample of each chunk decides. A chunk that would not get shorter is sent raw
     - `max_cost_usd`, `max_usd_per_gb`: ceilings on the cost, and on the average egress price, of a plan with prices;
@@ -99,6 +101,7 @@ class Options:
     attributes: AttributeRules = field(default_factory=AttributeRules)
     tags: Mapping[str, str] = field(default_factory=dict)
     source_tags: SourceTags | None = None
+    preserve: Preserve = field(default_factory=Preserve)
     compress: bool = False
     codec: str = AUTO
     max_cost_usd: float | None = None
@@ -169,6 +172,7 @@ def resolve(
         attributes=checked(options.attributes, [end.kind for end in ends]),
         tags=options.tags,
         source_tags=treatment_of_tags(options.source_tags, options.tags, starts[0], ends),
+        preserve=checked_preserve(options.preserve, options.attributes, ends),
         compress=options.compress,
         codec=options.codec,
         ceiling_usd_per_gb=price,

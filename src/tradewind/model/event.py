@@ -174,7 +174,8 @@ class ToDelete:
 class Summary(Document):
     """Summary of an ended job. `proofs` counts objects by how they were proven (docs/concepts/integrity.md).
 
-    `tags_dropped`: objects that the last run wrote without the tags of their sources.
+    `tags_dropped`: objects that the last run wrote without the tags of their sources. `attributes_ignored`: files that
+    it wrote without a mode, owner or time that the metadata of their sources states in a form that cannot be read.
     """
 
     TAG: ClassVar[tuple[str, str]] = ("event", "done")
@@ -186,6 +187,7 @@ class Summary(Document):
     objects_not_deleted: int = 0
     to_delete: ToDelete | None = None
     tags_dropped: int = 0
+    attributes_ignored: int = 0
     proofs: Mapping[str, int] = field(default_factory=dict)
     destinations: tuple[DestinationSummary, ...] = ()
 

@@ -168,6 +168,19 @@ class AttributeRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Preserve:
+    """What copies keep of files beside their bytes: new files get it, and objects have it in their metadata.
+
+    `mode`: the permission bits; `owner`: user and group, which only root can give to files; `time`: the time of
+    modification.
+    """
+
+    mode: bool = False
+    owner: bool = False
+    time: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec(Document):
     """A job in the form that the lead receives."""
 
@@ -186,6 +199,8 @@ class JobSpec(Document):
     tags: Mapping[str, str] = field(default_factory=dict)
     source_tags: SourceTags = "auto"
     """Treatment of the source's tags: `auto` keeps them where both stores can, and counts those that are dropped."""
+    preserve: Preserve = field(default_factory=Preserve)
+    """What copies keep of files."""
     compress: bool = False
     codec: str = "auto"
     """With `compress`: `auto`, `lz4`, `zstd` or `zstd:LEVEL`."""

@@ -217,6 +217,7 @@ mod tests {
             objects_not_deleted: 0,
             to_delete: None,
             tags_dropped: 0,
+            attributes_ignored: 0,
             proofs: Default::default(),
             destinations: Vec::new(),
         })

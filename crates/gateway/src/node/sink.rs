@@ -17,6 +17,7 @@ use super::work::{
     Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
     drop_refused_tags,
 };
+use crate::attributes::ignores_metadata;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
@@ -110,7 +111,7 @@ impl Sink {
             Manifest::CheckPart { place, part } => self.check_part(place, part).await.map(SinkReply::Part),
             Manifest::CopyPart { place, source } => self.copy_part(place, source).await.map(SinkReply::Part),
             Manifest::Open { target, key, options } => self.open(target, &key, options).await,
-            Manifest::Close(close) => self.close(*close).await.map(SinkReply::Closed),
+            Manifest::Close(close) => self.close(*close).await.map(|placed| SinkReply::Closed(Box::new(placed))),
             Manifest::Abort { target, key, upload } => {
                 self.abort(target, &key, &upload).await.map(|()| SinkReply::Aborted)
             }
@@ -174,7 +175,17 @@ impl Sink {
                 let written = looked.written;
                 let unsynced = target.unsynced(&place.options, &computed);
                 let (sent, tags_dropped) = (computed, place.tags_dropped);
-                Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, unsynced })
+                let attributes_ignored = ignores_metadata(&place.options, target.store.as_ref());
+                Ok(Placed {
+                    written,
+                    source_proof,
+                    target_proof,
+                    size_bytes,
+                    sent,
+                    tags_dropped,
+                    attributes_ignored,
+                    unsynced,
+                })
             }
         }
     }
@@ -221,7 +232,16 @@ impl Sink {
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
         let unsynced = target.unsynced(&place.options, &listed);
         let (source_proof, sent, tags_dropped) = (Proof::StoreCopy, Checksums::default(), place.tags_dropped);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, unsynced })
+        Ok(Placed {
+            written,
+            source_proof,
+            target_proof,
+            size_bytes,
+            sent,
+            tags_dropped,
+            attributes_ignored: false,
+            unsynced,
+        })
     }
 
     /// Checks whether an object of an earlier run survived. If the machine accepted it since its last start, the object
@@ -248,7 +268,16 @@ impl Sink {
         let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
         let now = now.map_err(|_| lost("it no longer exists"))?;
         let written = written_as(now);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped: false, unsynced })
+        Ok(Placed {
+            written,
+            source_proof,
+            target_proof,
+            size_bytes,
+            sent,
+            tags_dropped: false,
+            attributes_ignored: false,
+            unsynced,
+        })
     }
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
@@ -359,7 +388,8 @@ impl Sink {
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
         let unsynced = target.unsynced(&place.options, &checksums);
         let (sent, tags_dropped) = (checksums, place.tags_dropped);
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, unsynced })
+        let attributes_ignored = ignores_metadata(&place.options, target.store.as_ref());
+        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, attributes_ignored, unsynced })
     }
 
     /// Returns the object if an attempt whose answer was lost has already completed the upload.

@@ -314,7 +314,7 @@ pub enum SinkReply {
         tags_dropped: bool,
     },
     /// The object is visible and proven.
-    Closed(Placed),
+    Closed(Box<Placed>),
     /// The upload is aborted.
     Aborted,
     /// Nothing was done.
@@ -336,6 +336,8 @@ pub struct Placed {
     pub sent: Checksums,
     /// True if it lacks tags of its source.
     pub tags_dropped: bool,
+    /// Whether it is a file that lacks a mode, owner or time which its metadata states, because it cannot be read.
+    pub attributes_ignored: bool,
     /// Set while a power loss may undo the write.
     pub unsynced: Option<Unsynced>,
 }

@@ -10,7 +10,7 @@
 //! - A sync of a file does not cover its name, and a sync of a directory does not cover its files' bytes.
 
 use nix::errno::Errno;
-use nix::sys::stat::{FileStat, fstat};
+use nix::sys::stat::{FileStat, Mode, fstat};
 use nix::unistd::UnlinkatFlags;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -308,10 +308,10 @@ impl Disk for LosingDisk {
         node.and_then(|node| log.numbers.get(node)).copied().unwrap_or(stat.st_ino)
     }
 
-    fn create(&self, directory: &OwnedFd, name: &str) -> Result<File, Errno> {
+    fn create(&self, directory: &OwnedFd, name: &str, mode: Mode) -> Result<File, Errno> {
         (self.watch)(Moment::Create(name));
         self.change(|log| {
-            let file = Kernel.create(directory, name)?;
+            let file = Kernel.create(directory, name, mode)?;
             let node = log.new_node(file.as_fd());
             let parent = log.node(directory.as_fd());
             Ok((file, parent.map(|directory| Change::Create { directory, name: name.to_owned(), node })))
@@ -325,7 +325,7 @@ impl Disk for LosingDisk {
                 parent,
                 name,
                 nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_DIRECTORY,
-                nix::sys::stat::Mode::empty(),
+                Mode::empty(),
             )?;
             let node = log.new_node(made.as_fd());
             let directory = log.node(parent.as_fd());

@@ -45,6 +45,7 @@ pub(crate) fn object_info(key: &str, size_bytes: u64, is_range: bool, headers: &
         tag_count: header(headers, "x-ms-tag-count").and_then(|count| count.parse().ok()),
         storage_class: text("x-ms-access-tier"),
         file: None,
+        permissions: None,
     }
 }
 

@@ -8,9 +8,10 @@ use nix::sys::uio::pwritev;
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 use std::fmt::Debug;
-use std::fs::{File, FileTimes};
+use std::fs::{File, FileTimes, Permissions};
 use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
@@ -25,8 +26,8 @@ pub trait Disk: Debug + Send + Sync {
         stat.st_ino
     }
 
-    /// Creates a file that must not exist yet, open for writing.
-    fn create(&self, directory: &OwnedFd, name: &str) -> Result<File, Errno>;
+    /// Creates a file that must not exist yet, open for writing. The umask narrows `mode`.
+    fn create(&self, directory: &OwnedFd, name: &str, mode: Mode) -> Result<File, Errno>;
 
     /// Creates a directory; [`Errno::EEXIST`] if the name is taken.
     fn make_directory(&self, parent: &OwnedFd, name: &str) -> Result<(), Errno>;
@@ -39,6 +40,16 @@ pub trait Disk: Debug + Send + Sync {
 
     /// Sets the modification time.
     fn set_modified(&self, file: &File, time: SystemTime) -> std::io::Result<()>;
+
+    /// Sets user and group, where they are given. May clear the setuid and setgid bits.
+    fn set_owner(&self, file: &File, uid: Option<u32>, gid: Option<u32>) -> std::io::Result<()> {
+        fchown(file, uid, gid)
+    }
+
+    /// Sets the permission bits, whatever the umask.
+    fn set_mode(&self, file: &File, mode: u32) -> std::io::Result<()> {
+        file.set_permissions(Permissions::from_mode(mode))
+    }
 
     /// Waits until the bytes of a file, or the entries of a directory, are on disk.
     fn sync(&self, file: BorrowedFd<'_>) -> Result<(), Errno>;
@@ -63,9 +74,9 @@ impl Disk for Kernel {
         BOOT.get_or_init(|| read_boot().unwrap_or_else(unknown_boot))
     }
 
-    fn create(&self, directory: &OwnedFd, name: &str) -> Result<File, Errno> {
+    fn create(&self, directory: &OwnedFd, name: &str, mode: Mode) -> Result<File, Errno> {
         let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
-        openat(directory, name, flags, Mode::from_bits_truncate(0o666)).map(File::from)
+        openat(directory, name, flags, mode).map(File::from)
     }
 
     fn make_directory(&self, parent: &OwnedFd, name: &str) -> Result<(), Errno> {

@@ -182,9 +182,9 @@ impl Store for FileStore {
         self.blocking("put", move |tree| tree.put(&key, &payload, &options)).await
     }
 
-    async fn open_upload(&self, key: &str, _options: &PutOptions) -> Result<UploadId> {
-        let key = key.to_owned();
-        self.blocking("open upload", move |tree| tree.open_upload(&key)).await
+    async fn open_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
+        let (key, options) = (key.to_owned(), options.clone());
+        self.blocking("open upload", move |tree| tree.open_upload(&key, &options)).await
     }
 
     async fn put_part(

@@ -4,7 +4,7 @@ use super::Tree;
 use super::links::{Blocked, is_link, leads_to};
 use super::own_links::between_removals;
 use crate::model::another_state;
-use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Precondition, Result};
+use crate::{Download, Error, ErrorKind, FileIdentity, ObjectInfo, Permissions, Precondition, Result};
 use bytes::Bytes;
 use futures::StreamExt;
 use nix::errno::Errno;
@@ -186,6 +186,13 @@ pub(super) fn identity_of_stat(stat: &FileStat) -> FileIdentity {
     }
 }
 
+fn permissions_of(stat: &FileStat) -> Permissions {
+    // 16 or 32 bits, depending on the platform.
+    #[allow(clippy::useless_conversion, reason = "the type depends on the platform")]
+    let mode = stat.st_mode.into();
+    Permissions { mode, uid: stat.st_uid, gid: stat.st_gid }
+}
+
 /// The attributes of a file for a listing or a head. A directory is a zero-byte object, and its identity does not
 /// matter.
 pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
@@ -195,6 +202,7 @@ pub(super) fn object_info(key: String, stat: &FileStat) -> ObjectInfo {
         size_bytes: if is_directory { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
         modified_unix_ms: modified_ms(stat.st_mtime, stat.st_mtime_nsec),
         file: (!is_directory).then(|| identity_of_stat(stat)),
+        permissions: (!is_directory).then(|| permissions_of(stat)),
         ..ObjectInfo::default()
     }
 }

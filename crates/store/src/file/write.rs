@@ -12,8 +12,7 @@ use super::read::{identity_of, is_kind, object_info, special_name};
 use super::temporary::{TemporaryFile, errno_of_another};
 use crate::model::stays;
 use crate::{
-    ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Result, UploadId, Written,
-    kept_time_ns,
+    ErrorKind, Expect, ObjectDeletion, PartTag, Payload, PendingUpload, PutOptions, Restored, Result, UploadId, Written,
 };
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -33,6 +32,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const SEGMENTS_PER_CALL: usize = 16;
 
 const MILLISECOND_NS: i64 = 1_000_000;
+
+/// Mode of new files, which the umask narrows.
+const NEW_MODE: Mode = Mode::from_bits_truncate(0o666);
+/// Mode of a temporary file that gets its own mode at the end: until then, nobody else may read it.
+const PRIVATE_MODE: Mode = Mode::from_bits_truncate(0o600);
 
 /// Locks for files whose parts are written concurrently. Two files that share a lock wait for each other.
 const TURNS: usize = 64;
@@ -121,7 +125,7 @@ impl Tree {
         let fail = |errno| self.system_error("put", key, errno);
         let directory = self.make_directory(split.parent).map_err(|blocked| self.blocked_error("put", key, blocked))?;
         self.stat_replaceable("put", key, &directory, split.name)?;
-        let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
+        let (file, mut temporary) = self.create_temporary(&directory, split.name, options).map_err(fail)?;
         write_segments(self.disk.as_ref(), &file, payload, 0).map_err(fail)?;
         let written = self.publish("put", key, split, &file, &temporary, options)?;
         temporary.kept = true;
@@ -146,9 +150,15 @@ impl Tree {
         self.fsync || options.durable
     }
 
-    fn create_temporary<'a>(&'a self, directory: &'a OwnedFd, name: &str) -> Result<(File, Temporary<'a>), Errno> {
+    fn create_temporary<'a>(
+        &'a self,
+        directory: &'a OwnedFd,
+        name: &str,
+        options: &PutOptions,
+    ) -> Result<(File, Temporary<'a>), Errno> {
         let temporary = temporary_name(name);
-        let file = self.disk.create(directory, &temporary)?;
+        let mode = if Restored::of(options).mode.is_some() { PRIVATE_MODE } else { NEW_MODE };
+        let file = self.disk.create(directory, &temporary, mode)?;
         self.folds_case.get_or_init(|| {
             let folded = temporary.replace(".tradewind-", ".TRADEWIND-");
             fstatat(directory, folded.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).is_ok()
@@ -156,7 +166,7 @@ impl Tree {
         Ok((file, Temporary { disk: self.disk.as_ref(), directory, name: temporary, kept: false }))
     }
 
-    /// Gives a complete temporary file its modification time and its final name, and returns the file's identity.
+    /// Gives a complete temporary file its attributes and its final name, and returns the file's identity.
     fn publish(
         &self,
         operation: &'static str,
@@ -170,11 +180,7 @@ impl Tree {
         if self.folds_case.get() == Some(&true) {
             self.refuse_case_twin(operation, key, temporary.directory, split.name)?;
         }
-        let modified = options.modified_unix_ms.map(|ms| ms.saturating_mul(MILLISECOND_NS));
-        if let Some(modified_unix_ns) = kept_time_ns(&options.attributes).or(modified) {
-            let set = self.disk.set_modified(file, system_time(modified_unix_ns));
-            set.map_err(|error| self.io_error(operation, key, &error))?;
-        }
+        self.restore(file, options).map_err(|error| self.io_error(operation, key, &error))?;
         if self.is_durable(options) {
             // After a failed sync the kernel discards the bytes and the next sync succeeds, so they must be written
             // again.
@@ -210,6 +216,24 @@ impl Tree {
         // The rename changes the identity too, so read it afterwards.
         let metadata = file.metadata().map_err(|error| self.io_error(operation, key, &error))?;
         Ok(Written { file: Some(identity_of(&metadata)), size_bytes: Some(metadata.len()), ..Written::default() })
+    }
+
+    /// Gives a file the owner, mode and time that it is to have.
+    fn restore(&self, file: &File, options: &PutOptions) -> std::io::Result<()> {
+        let restored = Restored::of(options);
+        if restored.uid.is_some() || restored.gid.is_some() {
+            self.disk.set_owner(file, restored.uid, restored.gid)?;
+        }
+        // After the owner, because a new owner clears the setuid bit.
+        if let Some(mode) = restored.mode {
+            self.disk.set_mode(file, mode)?;
+        }
+        let modified = options.modified_unix_ms.filter(|_| options.preserve.time);
+        let modified_unix_ns = modified.map(|ms| ms.saturating_mul(MILLISECOND_NS));
+        match restored.modified_unix_ns.or(modified_unix_ns) {
+            Some(unix_ns) => self.disk.set_modified(file, system_time(unix_ns)),
+            None => Ok(()),
+        }
     }
 
     /// Stats the file that has a name; `None` if the name is free. Refuses anything but a regular file. Links are not
@@ -257,14 +281,14 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn open_upload(&self, key: &str) -> Result<UploadId> {
+    pub(super) fn open_upload(&self, key: &str, options: &PutOptions) -> Result<UploadId> {
         let split = self.file_split("open upload", key)?;
         let fail = |errno| self.system_error("open upload", key, errno);
         let directory =
             self.make_directory(split.parent).map_err(|blocked| self.blocked_error("open upload", key, blocked))?;
         // Refuse now rather than after all parts are written.
         self.stat_replaceable("open upload", key, &directory, split.name)?;
-        let (file, mut temporary) = self.create_temporary(&directory, split.name).map_err(fail)?;
+        let (file, mut temporary) = self.create_temporary(&directory, split.name, options).map_err(fail)?;
         let number = self.disk.file_number(&fstat(&file).map_err(fail)?);
         temporary.kept = true;
         Ok(TemporaryFile { name: &temporary.name, number: Some(number) }.upload_id())

@@ -3,6 +3,7 @@
 mod bucket;
 mod expect;
 mod file_identity;
+mod permissions;
 mod precondition;
 mod version;
 
@@ -10,6 +11,7 @@ pub use bucket::{BucketInfo, BucketPage};
 pub use expect::Expect;
 pub use file_identity::FileIdentity;
 pub(crate) use file_identity::{OwnUnlinkings, own_unlinkings};
+pub use permissions::{KEPT_GROUP, KEPT_MODE, KEPT_USER, Permissions, Preserve};
 pub(crate) use precondition::another_state;
 pub use precondition::{Precondition, stays};
 pub use version::{ObjectVersion, VersionMarker, VersionPage};
@@ -134,6 +136,9 @@ pub struct ObjectInfo {
     pub storage_class: Option<String>,
     /// Only for files.
     pub file: Option<FileIdentity>,
+    /// Only for files, in listings and heads.
+    #[serde(default)]
+    pub permissions: Option<Permissions>,
 }
 
 /// A started read.
@@ -236,7 +241,11 @@ pub struct PutOptions {
     /// True if a copy by the store must not keep the tags of its source. It never does if `tags` are set.
     #[serde(default)]
     pub drops_source_tags: bool,
-    /// Modification time to give a file, milliseconds since the Unix epoch; object stores ignore it.
+    /// What a file gets by the metadata in `attributes`; object stores ignore it.
+    #[serde(default)]
+    pub preserve: Preserve,
+    /// Modification time to give a file if its metadata states none, milliseconds since the Unix epoch; object stores
+    /// ignore it.
     pub modified_unix_ms: Option<i64>,
     /// Expected length of the whole object, where known.
     pub size_bytes: Option<u64>,

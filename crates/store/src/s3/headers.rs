@@ -23,6 +23,7 @@ pub(crate) fn object_info(dialect: &Dialect, key: &str, size_bytes: u64, headers
         tag_count: header(headers, "x-amz-tagging-count").and_then(|count| count.parse().ok()),
         storage_class: text(dialect.storage_class),
         file: None,
+        permissions: None,
     }
 }
 

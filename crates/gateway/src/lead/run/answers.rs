@@ -130,7 +130,7 @@ impl Dispatcher {
             }
             (Work::Close(object), SinkReply::Closed(placed)) => {
                 if let Some(transfer) = self.transfers.get_mut(&object) {
-                    transfer.placed = Some(placed);
+                    transfer.placed = Some(*placed);
                 }
                 self.scheduler.done(request, object);
             }

@@ -136,6 +136,7 @@ mod tests {
             size_bytes,
             sent,
             tags_dropped: false,
+            attributes_ignored: false,
             unsynced: None,
         }
     }

@@ -206,6 +206,7 @@ impl Run {
             objects_not_deleted: tally.not_deleted,
             to_delete: ending.to_delete,
             tags_dropped: tally.tags_dropped,
+            attributes_ignored: tally.attributes_ignored,
             proofs: tally.proofs(),
             destinations: tally.destinations(),
         };

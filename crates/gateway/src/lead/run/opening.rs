@@ -58,6 +58,7 @@ fn tell_panic(job: &JobSpec, events: &EventSender) {
         objects_not_deleted: 0,
         to_delete: None,
         tags_dropped: 0,
+        attributes_ignored: 0,
         proofs: Default::default(),
         destinations: Vec::new(),
     };

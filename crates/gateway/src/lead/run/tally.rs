@@ -26,6 +26,8 @@ pub(super) struct Tally {
     pub(super) not_deleted: u64,
     /// Objects of this run that were written without the tags of their sources.
     pub(super) tags_dropped: u64,
+    /// Files of this run that lack what the metadata of their sources states, because it cannot be read.
+    pub(super) attributes_ignored: u64,
     /// The part of `bytes_done` that earlier runs transferred.
     bytes_earlier: u64,
     destinations: Vec<DestinationSummary>,
@@ -59,6 +61,7 @@ impl Tally {
             objects_deleted: 0,
             not_deleted: 0,
             tags_dropped: 0,
+            attributes_ignored: 0,
             bytes_earlier: 0,
             destinations: job.targets.iter().map(destination).collect(),
             skipped_at: vec![0; job.targets.len()],
@@ -126,6 +129,7 @@ impl Tally {
     pub(super) fn finished(&mut self, target: u16, placed: &Placed) {
         self.objects_done += 1;
         self.tags_dropped += u64::from(placed.tags_dropped);
+        self.attributes_ignored += u64::from(placed.attributes_ignored);
         self.destinations[usize::from(target)].objects += 1;
         let proofs = (placed.source_proof, placed.target_proof);
         match self.proven.iter_mut().find(|(known, _)| *known == proofs) {

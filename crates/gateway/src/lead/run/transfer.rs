@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::doubted;
-use crate::attributes::{Inherited, set_by};
+use crate::attributes::{Inherited, preserved, set_by};
 use crate::lead::journal::{Entry, Intent, UnfinishedUpload, fingerprint};
 use crate::lead::survey::WorkItem;
 use crate::node::work::{Differs, Failure, Leaves, Placed, Proof};
@@ -90,7 +90,7 @@ impl ObjectTransfer {
         context: &Context,
     ) -> Self {
         Self {
-            options: options(&item, keeping_time(attributes, &item, context), &context.job),
+            options: options(&item, keeping(attributes, &item, context), &context.job),
             inherited: Inherited::of(
                 &context.job.attributes,
                 &item.source_key,
@@ -320,14 +320,20 @@ pub(super) fn lead_reads_tags(item: &WorkItem, context: &Context) -> bool {
         && (!copies || !context.job.tags.is_empty())
 }
 
-/// Adds the modification time of a file to the metadata of its object, unless the job sets it or replaces all
-/// attributes.
-fn keeping_time(mut attributes: Attributes, item: &WorkItem, context: &Context) -> Attributes {
+/// Adds what the job keeps of a file to the metadata of its copy, unless the job sets it or replaces all attributes. A
+/// file gets its time from the options.
+fn keeping(mut attributes: Attributes, item: &WorkItem, context: &Context) -> Attributes {
     let url = context.targets[usize::from(item.target)].url();
-    let keeps = context.job.attributes.directive == AttributeDirective::Keep && !url.starts_with("file:");
-    if let Some(file) = item.info.file.filter(|_| keeps) {
+    let preserve = preserved(context.job.preserve);
+    if context.job.attributes.directive == AttributeDirective::Replace {
+        return attributes;
+    }
+    if let Some(file) = item.info.file.filter(|_| preserve.time && !url.starts_with("file:")) {
         let text = || kept_time_text(url, file.modified_unix_ns);
         attributes.metadata.entry(KEPT_TIME.to_owned()).or_insert_with(text);
+    }
+    if let Some(permissions) = item.info.permissions {
+        permissions.keep_in(&mut attributes, preserve);
     }
     attributes
 }
@@ -339,6 +345,7 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
         tags: job.tags.clone(),
         tags_are_optional: false,
         drops_source_tags: job.source_tags == SourceTags::Drop,
+        preserve: preserved(job.preserve),
         modified_unix_ms: Some(item.info.modified_unix_ms),
         durable: is_durable(item, job),
         size_bytes: Some(item.info.size_bytes),
