@@ -36,8 +36,8 @@ from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants
 
 LINE = "site:local>site:local"
-#: The hour that the tests sell: the present one, or the next one just before it begins.
-HOUR = int(time.time() + 60) // 3600
+#: The hour that the tests sell. Their database has a clock of its own, so that it may have ended.
+HOUR = int(time.time()) // 3600 - 2
 #: Reserve of a slice: 0.30 USD for 1 Gbit/s and an hour.
 RESERVE = 30_000
 NAMES = ("ada", "bob", "eve")

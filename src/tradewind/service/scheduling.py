@@ -20,7 +20,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
-from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
+from tradewind.service.database import ServiceDatabase, now_unix_ms
 from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
@@ -159,8 +159,9 @@ class ServiceScheduler:
             self._scheduler = Scheduler(self._binder)
         capacity = self._claims.capacity()
         with self._database.read() as connection:
-            self._clock_s = (database_unix_ms(connection) / 1000, time.monotonic())
-            rules = self._rules.changes(connection, capacity.jobs_max)
+            now_ms = int(connection.execute(select(self._database.clock_ms)).scalar_one())
+            self._clock_s = (now_ms / 1000, time.monotonic())
+            rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
             found = _open_jobs(connection)
             ended = _states(connection, self._seen.keys() - found.keys())
             costs = _costs_today(connection) if is_new else []

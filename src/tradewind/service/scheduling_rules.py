@@ -48,14 +48,17 @@ class RuleReader:
         self._down: set[str] = set()
         self._sold: set[BandwidthSold] = set()
 
-    def changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
-        """Return what has changed since the last call. All servers together may run `servers_jobs_max` jobs."""
+    def changes(self, connection: Connection, clock_ms: int, servers_jobs_max: int) -> list[SchedulerEvent]:
+        """Return what has changed since the last call. All servers together may run `servers_jobs_max` jobs.
+
+        `clock_ms` is the Unix time by the database's clock [ms], as are the hours that were sold.
+        """
         return [
             *self._limit_changes(connection, servers_jobs_max),
             *self._weight_changes(connection),
             *self._ban_changes(connection),
             *self._store_changes(connection),
-            *self._sold_changes(connection),
+            *self._sold_changes(connection, clock_ms),
         ]
 
     def _limit_changes(self, connection: Connection, servers_jobs_max: int) -> list[SchedulerEvent]:
@@ -95,8 +98,8 @@ class RuleReader:
         self._down = now
         return changed
 
-    def _sold_changes(self, connection: Connection) -> list[BandwidthSold]:
-        now = _sold(connection)
+    def _sold_changes(self, connection: Connection, clock_ms: int) -> list[BandwidthSold]:
+        now = _sold(connection, clock_ms // HOUR_MS)
         new = [one for one in now if one not in self._sold]
         self._sold = set(now)
         return new
@@ -141,12 +144,12 @@ def _limit(row: Mapping[Any, Any]) -> ResourceLimit:
     return ResourceLimit(row["active"], math.inf if rate is None else rate, math.inf if usd is None else usd)
 
 
-def _sold(connection: Connection) -> list[BandwidthSold]:
-    """Return what tenants have bought for the present hour."""
+def _sold(connection: Connection, hour: int) -> list[BandwidthSold]:
+    """Return what tenants have bought for an hour."""
     query = (
         select(bids.c.link, bids.c.tenant, bids.c.hour, bids.c.won_slices, auctions.c.cleared_unix_ms)
         .join(auctions, (auctions.c.link == bids.c.link) & (auctions.c.hour == bids.c.hour))
-        .where(bids.c.state == "won", bids.c.hour >= now_unix_ms() // HOUR_MS)
+        .where(bids.c.state == "won", bids.c.hour >= hour)
         .order_by(bids.c.number)
     )
     return [
