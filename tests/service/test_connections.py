@@ -152,7 +152,8 @@ def test_a_job_with_a_connection_has_none_of_the_servers_credentials(world: Worl
     with world.client(role="operator") as client:
         mixed = send(client, "mixed", "connection:first/x/", "s3://servers-own/x/")
         assert mixed.status_code == 422 and "server's credentials" in mixed.json()["detail"]
-        slow = send(client, "slow", "connection:first/x/", str(world.server.data / "slow"), limit_bytes_per_s=500)
+        until(client, send(client, "kept", world.server.data / "source", "connection:first/kept/").json()["id"], "done")
+        slow = send(client, "slow", "connection:first/kept/", str(world.server.data / "slow"), limit_bytes_per_s=500)
         until(client, slow.json()["id"], "running", "done")
         while not (found := [env for env in environments(world.server) if b"/proc/self/fd/" in env]):
             assert client.get(f"/v1/jobs/{slow.json()['id']}").json()["state"] in ("waiting", "running")
