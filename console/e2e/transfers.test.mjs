@@ -152,7 +152,7 @@ test("an admin makes a tenant and a token, and revokes one; a viewer sees none o
 
     await page.getByRole("button", { name: "Sign out" }).click();
     await signIn(page, token.trim());
-    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers", "Grid", "Market", "Sites"]);
+    assert.deepEqual(await page.getByRole("navigation").getByRole("link").allInnerTexts(), ["Transfers", "Grid", "Market", "Sites", "Connections"]);
     await page.getByRole("button", { name: "Sign out" }).click();
 
     await signIn(page);
