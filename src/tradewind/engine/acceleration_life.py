@@ -60,6 +60,8 @@ TICK_S = 1.0
 DRAIN_TICK_S = 0.2
 #: Leases under a ceiling: a supervisor that hangs cannot stop egress, so its proxies end soon.
 CEILING_LEASE_S = 120
+#: Time for gateways to end by themselves.
+GRACE_S = 5.0
 #: Most looks at a time.
 WORKERS = 16
 
@@ -106,9 +108,7 @@ class Acceleration:
         self._statuses: dict[str, SplitStatus] = {}
         self._counts = FlowCounts(placed.flows, time.monotonic())
         self._listening: dict[str, str] = {}
-        # Those who waited for a wish have seen the end of the former supervisor.
-        wish = None if before is None else self._book.wish(self.id)
-        self._answered = 0 if wish is None else wish.number
+        self._answered = 0 if former is None else former.wish
         self._course = Course(time.monotonic(), self._answered)
         self._wish_error: str | None = None
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="looks")
@@ -403,7 +403,11 @@ class Acceleration:
         """End what runs, and release the acceleration. May be called more than once."""
         gateways, self._gateways = self._gateways, None
         if gateways is not None:
-            gateways.fleet.close(grace_s=0.0 if failure else 5.0)
+            try:
+                gateways.fleet.close(grace_s=0.0 if failure else GRACE_S)
+            except KeyboardInterrupt:
+                # It ends already. The user waits no longer, but machines must not be left.
+                gateways.fleet.close(grace_s=0.0)
         if self._transparent is not None:
             self._transparent.close()
         if self._phase not in ("ended", "failed"):

@@ -46,6 +46,8 @@ class TakenOver:
     flows: str
     """Content of its flows file."""
     lock: FileLock
+    wish: int
+    """Number of the latest wish of before. Those who made it have seen the end of the former supervisor."""
 
 
 class Accelerations:
@@ -154,13 +156,16 @@ class Accelerations:
         self._require_resumable(self.state(acceleration_id))
         lock = self.hold(acceleration_id)
         try:
+            # Later wishes are for this process: it holds the lock from now on.
+            wish = self._latest_wish(acceleration_id)
             # Another process may have ended or resumed it before this one had the lock.
             state = replace(self.state(acceleration_id), supervision=None)
             self._require_resumable(state)
             reason = GONE if state.phase in LIVING else state.reason
             state = replace(end_remains(self._control, state), phase="failed", reason=reason)
             self.write(state)
-            yield TakenOver(state, (self.folder / acceleration_id / FLOWS_FILE).read_text(encoding="utf-8"), lock)
+            flows = (self.folder / acceleration_id / FLOWS_FILE).read_text(encoding="utf-8")
+            yield TakenOver(state, flows, lock, wish)
         finally:
             lock.release()
 
@@ -217,10 +222,13 @@ class Accelerations:
         return state
 
     def _put(self, state: AccelerationState, wish: AccelerationWish) -> int:
-        before = self.wish(state.id)
-        number = 1 + max(state.wish, before.number if before is not None else 0)
+        number = 1 + max(state.wish, self._latest_wish(state.id))
         _write(self.folder / state.id / WISH_FILE, json.dumps(to_document(replace(wish, number=number))))
         return number
+
+    def _latest_wish(self, acceleration_id: str) -> int:
+        wish = self.wish(acceleration_id)
+        return 0 if wish is None else wish.number
 
     def _await(
         self, acceleration_id: str, wanted: Callable[[AccelerationState], bool], more_s: float

@@ -25,7 +25,7 @@ LIVING: tuple[AccelerationPhase, ...] = ("starting", "running", "draining")
 """Phases in which a supervisor should be there."""
 ProxyHealth = Literal["healthy", "unhealthy", "replacing"]
 Supervision = Literal["working", "stopped", "silent", "gone"]
-"""Of the supervisor: a signal has stopped it, it has written nothing for long, or it was killed."""
+"""State of a supervisor: `stopped` by a signal, `silent` if it wrote nothing for long, `gone` if it was killed."""
 
 
 @dataclass(frozen=True, slots=True)
