@@ -1,5 +1,6 @@
 """The way in `transparent` with a proxy on the same host and network: its own connections are not redirected."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -63,3 +64,29 @@ def test_the_connections_of_a_proxy_on_this_host_reach_the_destination(
         finally:
             helper.kill()
             helper.wait()
+
+
+def children() -> set[int]:
+    own = os.getpid()
+    return {int(pid) for task in os.listdir(f"/proc/{own}/task") for pid in _words(f"/proc/{own}/task/{task}/children")}
+
+
+def _words(path: str) -> list[str]:
+    return Path(path).read_text(encoding="ascii").split()
+
+
+def test_a_former_local_proxy_is_released_once_it_has_ended(tmp_path: Path) -> None:
+    helper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        with closing(TransparentWay(find_gateway(), (), helper.pid, tmp_path / "log")) as way:
+            before = children()
+            way.set(["192.0.2.1:80"], "127.0.0.1:1")
+            former = children() - before
+            way.set(["192.0.2.2:80"], "127.0.0.1:1")
+            for pid in former & children():
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            way.set(["192.0.2.3:80"], "127.0.0.1:1")
+            assert former and not former & children()
+    finally:
+        helper.kill()
+        helper.wait()

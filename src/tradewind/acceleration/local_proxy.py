@@ -92,11 +92,20 @@ class LocalProxy:
             try:
                 self._configure()
             except BaseException:
-                self.__exit__()
+                self.close()
                 raise
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the process has ended."""
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        """End the process at once."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None

@@ -96,9 +96,13 @@ def _lines(path: str) -> Sequence[str]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the groups that killed runs left. The kernel refuses to remove one that has processes."""
+    """Remove the groups that killed runs left, also of one that had this process's id.
+
+    The kernel refuses to remove one that has processes.
+    """
     for left in parent.glob(f"{PREFIX}*"):
-        if not Path("/proc", left.name.removeprefix(PREFIX)).exists():
+        pid = left.name.removeprefix(PREFIX)
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
             with suppress(OSError):
                 left.rmdir()
 

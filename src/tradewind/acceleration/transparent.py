@@ -42,11 +42,13 @@ class TransparentWay:
         Raises GatewayError.
         """
         self._binary, self._enter, self._log = binary, tuple(enter), log
-        #: Holds the local proxies, also those that drain.
+        #: Holds the control group.
         self._stack = ExitStack()
         #: Holds the present rules.
         self._rules = ExitStack()
         self._local: LocalProxy | None = None
+        #: Former local proxies, until their connections have ended.
+        self._draining: list[LocalProxy] = []
         self._done: tuple[tuple[str, ...], str] | None = None
         self._home_pid = home_pid
         #: Processes that joined the group after the gateway at home.
@@ -80,9 +82,7 @@ class TransparentWay:
             return
         destinations = read_destinations(targets, resolve=True)
         self.pause()
-        if self._local is not None:
-            self._local.drain()
-            self._local = None
+        self._retire()
         if targets:
             self._redirect(destinations, entry)
         self._done = tuple(targets), entry
@@ -92,17 +92,31 @@ class TransparentWay:
         self._rules.close()
         self._done = None
 
+    def _retire(self) -> None:
+        """Let the present local proxy drain, and release those that have ended."""
+        if self._local is not None:
+            self._local.drain()
+            self._draining.append(self._local)
+            self._local = None
+        ended = [local for local in self._draining if local.has_ended]
+        self._draining = [local for local in self._draining if local not in ended]
+        for local in ended:
+            local.close()
+
     def _redirect(self, destinations: Sequence[Destination], entry: str) -> None:
         versions: list[int] = sorted({address.version for one in destinations for address in one.addresses})
         document = transparent(Upstream("socks5h", entry, None, None), destinations, versions)
         document["limits"] = {"drain_timeout_ms": DRAIN_MS}
-        self._local = self._stack.enter_context(LocalProxy(self._binary, document, self._enter, self._log))
+        self._local = LocalProxy(self._binary, document, self._enter, self._log).__enter__()
         ports = dict(zip(versions, self._local.ports, strict=True))
         self._rules.enter_context(redirect.redirected(self._group, destinations, ports, others=True, enter=self._enter))
 
     def close(self) -> None:
         """Redirect nothing any more. May be called more than once."""
         self._rules.close()
+        for local in (*self._draining, *([] if self._local is None else [self._local])):
+            local.close()
+        self._draining, self._local = [], None
         self._stack.close()
 
 
