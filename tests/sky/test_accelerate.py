@@ -188,27 +188,44 @@ def test_proxies_that_are_no_faster_are_bypassed(command: Command) -> None:
         assert "not on its placed path: proxies gain too little" in world.run("accelerate", "status").expect(0).stdout
 
 
-def test_a_supervisor_killed_before_its_flows_run_leaves_nothing_after_down(world: Command) -> None:
+@contextmanager
+def starting(world: Command) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `up`, and yield its process while the machines start."""
     words = "accelerate", "up", "--flows", str(world.home / "flows.toml"), "--sky", str(world.home / "sky.json"), "-y"
-    starting = subprocess.Popen(
+    process = subprocess.Popen(
         [str(world.binary), *words],
         env=world.full_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    end = time.monotonic() + PATIENCE_S
-    while not world.run("fleet", "list", "--json").events:
-        assert starting.poll() is None and time.monotonic() < end
-        time.sleep(0.02)
-    starting.kill()
-    starting.wait()
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while not world.run("fleet", "list", "--json").events:
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_supervisor_ended_before_its_flows_run_leaves_nothing(world: Command) -> None:
+    with starting(world) as interrupted:
+        interrupted.send_signal(signal.SIGINT)
+        assert interrupted.wait(PATIENCE_S) == 130
+    assert world.run("fleet", "list").expect(0).stdout == ""
+    assert [(state["phase"], state["reason"]) for state in states(world)] == [("failed", "interrupted")]
+
+    with starting(world) as killed:
+        killed.kill()
+        killed.wait()
     (fleet,) = world.run("fleet", "list", "--json").expect(0).events
-    (state,) = states(world)
+    _, state = states(world)
     assert (state["phase"], state["fleets"]) == ("failed", [fleet["id"]])
     assert f"fleet {fleet['id']} may still run" in world.run("accelerate", "status").expect(0).stdout
     world.run("accelerate", "down").expect(0)
     assert world.run("fleet", "list").expect(0).stdout == ""
-    (state,) = states(world)
+    _, state = states(world)
     assert state["phase"] == "ended" and not state.get("fleets")
 
 

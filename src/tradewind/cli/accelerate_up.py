@@ -103,6 +103,8 @@ def _supervise(args: Namespace, engine: Engine, left: DetachedProcess | None) ->
             state = running.watch()
         except KeyboardInterrupt:
             state = running.down(0.0, "interrupted")
+            if state.phase == "failed":
+                raise  # It never ran.
         except BaseException as error:
             running.close(str(error) or type(error).__name__)
             raise
