@@ -13,6 +13,8 @@ from tradewind.engine.acceleration_placing import PlacedFlows
 from tradewind.engine.accelerations import Accelerations
 from tradewind.model.acceleration import AccelerationWish
 from tradewind.model.flows import flows_from_document
+from tradewind.model.locks import FileLock
+from tradewind.model.records import replace
 from tradewind.model.toml import parse_toml
 from tradewind.placement.place import place
 from tradewind.placement.problem import problem_from_document
@@ -77,3 +79,17 @@ def test_a_wish_for_a_resumed_acceleration_counts_once_it_is_taken_over(
         )
         assert resumed._course.wish == former.wish == number - 1, "the supervisor carries out the wish"
         resumed.close()
+
+
+def test_down_ends_the_machines_that_were_recorded_before_it_had_the_lock(
+    acceleration: Acceleration, control: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = acceleration.close("its machines were lost")
+    book, hold = Accelerations(control), Accelerations.hold
+
+    def after_a_resumption(book: Accelerations, acceleration_id: str) -> FileLock:
+        book.write(replace(book.state(acceleration_id), usd_max=7.0))
+        return hold(book, acceleration_id)
+
+    monkeypatch.setattr(Accelerations, "hold", after_a_resumption)
+    assert book.down(state.id, 0.0).usd_max == 7.0

@@ -135,15 +135,16 @@ class Accelerations:
         if self.is_supervised(acceleration_id):
             number = self._put(state, AccelerationWish(0, down=True, drain_s=drain_s))
             return self._await(acceleration_id, lambda now: now.wish >= number and now.phase not in LIVING, drain_s)
-        with_lock = self.hold(acceleration_id)
+        lock = self.hold(acceleration_id)
         try:
-            state = end_remains(self._control, state)
+            # Another process may have resumed it before this one had the lock, and so have started machines.
+            state = end_remains(self._control, self.state(acceleration_id))
             if state.phase != "ended":
                 state = replace(state, phase="ended", reason=state.reason or GONE)
             state = replace(state, supervision=None)
             self.write(state)
         finally:
-            with_lock.release()
+            lock.release()
         return state
 
     @contextmanager
