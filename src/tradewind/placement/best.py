@@ -29,8 +29,8 @@ MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
 RELAXED_BY = 0.35
 """Part of the time limit until which the relaxation may run; the next two are for its rounding and for moves."""
-ROUNDED_BY = 0.7
-MOVED_BY = 0.95
+ROUNDED_BY = 0.6
+MOVED_BY = 0.9
 CAPACITY_PARTS = (0.95, 1.0)
 """Parts of the capacities with which the relaxation is rounded; see `dive`."""
 
