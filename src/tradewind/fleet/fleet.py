@@ -72,15 +72,13 @@ class Fleet:
         say how they are kept. `credentials` are for the lead and the other gateways, in place of this machine's.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
-        self.id = new_fleet_id() if taken is None else taken
-        self.plan = plan
+        self.id, self.plan = taken or new_fleet_id(), plan
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
         self._settings = settings = settings or FleetSettings()
-        self._credentials = credentials
+        self._credentials, self._meter = credentials, meter
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
-        self._meter = meter
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
         self._ended = Latch()
         #: Held while the plan and the sets of machines change. No provider is called while it is held.
