@@ -3,7 +3,7 @@
 import { call, problemOf, type Problem } from "./api";
 import type { Page } from "./types";
 
-const PAGE_ROWS = 100;
+const PAGE_ROWS = "100";
 
 /** The latest work of a part of a page. `problem` is its error, which the next work clears. */
 export class Attempt {
@@ -40,19 +40,19 @@ export class Rows<T> {
   rows = $state<T[]>([]);
   next = $state<string | null>(null);
 
-  /** `name` is that of the list in the answer of `path`. */
+  /** `name` is that of the list in the answer of `path`; `query` has further values, such as another `limit`. */
   constructor(
     private readonly path: string,
     private readonly name: string,
-    private readonly pageRows: number = PAGE_ROWS,
+    private readonly query: Record<string, string> = {},
   ) {}
 
   /** Read the first rows, or those from a cursor on. Throws Problem. */
   async read(cursor: string | null = null): Promise<void> {
-    const query = new URLSearchParams({ limit: String(this.pageRows), ...(cursor ? { cursor } : {}) });
+    const query = new URLSearchParams({ limit: PAGE_ROWS, ...this.query, ...(cursor ? { cursor } : {}) });
     const page = await call<Page & Record<string, unknown>>(`${this.path}?${query}`);
     const found = page[this.name] as T[];
     this.rows = cursor === null ? found : [...this.rows, ...found];
-    this.next = page.next as string | null;
+    this.next = page.next === null ? null : String(page.next);
   }
 }

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,26 +27,18 @@ from tradewind.fleet.launching import Launcher
 from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
 from tradewind.fleet.offers import OfferBook
-from tradewind.fleet.orders import dialled_gateways, machine_types, network_tier_in, order_key, peers_of, role_of
-from tradewind.fleet.owner import HEARTBEAT_S, here
-from tradewind.fleet.provider import (
-    Adopting,
-    LaunchOrder,
-    Lease,
-    Machine,
-    NetworkChoice,
-    Offer,
-    Provider,
-)
+from tradewind.fleet.orders import Orders, dialled_gateways
+from tradewind.fleet.owner import HEARTBEAT_S
+from tradewind.fleet.provider import Adopting, LaunchOrder, Machine, Offer, Provider
 from tradewind.fleet.readiness import Readiness
 from tradewind.fleet.settings import LEASE_S_MIN, FleetSettings, Meter
-from tradewind.fleet.warm import WarmBook, WarmMachine
+from tradewind.fleet.warm import WarmBook
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME
 from tradewind.gateway.process import STOP_S
 from tradewind.model.document import to_document
 from tradewind.model.latch import Latch
-from tradewind.model.plan import Deployment, GatewayAddress, Plan, PlannedGateway
+from tradewind.model.plan import Deployment, GatewayAddress, Plan
 from tradewind.model.program import Program
 from tradewind.model.records import replace
 
@@ -78,18 +69,16 @@ class Fleet:
         fleet runs. `meter` gets the launch and the end of each machine, whatever happens in between. `logs` is the
         folder for the lead's standard error, by default in the fleet's own folder.
         `taken` is the id of a warm fleet to claim; its machines are used, and given back at the end. The settings then
-        say how they are kept. `credentials` are those of the lead, and those that other gateways get, in
-        place of this machine's.
+        say how they are kept. `credentials` are for the lead and the other gateways, in place of this machine's.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
-        self.id = new_fleet_id() if taken is None else taken
-        self.plan = plan
+        self.id, self.plan = taken or new_fleet_id(), plan
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
-        self._settings, self._credentials = settings or FleetSettings(), credentials
+        self._settings = settings = settings or FleetSettings()
+        self._credentials, self._meter = credentials, meter
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
-        self._meter = meter
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
         self._ended = Latch()
         #: Held while the plan and the sets of machines change. No provider is called while it is held.
@@ -99,44 +88,42 @@ class Fleet:
         self._in_flight = InFlight()
         self._boots = BootRecorder(journal, self.id)
         self._charges = Charges(
-            self.id, journal, meter, self._leases, self._boots, states_prices=self._settings.states_prices
+            self.id, journal, meter, self._leases, self._boots, states_prices=settings.states_prices
         )
+        self._ordering = Orders(self.id, settings)
         self._offers = OfferBook(provider, self._in_flight, self._may_rent)
         self._launcher = Launcher(
             provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region
         )
-        #: Number of ended machines by name. It is part of the order's key, so that a replacement is a new order.
-        self._endings: Counter[str] = Counter()
         #: Monotonic time at which each machine was launched.
         self._launched_s: dict[str, float] = {}
         self._renewer: threading.Thread | None = None
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
         self._enrolment: Enrolment | None = None
-        keeping = self._settings.keeping
+        keeping = settings.keeping
         self._keeper = None if keeping is None else Keeper(journal, self.id, keeping, self._report)
         self._taken, self._purpose = taken is not None, purpose
-        self._owner = here().label if keeping is None else keeping.owner_label
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
         self._is_kept = self._taken
         #: True once its machines were given back. Another job may use them from then on.
         self.is_given_back = False
         self._generation = 1
         self._check_names()
-        if taken is None:
-            self._offers.look_up(self._rented(plan))
-        if taken is None:
-            self.folder = journal.open(self.id, purpose, provider.document(), self._wanted())
-        else:
-            self.folder = journal.take(self.id, self._wanted())
+        self.folder = self._record()
         try:
-            if keeping is not None and taken is None:
-                WarmBook(journal).keep(self.id, keeping)
             self._start()
             self._is_kept = self._keeper is not None
         except BaseException:
             self.close(grace_s=0.0)
             raise
+
+    def _record(self) -> Path:
+        """Record the fleet, or claim the warm one, and return its folder."""
+        if self._taken:
+            return self._journal.take(self.id, self._wanted())
+        self._offers.look_up(self._settings.rented(self.plan))
+        return self._journal.open(self.id, self._purpose, self._provider.document(), self._wanted())
 
     def deployment(self) -> Deployment:
         """Return the plan with the addresses that the machines reported."""
@@ -244,7 +231,9 @@ class Fleet:
             found = self._listed() if self._launcher.ever_launched else ()
             listed = {machine.name: machine for machine in found if not machine.ended}
             surplus = [
-                machine for name, machine in listed.items() if name not in wanted and name not in self._kept_machines()
+                machine
+                for name, machine in listed.items()
+                if name not in wanted and name not in self._settings.kept_machines
             ]
             self._end(set(self._dead()))
             self._terminate(surplus)
@@ -260,15 +249,15 @@ class Fleet:
             self._provider.adopt(self.id)
         there = [machine for machine in self._listed() if machine.name in wanted and not machine.ended]
         for machine in there:
-            self._charges.taken(machine, self._kept_machines().get(machine.name), began_s)
+            self._charges.taken(machine, self._settings.kept_machines.get(machine.name), began_s)
             self._leases.begin(machine.name, self._settings.lease_s)
         ready = self._keeper.take(there, self._enrolment, self._purpose)
         self.machines.update({machine.name: machine for machine in there if machine.name in ready})
         self._terminate([machine for machine in there if machine.name not in ready])
         missing = wanted.keys() - ready
-        self._offers.look_up([gateway for gateway in self._rented(self.plan) if gateway.name in missing])
+        self._offers.look_up([gateway for gateway in self._settings.rented(self.plan) if gateway.name in missing])
         for name in missing:
-            self._endings[name] = round(began_s)  # Earlier processes have not recorded which orders they used.
+            self._ordering.taken_over(name, began_s)
 
     def _launch(self, orders: Sequence[LaunchOrder]) -> None:
         """Launch machines, all in one call. Raises ProviderRefused, GatewayError if the fleet is closed meanwhile."""
@@ -424,15 +413,11 @@ class Fleet:
             if ending:
                 for answer in terminate(self._provider, [of.id for of in ending], its_grace_s, self._in_flight):
                     self._charges.ended(names[answer.id], answer.ended_unix_s)
-                    self._endings[names[answer.id]] += 1
+                    self._ordering.ended(names[answer.id])
                     self._dismiss(names[answer.id])
 
     def _wanted(self) -> dict[str, str]:
-        return {gateway.name: gateway.region for gateway in self._rented(self.plan)}
-
-    def _rented(self, plan: Plan) -> tuple[PlannedGateway, ...]:
-        """Return the gateways that have a machine: all but a lead at home."""
-        return plan.machines if self._settings.led else plan.gateways
+        return {gateway.name: gateway.region for gateway in self._settings.rented(self.plan)}
 
     def _end(self, names: set[str]) -> None:
         """End machines of a fleet that keeps running. Holds no lock: the fleet may be closed at any moment."""
@@ -462,12 +447,14 @@ class Fleet:
 
     def _may_rent(self, offer: Offer) -> bool:
         """Return whether an offer, where machines are to be kept, is the one that the user agreed to."""
-        kept = [one for one in self._kept_machines().values() if one.region == offer.region and one.type]
+        kept = [one for one in self._settings.kept_machines.values() if one.region == offer.region and one.type]
         return self._taken or not kept or any((one.type, one.spot) == (offer.type, offer.spot) for one in kept)
 
     def _start(self) -> None:
         if self._taken:
             end_home(self.folder)  # The processes of a killed client end a moment after it.
+        elif self._settings.keeping is not None:
+            WarmBook(self._journal).keep(self.id, self._settings.keeping)
         if self._secured:
             region = next(gateway.region for gateway in self.plan.gateways if gateway.name == self.plan.lead)
             keeps_ca = self._keeper is not None
@@ -568,35 +555,7 @@ class Fleet:
             raise
 
     def _orders(self, lease_s: int) -> list[LaunchOrder]:
-        """Return the orders of all machines that the plan wants."""
-        rented = self._rented(self.plan)
-        # The plan of `fleet up` names no types. Those that it keeps have a price, to which the user has agreed.
-        kept = {name: (one.type, one.spot) for name, one in self._kept_machines().items()}
-        types: dict[str, tuple[str | None, bool]] = {**kept, **machine_types(self.plan, rented)}
-        return [self._order(gateway, lease_s, *types.get(gateway.name, (None, False))) for gateway in rented]
-
-    def _order(self, gateway: PlannedGateway, lease_s: int, machine_type: str | None, spot: bool) -> LaunchOrder:
-        name, kept = gateway.name, self._kept_machines().get(gateway.name)
-        tier = network_tier_in(self.plan, gateway.region) or (None if kept is None else kept.network_tier)
-        key = order_key(self.id, name, self._endings[name])
-        return LaunchOrder(
-            self.id,
-            name,
-            gateway.region,
-            key=key,
-            generation=self._generation,
-            lease=Lease(lease_s, self._owner),
-            role=role_of(self.plan, name) if self._settings.led else "probe",
-            type=machine_type,
-            spot=spot,
-            # A later job decides who connects to a machine that is kept.
-            peers=peers_of(self.plan, name) or ((self.plan.lead,) if self._keeper is not None else ()),
-            network=NetworkChoice(listen=self._settings.listen.get(name), network_tier=tier),
-            join=None if self._enrolment is None else self._enrolment.join(name, key),
-        )
-
-    def _kept_machines(self) -> Mapping[str, WarmMachine]:
-        return {} if self._keeper is None else self._keeper.keeping.machines
+        return self._ordering.of(self.plan, lease_s, self._generation, self._enrolment)
 
     @property
     def _secured(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from tradewind.fleet.warm import Keeping
+from tradewind.fleet.warm import Keeping, WarmMachine
 from tradewind.gateway.process import READY_S
 from tradewind.model.ledger import MachinePrice
+from tradewind.model.plan import Plan, PlannedGateway
 from tradewind.model.records import dataclass, field
 
 __all__ = ["LEASE_S", "LEASE_S_MIN", "FleetSettings", "Meter"]
@@ -41,6 +42,15 @@ class FleetSettings:
     """True if the meter gets the price of each new machine, because the planned one is that of machines which were
     paid for their minimum time before.
     """
+
+    @property
+    def kept_machines(self) -> Mapping[str, WarmMachine]:
+        """The machines that are kept, by name."""
+        return {} if self.keeping is None else self.keeping.machines
+
+    def rented(self, plan: Plan) -> tuple[PlannedGateway, ...]:
+        """Return the gateways of a plan that have a machine: all but a lead at home."""
+        return plan.machines if self.led else plan.gateways
 
 
 class Meter(Protocol):

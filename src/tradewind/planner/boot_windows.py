@@ -3,8 +3,8 @@
 With one destination, boot time is handled in windows of rates [l, u] in which machines cost w to w'. Two planes lie
 under W·T there (`formulation.BootWindow`). With these planes, one solve shows whether anything in the window beats the
 incumbent. If not, the window is proven. If so, the machines found are evaluated at their best use and true cost, and
-the window is cut in two at their rate: at the ends of a window the planes equal W·T. If the work
-limit is reached before the proof is complete, the answer has a gap. Several destinations: see `goals`.
+the window is cut in two at their rate: at the ends of a window the planes equal W·T. If the work limit is reached
+before the proof is complete, the answer has a gap. Several destinations: see `goals`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from tradewind.model.records import replace
 from tradewind.planner.allocation import MachineAllocator
 from tradewind.planner.formulation import BootWindow, Formulation, Subproblem
-from tradewind.planner.network import GBPS_MIN, IntArray
+from tradewind.planner.network import GBPS_MIN
 from tradewind.planner.points import RATE_UNBOUNDED_GBPS, Demand, Point, cheapest_for_machines, fastest_for_machines
 from tradewind.planner.solver import (
     SolverSettings,
@@ -25,7 +25,7 @@ from tradewind.planner.solver import (
     solve_with_cutoff,
 )
 
-__all__ = ["BOOT_GAP", "RelaxationBounds", "all_machines", "cheapest_with_boot", "fastest_within_with_boot"]
+__all__ = ["BOOT_GAP", "cheapest_with_boot", "fastest_within_with_boot"]
 
 BOOT_GAP = 5e-7
 """Relative; smaller improvements are not searched for."""
@@ -52,7 +52,7 @@ def cheapest_with_boot(
     best = _first(formulation, demand, limited, rate_min_gbps)
     if best is None:
         return None
-    bounds = RelaxationBounds(formulation, demand, settings)
+    bounds = _RelaxationBounds(formulation, demand, settings)
     low = max(rate_min_gbps, bounds.rate_min(best.cost_usd))
     windows = [(bounds.relaxed_usd(low), low, max(low, min(rate_max_gbps, bounds.rate_max)))]
     proven = math.inf
@@ -99,7 +99,7 @@ def fastest_within_with_boot(
     if cheap is None or cheap.cost_usd > ceiling_usd:
         return None
     best = fastest_for_machines(formulation, demand, settings, cheap.solution, ceiling) or cheap
-    bounds = RelaxationBounds(formulation, demand, settings)
+    bounds = _RelaxationBounds(formulation, demand, settings)
     best = _raise_rate(formulation, demand, limited, best, ceiling, bounds.rate_max)
     windows = [(best.rate_gbps, bounds.rate_max)]
     highest = best.rate_gbps
@@ -130,7 +130,7 @@ def fastest_within_with_boot(
     return _with_gap(best, (highest - best.rate_gbps) / best.rate_gbps)
 
 
-class RelaxationBounds:
+class _RelaxationBounds:
     """Lower and upper bounds for all plans, from relaxations and from the ends of the transfer."""
 
     def __init__(self, formulation: Formulation, demand: Demand, settings: SolverSettings) -> None:
@@ -178,16 +178,11 @@ class RelaxationBounds:
         return BootWindow(self._demand.boot_s / self._demand.gbit, least, most) if least <= most else None
 
 
-def all_machines(formulation: Formulation) -> IntArray | None:
-    """Return every machine of the strongest type per region; ``None`` if none is strongest in all respects."""
-    return MachineAllocator(formulation).strongest()
-
-
 def _first(formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float) -> Point | None:
     """Return a good answer, from the cheapest at exactly the rate; ``None`` if the rate is out of reach."""
     rate = max(rate_min_gbps, GBPS_MIN)
     subproblem = Subproblem(rate, rate, machine_factor=demand.machine_factor(rate))
-    machines = all_machines(formulation)
+    machines = MachineAllocator(formulation).strongest()
     start = None if machines is None else solve_flows(formulation, subproblem, machines, settings)
     if machines is not None and start is None:
         return None

@@ -19,7 +19,8 @@ import heapq
 
 from tradewind.errors import SolverLimitReached
 from tradewind.model.records import replace
-from tradewind.planner.boot_windows import all_machines, cheapest_with_boot, fastest_within_with_boot
+from tradewind.planner.allocation import MachineAllocator
+from tradewind.planner.boot_windows import cheapest_with_boot, fastest_within_with_boot
 from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.points import (
     DINKELBACH_STEPS_MAX,
@@ -70,7 +71,7 @@ def fastest(
     """Return the cheapest plan at the highest possible rate; ``None`` if the sink is unreachable."""
     settings = settings.with_new_budget()
     everything = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
-    machines = None if _too_wide(formulation) else all_machines(formulation)
+    machines = None if _too_wide(formulation) else MachineAllocator(formulation).strongest()
     if machines is None:
         top = solve_machines(formulation, everything, settings)
     else:
