@@ -20,7 +20,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
 from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
@@ -144,13 +144,12 @@ class ServiceScheduler:
 
     def _clear_auctions(self) -> None:
         """Clear the auctions whose hour has begun. Nothing is written without the lease."""
-        clock_ms = self._database.clock_ms
         with self._database.read() as connection:
-            if not are_auctions_due(connection, clock_ms):
+            if not are_auctions_due(connection):
                 return
         with self._database.write() as connection:
             if self._lease.is_held(connection):
-                clear_auctions(connection, clock_ms, self._binder.known_gbps)
+                clear_auctions(connection, self._binder.known_gbps)
 
     def _learn(self) -> list[Decision]:
         """Send the scheduler all that has changed, and return its decisions."""
@@ -159,7 +158,7 @@ class ServiceScheduler:
             self._scheduler = Scheduler(self._binder)
         capacity = self._claims.capacity()
         with self._database.read() as connection:
-            now_ms = int(connection.execute(select(self._database.clock_ms)).scalar_one())
+            now_ms = database_unix_ms(connection)
             self._clock_s = (now_ms / 1000, time.monotonic())
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
             found = _open_jobs(connection)

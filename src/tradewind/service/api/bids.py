@@ -89,13 +89,12 @@ BidId = Annotated[str, Path(pattern=r"^a-[0-9a-f]{16}$")]
 @router.post("/bids", status_code=201, response_model=BidView)
 def bid(body: BidRequest, request: Request, response: Response, sender: Sender = WRITE) -> dict[str, Any]:
     """Bid for a link in an hour, before it begins. The winners pay the highest bid that lost, or the reserve."""
-    service = request.app.state.service
     slices = round(body.rate_gbps * SLICES_PER_GBPS)
     if abs(body.rate_gbps * SLICES_PER_GBPS - slices) > ROUNDING:
         raise ApiProblem(422, f"rate_gbps: not a multiple of {SLICE_GBPS:g}", field="body.rate_gbps")
     price = body.usd_micros // SLICES_PER_GBPS
-    with service.database.write() as connection:
-        row = place_bid(connection, service.database.clock_ms, sender, body.link, body.hour, slices, price)
+    with request.app.state.service.database.write() as connection:
+        row = place_bid(connection, sender, body.link, body.hour, slices, price)
     response.headers["Location"] = f"/v1/market/bids/{row['id']}"
     return _view(row)
 
@@ -131,9 +130,8 @@ def show_bid(bid_id: BidId, request: Request, sender: Sender = READ) -> dict[str
 @router.delete("/bids/{bid_id}", status_code=204, response_class=Response)
 def withdraw(bid_id: BidId, request: Request, sender: Sender = WRITE) -> Response:
     """Withdraw a bid before its hour begins, and release its reservation."""
-    service = request.app.state.service
-    with service.database.write() as connection:
-        withdraw_bid(connection, service.database.clock_ms, sender, bid_id)
+    with request.app.state.service.database.write() as connection:
+        withdraw_bid(connection, sender, bid_id)
     return Response(status_code=204)
 
 
