@@ -190,7 +190,7 @@ def _idle_slices(connection: Connection, link: str, now_ms: int) -> int:
     ).first()
     if limit is None or limit.rate_gbps is None:
         return 0
-    if bans_in_force(connection).in_force((Resource(LINK, link),), now_ms / 1000) is not None:
+    if bans_in_force(connection, now_ms).in_force((Resource(LINK, link),), now_ms / 1000) is not None:
         return 0
     count, used = 0, Fraction(0)
     active = select(jobs.c.granted).where(jobs.c.state.in_(ACTIVE), jobs.c.granted.is_not(None))

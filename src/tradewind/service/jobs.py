@@ -18,7 +18,7 @@ from tradewind.engine.jobs import new_job_id
 from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.money_tables import accounts
@@ -325,7 +325,8 @@ class JobQueue:
 def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any]) -> None:
     """Raise ApiProblem 409 if a ban refuses new jobs like this one."""
     source, ends = stores_of(request)
-    ban = bans_in_force(connection).refusing(tenant, [source], ends, now_unix_ms() / 1000)
+    now_ms = database_unix_ms(connection)
+    ban = bans_in_force(connection, now_ms).refusing(tenant, [source], ends, now_ms / 1000)
     if ban is not None:
         raise ApiProblem(409, f"ban {ban.id} refuses new jobs: {ban.reason}", hint="submit the job later")
 
