@@ -28,14 +28,13 @@ from tradewind.service.auth import Sender
 from tradewind.service.bindings import RATE_GBPS_UNKNOWN
 from tradewind.service.budgets import require_room
 from tradewind.service.database import database_unix_ms, record_change
-from tradewind.service.jobs import ACTIVE
 from tradewind.service.limits import BID_HOURS_MAX, BIDS_PER_AUCTION_MAX, BIDS_PER_TENANT_MAX, CLEARING_LATE_S
 from tradewind.service.money_tables import charges
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduler.jobs import LINK, Resource
 from tradewind.service.scheduling_rules import bans_in_force
 from tradewind.service.scheduling_tables import resource_limits
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ACTIVE, jobs
 
 __all__ = [
     "are_auctions_due",

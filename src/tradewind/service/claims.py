@@ -12,9 +12,9 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from tradewind.model.records import dataclass
 from tradewind.service.database import ServiceDatabase, database_unix_ms
-from tradewind.service.jobs import ACTIVE, JobLease
+from tradewind.service.jobs import JobLease
 from tradewind.service.scheduling_tables import schedulers
-from tradewind.service.tables import jobs, replicas
+from tradewind.service.tables import ACTIVE, jobs, replicas
 
 __all__ = ["Capacity", "ClaimTable"]
 

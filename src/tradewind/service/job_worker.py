@@ -35,7 +35,7 @@ from tradewind.service.database import ServiceDatabase
 from tradewind.service.engine_request import engine_request, limited
 from tradewind.service.failures import failure_kind, first_down, is_state_full
 from tradewind.service.job_traces import JobTraces
-from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
+from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
 from tradewind.service.limits import RETRY_PAUSE_S
 from tradewind.service.places import require_same_places
@@ -44,6 +44,7 @@ from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduling_rules import note_down
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.stores import store_of
+from tradewind.service.tables import ACTIVE
 
 __all__ = ["OWN_PAUSE_S", "JobWorker"]
 

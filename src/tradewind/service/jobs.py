@@ -25,15 +25,11 @@ from tradewind.service.money_tables import accounts
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_rules import bans_in_force
 from tradewind.service.stores import stores_of
-from tradewind.service.tables import job_events, jobs
+from tradewind.service.tables import ACTIVE, ENDED, job_events, jobs
 from tradewind.service.webhooks import enqueue_event
 
-__all__ = ["ACTIVE", "ENDED", "STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
+__all__ = ["STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
 
-#: States of jobs that may write to their places.
-ACTIVE = ("running", "pausing", "stopping", "cancelling")
-#: States that never change again.
-ENDED = ("done", "failed", "cancelled")
 STATES = ("waiting", *ACTIVE, "paused", *ENDED)
 
 

@@ -11,10 +11,9 @@ from sqlalchemy import Connection, select
 
 from tradewind.model.records import dataclass, field
 from tradewind.service.database import database_unix_ms
-from tradewind.service.jobs import ACTIVE
 from tradewind.service.scheduler.jobs import LINK
 from tradewind.service.scheduling_tables import bans, resource_limits
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ACTIVE, jobs
 
 __all__ = ["LinkState", "link_states"]
 

@@ -12,11 +12,11 @@ from sqlalchemy import or_, select, update
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_traces import JobTraces
-from tradewind.service.jobs import ENDED, JobQueue
+from tradewind.service.jobs import JobQueue
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduler.schedules import JobSchedule, Timetable
 from tradewind.service.scheduling_tables import schedules
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ENDED, jobs
 
 __all__ = ["ScheduleRunner", "job_schedule"]
 

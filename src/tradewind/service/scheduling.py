@@ -21,7 +21,7 @@ from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
-from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
+from tradewind.service.jobs import JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
     ANSWER_PAUSE_S,
@@ -51,7 +51,7 @@ from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.state import RUNNING_PHASE, Scheduler
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling_rules import RuleReader
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ACTIVE, ENDED, jobs
 
 __all__ = ["ServiceScheduler"]
 
