@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, update
 
+from tests.service.local import new_database, scheduler
 from tests.service.server import Server
 from tradewind.market.money import MICROS_PER_CENT
 from tradewind.service import auctions
@@ -20,20 +21,15 @@ from tradewind.service import database as clock
 from tradewind.service.auction_tables import HOUR_MS, bids
 from tradewind.service.auction_tables import auctions as results
 from tradewind.service.auctions import clear_auctions, place_bid, withdraw_bid
-from tradewind.service.auth import Sender, ensure_admin
-from tradewind.service.bindings import ServiceBinder
+from tradewind.service.auth import Sender
 from tradewind.service.budgets import budget_view
-from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.grid import GridReader
 from tradewind.service.invoices import invoice_months, invoice_of
 from tradewind.service.jobs import JobQueue, JobRow
 from tradewind.service.money_tables import budgets, charges
 from tradewind.service.problems import ApiProblem
-from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
 from tradewind.service.scheduling_tables import resource_limits, schedulers
-from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants
 
 LINE = "site:local>site:local"
@@ -52,17 +48,13 @@ def right_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def database(tmp_path: Path, right_clock: None) -> Iterator[ServiceDatabase]:
-    database = new_database(tmp_path)
+    database = sold_database(tmp_path)
     yield database
     database.close()
 
 
-def new_database(folder: Path) -> ServiceDatabase:
-    settings = ServiceSettings(state=folder / "state")
-    settings.state.mkdir(mode=0o700)
-    database = ServiceDatabase(settings.state)
-    database.require_current()
-    ensure_admin(database, settings)
+def sold_database(folder: Path) -> ServiceDatabase:
+    database = new_database(folder)
     with database.write() as connection:
         for name in NAMES:
             connection.execute(insert(tenants).values(name=name, created_unix_ms=0))
@@ -79,13 +71,6 @@ def begin(hour: int, after_s: float = 1) -> None:
 @pytest.fixture
 def server(database: ServiceDatabase, tmp_path: Path) -> Callable[[str], ServiceScheduler]:
     return lambda name: scheduler(database, tmp_path, name)
-
-
-def scheduler(database: ServiceDatabase, folder: Path, name: str) -> ServiceScheduler:
-    claims = ClaimTable(database, name, 8, 60_000)
-    claims.renew()
-    lease, binder = SchedulerLease(database, name, 60_000), ServiceBinder(GridReader(str(folder / "engine")))
-    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None)
 
 
 def sender(tenant: str) -> Sender:

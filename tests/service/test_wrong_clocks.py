@@ -8,18 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from tradewind.service.auth import Sender, ensure_admin
-from tradewind.service.bindings import ServiceBinder
-from tradewind.service.claims import ClaimTable
+from tests.service.local import new_database, scheduler
+from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
 from tradewind.service.problems import ApiProblem
 from tradewind.service.schedule_runner import ScheduleRunner
-from tradewind.service.scheduler_lease import SchedulerLease
-from tradewind.service.scheduling import ServiceScheduler
 from tradewind.service.scheduling_tables import bans, schedules
-from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import deliveries, jobs
 from tradewind.service.tables import webhooks as webhook_table
 
@@ -31,11 +26,7 @@ both_ways = pytest.mark.parametrize("ahead_s", [HOUR_S, -HOUR_S], ids=["ahead", 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
-    settings = ServiceSettings(tmp_path / "state")
-    settings.state.mkdir(mode=0o700)
-    database = ServiceDatabase(settings.state)
-    database.require_current()
-    ensure_admin(database, settings)
+    database = new_database(tmp_path)
     yield database
     database.close()
 
@@ -63,10 +54,7 @@ def ban(database: ServiceDatabase, end_ms: int, *, refuses: bool) -> None:
 
 def schedule_once(database: ServiceDatabase, folder: Path) -> None:
     """Let a server alone on the database decide once."""
-    claims = ClaimTable(database, "server", 8, 60_000)
-    claims.renew()
-    lease, binder = SchedulerLease(database, "server", 60_000), ServiceBinder(GridReader(str(folder / "engine")))
-    ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None).step()
+    scheduler(database, folder, "server").step()
 
 
 @both_ways
