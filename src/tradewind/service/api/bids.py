@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select, tuple_
 
 from tradewind.service.api.money import Micros
+from tradewind.service.api.own_rows import own_row
 from tradewind.service.auction_tables import SLICES_PER_GBPS, auctions, bids
 from tradewind.service.auctions import place_bid, withdraw_bid
 from tradewind.service.auth import Sender, needs
@@ -119,12 +120,7 @@ def list_bids(
 @router.get("/bids/{bid_id}", response_model=BidView)
 def show_bid(bid_id: BidId, request: Request, sender: Sender = READ) -> dict[str, Any]:
     """Show a bid of the tenant."""
-    query = select(bids).where(bids.c.id == bid_id, bids.c.tenant == sender.tenant)
-    with request.app.state.service.database.read() as connection:
-        row = connection.execute(query).mappings().first()
-    if row is None:
-        raise ApiProblem(404, "no such bid")
-    return _view(row)
+    return _view(own_row(request, sender, bids, bid_id, "bid"))
 
 
 @router.delete("/bids/{bid_id}", status_code=204, response_class=Response)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import delete, func, insert, select
 
 from tradewind.service.api.jobs import READ, WRITE, JobRequest, resolved_request
+from tradewind.service.api.own_rows import own_row
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
 from tradewind.service.database import database_unix_ms, record_change
@@ -114,12 +115,7 @@ def list_schedules(request: Request, sender: Sender = READ) -> dict[str, Any]:
 @router.get("/{schedule_id}", response_model=ScheduleView)
 def show(schedule_id: ScheduleId, request: Request, sender: Sender = READ) -> dict[str, Any]:
     """Show a schedule."""
-    query = select(schedules).where(schedules.c.id == schedule_id, schedules.c.tenant == sender.tenant)
-    with request.app.state.service.database.read() as connection:
-        row = connection.execute(query).mappings().first()
-    if row is None:
-        raise ApiProblem(404, "no such schedule")
-    return _view(row)
+    return _view(own_row(request, sender, schedules, schedule_id, "schedule"))
 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)
