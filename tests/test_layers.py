@@ -134,7 +134,7 @@ def test_no_catch_all_modules() -> None:
 
 
 #: A fault of the program must end one command or one job of the service, in one line, and nothing else.
-CATCH_ALL = {PACKAGE / "cli" / "main.py", PACKAGE / "service" / "runner.py"}
+CATCH_ALL = {PACKAGE / "cli" / "main.py", PACKAGE / "service" / "job_worker.py"}
 
 
 def test_only_commands_and_jobs_catch_all_errors() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from testbed.loopback import Answer, LoopbackServer, Received
 
 WAIT_S = 30.0
 
@@ -33,40 +33,23 @@ class Collector:
     def __init__(self) -> None:
         self.spans: list[ReceivedSpan] = []
         self.bodies: list[bytes] = []
-        collector = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector._receive(self.path, body)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._server = LoopbackServer(self._receive)
+        self.url = self._server.url
 
     def __enter__(self) -> Collector:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()
 
-    def _receive(self, path: str, body: bytes) -> None:
-        assert path == "/v1/traces"
-        self.bodies.append(body)
-        request = ExportTraceServiceRequest.FromString(body)
+    def _receive(self, received: Received) -> Answer:
+        assert received.path == "/v1/traces"
+        self.bodies.append(received.body)
+        request = ExportTraceServiceRequest.FromString(received.body)
         for resource in request.resource_spans:
             for scope in resource.scope_spans:
                 self.spans += [ReceivedSpan(span) for span in scope.spans]
+        return Answer()
 
     def of(self, trace: str, name: str) -> list[ReceivedSpan]:
         """Return the spans of a trace with this name, by their start."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import warnings
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from joserfc import jwt
 from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+from testbed.loopback import Answer, LoopbackServer, Received
 
 AUDIENCE = "tradewind"
 
@@ -25,33 +25,19 @@ class Issuer:
             "EdDSA": OKPKey.generate_key("Ed25519", {"kid": "ed"}),
         }
         self.requests: dict[str, int] = {}
-        issuer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                issuer.requests[self.path] = issuer.requests.get(self.path, 0) + 1
-                documents = {
-                    "/.well-known/openid-configuration": {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"},
-                    "/keys": {"keys": [key.as_dict(private=False) for key in issuer.keys.values()]},
-                }
-                body = json.dumps(documents[self.path]).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._server = LoopbackServer(self._answer)
+        self.url = self._server.url
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
+
+    def _answer(self, received: Received) -> Answer:
+        self.requests[received.path] = self.requests.get(received.path, 0) + 1
+        documents = {
+            "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
+            "/keys": {"keys": [key.as_dict(private=False) for key in self.keys.values()]},
+        }
+        return Answer(body=json.dumps(documents[received.path]).encode())
 
     def token(self, algorithm: str = "ES256", key: Any = None, header: Any = None, **claims: Any) -> str:
         """Return a token; a claim of None is left out."""

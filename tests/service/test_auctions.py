@@ -11,28 +11,25 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import insert, literal_column, select, update
+from sqlalchemy import insert, select, update
 
+from tests.service.local import new_database, scheduler
 from tests.service.server import Server
 from tradewind.market.money import MICROS_PER_CENT
 from tradewind.service import auctions
+from tradewind.service import database as clock
 from tradewind.service.auction_tables import HOUR_MS, bids
 from tradewind.service.auction_tables import auctions as results
 from tradewind.service.auctions import clear_auctions, place_bid, withdraw_bid
-from tradewind.service.auth import Sender, ensure_admin
-from tradewind.service.bindings import ServiceBinder
+from tradewind.service.auth import Sender
 from tradewind.service.budgets import budget_view
-from tradewind.service.claims import ClaimTable
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.grid import GridReader
 from tradewind.service.invoices import invoice_months, invoice_of
 from tradewind.service.jobs import JobQueue, JobRow
 from tradewind.service.money_tables import budgets, charges
 from tradewind.service.problems import ApiProblem
-from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
 from tradewind.service.scheduling_tables import resource_limits, schedulers
-from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants
 
 LINE = "site:local>site:local"
@@ -43,42 +40,37 @@ RESERVE = 30_000
 NAMES = ("ada", "bob", "eve")
 
 
+@pytest.fixture(autouse=True)
+def right_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the database its own clock again after each test."""
+    monkeypatch.setattr(clock, "SQLITE_CLOCK_MS", clock.SQLITE_CLOCK_MS)
+
+
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
-    database = new_database(tmp_path)
+def database(tmp_path: Path, right_clock: None) -> Iterator[ServiceDatabase]:
+    database = sold_database(tmp_path)
     yield database
     database.close()
 
 
-def new_database(folder: Path) -> ServiceDatabase:
-    settings = ServiceSettings(state=folder / "state")
-    settings.state.mkdir(mode=0o700)
-    database = ServiceDatabase(settings.state)
-    database.require_current()
-    ensure_admin(database, settings)
+def sold_database(folder: Path) -> ServiceDatabase:
+    database = new_database(folder)
     with database.write() as connection:
         for name in NAMES:
             connection.execute(insert(tenants).values(name=name, created_unix_ms=0))
         connection.execute(insert(resource_limits).values(kind="link", name=LINE, rate_gbps=0.5))
-    begin(database, HOUR - 1)
+    begin(HOUR - 1)
     return database
 
 
-def begin(database: ServiceDatabase, hour: int, after_s: float = 1) -> None:
+def begin(hour: int, after_s: float = 1) -> None:
     """Set the database's clock to some time after the start of an hour."""
-    database.clock_ms = literal_column(str(round(hour * HOUR_MS + after_s * 1000)))
+    clock.SQLITE_CLOCK_MS = str(round(hour * HOUR_MS + after_s * 1000))
 
 
 @pytest.fixture
 def server(database: ServiceDatabase, tmp_path: Path) -> Callable[[str], ServiceScheduler]:
     return lambda name: scheduler(database, tmp_path, name)
-
-
-def scheduler(database: ServiceDatabase, folder: Path, name: str) -> ServiceScheduler:
-    claims = ClaimTable(database, name, 8, 60_000)
-    claims.renew()
-    lease, binder = SchedulerLease(database, name, 60_000), ServiceBinder(GridReader(str(folder / "engine")))
-    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None)
 
 
 def sender(tenant: str) -> Sender:
@@ -87,7 +79,7 @@ def sender(tenant: str) -> Sender:
 
 def bid(database: ServiceDatabase, tenant: str, slices: int, usd_micros: int, link: str = LINE) -> str:
     with database.write() as connection:
-        row = place_bid(connection, database.clock_ms, sender(tenant), link, HOUR, slices, usd_micros)
+        row = place_bid(connection, sender(tenant), link, HOUR, slices, usd_micros)
     return str(row["id"])
 
 
@@ -130,7 +122,7 @@ def test_winners_pay_the_highest_losing_bid_and_losers_are_released(
     one = server("one")
     one.step()
     assert states(database)["ada"] == ("open", 0, 0), "the hour has not begun"
-    begin(database, HOUR)
+    begin(HOUR)
     one.step()
     assert states(database) == {"ada": ("won", 3, 210_000), "bob": ("won", 2, 140_000), "eve": ("lost", 0, 0)}
     assert charged(database) == [("ada", 210_000), ("bob", 140_000)]
@@ -149,7 +141,7 @@ def test_an_auction_is_cleared_once_across_restarts_and_replicas(
     bid(database, "bob", 2, 50_000)
     one, two = server("one"), server("two")
     one.step()
-    begin(database, HOUR)
+    begin(HOUR)
     whole = auctions._settle
 
     def dies(*_: Any) -> None:
@@ -186,14 +178,14 @@ def test_a_bid_keeps_within_the_budget_and_can_be_withdrawn(database: ServiceDat
     with pytest.raises(ApiProblem, match="for the same link and hour"):
         bid(database, "ada", 1, 1)
     with database.write() as connection, pytest.raises(ApiProblem, match="no such bid"):
-        withdraw_bid(connection, database.clock_ms, sender("bob"), first)
+        withdraw_bid(connection, sender("bob"), first)
     with database.write() as connection:
-        withdraw_bid(connection, database.clock_ms, sender("ada"), first)
+        withdraw_bid(connection, sender("ada"), first)
     assert money(database, "ada") == (0, 0)
     second = bid(database, "ada", 1, 30_000, "a:1>a:2")
-    begin(database, HOUR, 0)
+    begin(HOUR, 0)
     with database.write() as connection, pytest.raises(ApiProblem, match="is closed"):
-        withdraw_bid(connection, database.clock_ms, sender("ada"), second)
+        withdraw_bid(connection, sender("ada"), second)
     with pytest.raises(ApiProblem, match="is not open"):
         bid(database, "bob", 1, 1)
 
@@ -201,7 +193,7 @@ def test_a_bid_keeps_within_the_budget_and_can_be_withdrawn(database: ServiceDat
 def test_a_late_auction_is_void(database: ServiceDatabase, server: Callable[[str], ServiceScheduler]) -> None:
     set_budget(database, "ada", 1_000_000)
     bid(database, "ada", 2, 50_000)
-    begin(database, HOUR, 301)
+    begin(HOUR, 301)
     server("one").step()
     assert states(database) == {"ada": ("void", 0, 0)}
     assert money(database, "ada") == (0, 0)
@@ -226,7 +218,7 @@ def test_only_what_running_jobs_leave_is_sold_and_the_winner_gets_it(
     with database.write() as connection:
         connection.execute(update(resource_limits).values(rate_gbps=0.5))
     bid(database, "ada", 5, 50_000)
-    begin(database, HOUR)
+    begin(HOUR)
     one.step()
     assert states(database)["ada"] == ("won", 3, 3 * 50_000), "a job runs at 0.2 Gbit/s; the lost part sets the price"
     other, mine = submit(database, "eve", "other"), submit(database, "ada", "mine")
@@ -244,7 +236,7 @@ def test_a_restarted_scheduler_keeps_what_is_sold(
     database: ServiceDatabase, server: Callable[[str], ServiceScheduler]
 ) -> None:
     bid(database, "ada", 5, 50_000)
-    begin(database, HOUR)
+    begin(HOUR)
     server("one").step()
     two = server("two")
     with database.write() as connection:
@@ -273,10 +265,10 @@ def test_invoices_are_the_charges_and_budgets_hold(
         for tenant, slices, price in offers:
             row = {"tenant": tenant, "period": "month", "limit_usd_micros": slices * price, "updated_unix_ms": 0}
             connection.execute(insert(budgets).values(**row))
-            begin(database, HOUR - 1)
-            place_bid(connection, database.clock_ms, sender(tenant), LINE, HOUR, slices, price)
-        begin(database, HOUR)
-        clear_auctions(connection, database.clock_ms, lambda *_: None)
+            begin(HOUR - 1)
+            place_bid(connection, sender(tenant), LINE, HOUR, slices, price)
+        begin(HOUR)
+        clear_auctions(connection, lambda *_: None)
         for tenant, slices, price in offers:
             found = connection.execute(select(bids).where(bids.c.tenant == tenant)).mappings().one()
             spent, budget = found["charged_usd_micros"], budget_view(connection, tenant, HOUR * HOUR_MS)

@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from tradewind.service.auth import Sender, ensure_admin
-from tradewind.service.bindings import ServiceBinder
-from tradewind.service.claims import ClaimTable
+from tests.service.local import new_database, scheduler
+from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
-from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
 from tradewind.service.scheduling_tables import schedulers
-from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import jobs
 
 SENDER = Sender("admin", "default", "service_admin", frozenset())
@@ -25,24 +21,14 @@ ROOM = 3
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
-    settings = ServiceSettings(state=tmp_path / "state")
-    settings.state.mkdir(mode=0o700)
-    database = ServiceDatabase(settings.state)
-    database.require_current()
-    ensure_admin(database, settings)
+    database = new_database(tmp_path)
     yield database
     database.close()
 
 
 @pytest.fixture
 def server(database: ServiceDatabase, tmp_path: Path) -> Callable[[str], ServiceScheduler]:
-    def make(name: str) -> ServiceScheduler:
-        claims = ClaimTable(database, name, ROOM, 60_000)
-        claims.renew()
-        lease, binder = SchedulerLease(database, name, 60_000), ServiceBinder(GridReader(str(tmp_path / "engine")))
-        return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None)
-
-    return make
+    return lambda name: scheduler(database, tmp_path, name, ROOM)
 
 
 def submit(database: ServiceDatabase, first: int, count: int) -> list[str]:

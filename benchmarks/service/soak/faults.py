@@ -105,7 +105,8 @@ class FaultRunner:
                 self._inject(fault)
             except Exception as error:  # noqa: BLE001 - a fault that cannot be made is reported; the soak continues.
                 self.errors.append(f"{fault.kind}: {error}")
-            self.done[fault.kind] += 1
+            else:
+                self.done[fault.kind] += 1
 
     def _inject(self, fault: Fault) -> None:
         world, replica = self._world, self._world.replicas[fault.replica]

@@ -6,8 +6,8 @@ import hashlib
 import hmac
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from testbed.loopback import Answer, LoopbackServer, Received
 
 __all__ = ["Receiver"]
 
@@ -26,29 +26,15 @@ class Receiver:
         self.requests = self.refused = 0
         self.is_down = False
         self._lock = threading.Lock()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(receiver._receive(self.path, self.headers.get("Tradewind-Signature", ""), body))
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._server = LoopbackServer(self._answer)
+        self.url = self._server.url
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
+
+    def _answer(self, received: Received) -> Answer:
+        return Answer(self._receive(received.path, received.headers.get("Tradewind-Signature", ""), received.body))
 
     def _receive(self, path: str, signed: str, body: bytes) -> int:
         with self._lock:

@@ -27,6 +27,13 @@ EXAMPLES = """\
   tradewind serve --state /var/lib/tradewind --listen 127.0.0.1:9000 --allow-store s3://bucket/shared/
   tradewind serve --state /var/lib/tradewind --migrate"""
 
+#: Options that the server gets as they are: with a value, or several, and without.
+VALUES = (
+    *("state", "listen", "jobs", "lease", "database", "allow_path", "allow_store", "allow_endpoint", "site"),
+    *("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "oidc_role", "oidc_tenant"),
+    *("key_file", "allow_webhook_network", "traces", "via", "max_cost", "max_vms"),
+)
+SWITCHES = ("behind_proxy", "share_keys", "migrate", "new_admin_token")
 #: Program of the server. Unlike `python -m`, it imports nothing from the working directory, where others may write.
 SERVER = """\
 import sys
@@ -43,46 +50,8 @@ except KeyboardInterrupt:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the state folder, the address, and what jobs may use."""
-    parser.add_argument("--state", metavar="DIR", required=True, help="folder of the database and the jobs")
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="postgresql://…, for several servers; the password is in PGPASSWORD, or the file of PGPASSFILE",
-    )
-    parser.add_argument(
-        "--lease",
-        metavar="SECONDS",
-        type=typed(parse_count),
-        default=15,
-        help="time after which the jobs of a server that has died are adopted, 2 to 600 (default 15)",
-    )
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="address (default 127.0.0.1:8080; port 0: any)"
-    )
-    parser.add_argument(
-        "--allow-path", metavar="DIR", action="append", default=[], help="local folder that jobs may use; repeatable"
-    )
-    parser.add_argument(
-        "--allow-store",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="bucket or prefix that jobs may use; repeatable",
-    )
-    parser.add_argument(
-        "--allow-endpoint",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="S3-compatible server that tenants' connections may name; repeatable",
-    )
-    parser.add_argument(
-        "--site",
-        metavar="NAME=PLACE",
-        action="append",
-        default=[],
-        help="name of an allowed place, for `tradewind send` and `receive`; repeatable",
-    )
+    _add_server(parser)
+    _add_places(parser)
     parser.add_argument(
         "--jobs", metavar="N", type=typed(parse_count), default=8, help="maximum running jobs, 1 to 256 (default 8)"
     )
@@ -113,6 +82,52 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--new-admin-token",
         action="store_true",
         help="replace the admin token, also while a server runs, and exit",
+    )
+
+
+def _add_server(parser: ArgumentParser) -> None:
+    parser.add_argument("--state", metavar="DIR", required=True, help="folder of the database and the jobs")
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://…, for several servers; the password is in PGPASSWORD, or the file of PGPASSFILE",
+    )
+    parser.add_argument(
+        "--lease",
+        metavar="SECONDS",
+        type=typed(parse_count),
+        default=15,
+        help="time after which the jobs of a server that has died are adopted, 2 to 600 (default 15)",
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="address (default 127.0.0.1:8080; port 0: any)"
+    )
+
+
+def _add_places(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-path", metavar="DIR", action="append", default=[], help="local folder that jobs may use; repeatable"
+    )
+    parser.add_argument(
+        "--allow-store",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="bucket or prefix that jobs may use; repeatable",
+    )
+    parser.add_argument(
+        "--allow-endpoint",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="S3-compatible server that tenants' connections may name; repeatable",
+    )
+    parser.add_argument(
+        "--site",
+        metavar="NAME=PLACE",
+        action="append",
+        default=[],
+        help="name of an allowed place, for `tradewind send` and `receive`; repeatable",
     )
 
 
@@ -171,25 +186,17 @@ def run(args: Namespace) -> int:
     if args.traces and not all(map(find_spec, parts)):
         needed = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
         raise UsageError(f"--traces needs {needed}", hint="install tradewind[service]")
-    words = [f"--state={args.state}", f"--listen={args.listen}", f"--jobs={args.jobs}", f"--lease={args.lease}"]
-    words += [f"--database={args.database}"] if args.database else []
-    words += [f"--allow-path={path}" for path in args.allow_path]
-    words += [f"--allow-store={url}" for url in args.allow_store]
-    words += [f"--allow-endpoint={url}" for url in args.allow_endpoint]
-    words += [f"--site={site}" for site in args.site]
-    words += ["--behind-proxy"] if args.behind_proxy else []
-    for name in ("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "key_file", "traces"):
+    words = [f"--sites-file={args.configuration.path}"] if args.via != "here" else []
+    for name in VALUES:
         value = getattr(args, name)
-        words += [] if value is None else [f"--{name.replace('_', '-')}={value}"]
-    for name in ("oidc_role", "oidc_tenant", "allow_webhook_network"):
-        words += [f"--{name.replace('_', '-')}={value}" for value in getattr(args, name)]
-    words += [f"--via={args.via}", f"--sites-file={args.configuration.path}"] if args.via != "here" else []
-    words += [] if args.max_cost is None else [f"--max-cost={args.max_cost}"]
-    words += [] if args.max_vms is None else [f"--max-vms={args.max_vms}"]
-    words += ["--share-keys"] if args.share_keys else []
-    words += ["--migrate"] if args.migrate else []
-    words += ["--new-admin-token"] if args.new_admin_token else []
-    become_server(args, words)
+        words += [
+            f"{_option(name)}={one}" for one in (value if isinstance(value, list) else [value]) if one is not None
+        ]
+    become_server(args, [*words, *(_option(name) for name in SWITCHES if getattr(args, name))])
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def become_server(args: Namespace, words: list[str]) -> NoReturn:

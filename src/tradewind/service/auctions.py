@@ -27,15 +27,14 @@ from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions,
 from tradewind.service.auth import Sender
 from tradewind.service.bindings import RATE_GBPS_UNKNOWN
 from tradewind.service.budgets import require_room
-from tradewind.service.database import record_change
-from tradewind.service.jobs import ACTIVE
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import BID_HOURS_MAX, BIDS_PER_AUCTION_MAX, BIDS_PER_TENANT_MAX, CLEARING_LATE_S
 from tradewind.service.money_tables import charges
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduler.jobs import LINK, Resource
 from tradewind.service.scheduling_rules import bans_in_force
 from tradewind.service.scheduling_tables import resource_limits
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ACTIVE, jobs
 
 __all__ = [
     "are_auctions_due",
@@ -52,7 +51,6 @@ EXTRA_NODES = 5
 
 def place_bid(
     connection: Connection,
-    clock_ms: ColumnElement[int],
     sender: Sender,
     link: str,
     hour: int,
@@ -64,7 +62,7 @@ def place_bid(
     Raises ApiProblem: 409 if the link has no auction, the auction is closed or too far away, or the tenant has bid
     already; 429 for too many bids; 402 if the budget has too little left.
     """
-    now_ms = _clock(connection, clock_ms)
+    now_ms = database_unix_ms(connection)
     if not now_ms // HOUR_MS < hour <= now_ms // HOUR_MS + BID_HOURS_MAX:
         raise ApiProblem(
             409,
@@ -101,33 +99,32 @@ def place_bid(
     return row
 
 
-def withdraw_bid(connection: Connection, clock_ms: ColumnElement[int], sender: Sender, bid_id: str) -> None:
+def withdraw_bid(connection: Connection, sender: Sender, bid_id: str) -> None:
     """Remove an open bid, and release its reservation. Raises ApiProblem 404, or 409 if its auction is closed."""
     mine = bids.c.id == bid_id, bids.c.tenant == sender.tenant
     found = connection.execute(select(bids.c.hour, bids.c.state).where(*mine)).first()
     if found is None:
         raise ApiProblem(404, "no such bid")
-    if found.state != "open" or found.hour <= _clock(connection, clock_ms) // HOUR_MS:
+    if found.state != "open" or found.hour <= database_unix_ms(connection) // HOUR_MS:
         raise ApiProblem(409, f"the auction of bid {bid_id} is closed")
     connection.execute(delete(bids).where(*mine))
     record_change(connection, sender.tenant, sender.token, "bid.withdraw", bid_id)
 
 
-def are_auctions_due(connection: Connection, clock_ms: ColumnElement[int]) -> bool:
+def are_auctions_due(connection: Connection) -> bool:
     """Return whether the hour of an open bid has begun."""
-    due = select(bids.c.id).where(bids.c.state == "open", bids.c.hour * HOUR_MS <= clock_ms).limit(1)
+    hour = database_unix_ms(connection) // HOUR_MS
+    due = select(bids.c.id).where(bids.c.state == "open", bids.c.hour <= hour).limit(1)
     return connection.execute(due).first() is not None
 
 
-def clear_auctions(
-    connection: Connection, clock_ms: ColumnElement[int], known_gbps: Callable[[str, str], float | None]
-) -> None:
+def clear_auctions(connection: Connection, known_gbps: Callable[[str, str], float | None]) -> None:
     """Clear the auctions whose hour has begun, in a transaction that excludes all others that decide.
 
     `known_gbps` is the rate of a link for one pair of machines. An auction that is late by more than `CLEARING_LATE_S`
     is void: nobody pays.
     """
-    now_ms = _clock(connection, clock_ms)
+    now_ms = database_unix_ms(connection)
     due = select(bids).where(bids.c.state == "open", bids.c.hour <= now_ms // HOUR_MS).order_by(bids.c.number)
     lots: defaultdict[tuple[str, int], list[Mapping[Any, Any]]] = defaultdict(list)
     for row in connection.execute(due).mappings():
@@ -192,7 +189,7 @@ def _idle_slices(connection: Connection, link: str, now_ms: int) -> int:
     ).first()
     if limit is None or limit.rate_gbps is None:
         return 0
-    if bans_in_force(connection).in_force((Resource(LINK, link),), now_ms / 1000) is not None:
+    if bans_in_force(connection, now_ms).in_force((Resource(LINK, link),), now_ms / 1000) is not None:
         return 0
     count, used = 0, Fraction(0)
     active = select(jobs.c.granted).where(jobs.c.state.in_(ACTIVE), jobs.c.granted.is_not(None))
@@ -223,7 +220,3 @@ def _require_few(connection: Connection, tenant: str, link: str, hour: int) -> N
         raise ApiProblem(429, f"{BIDS_PER_TENANT_MAX:,} bids are open", hint="withdraw one, or wait for an auction")
     if connection.execute(count.where(bids.c.link == link, bids.c.hour == hour)).scalar_one() >= BIDS_PER_AUCTION_MAX:
         raise ApiProblem(429, f"the auction has {BIDS_PER_AUCTION_MAX:,} bids", hint="bid for another hour")
-
-
-def _clock(connection: Connection, clock_ms: ColumnElement[int]) -> int:
-    return int(connection.execute(select(clock_ms)).scalar_one())

@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from tradewind.model.records import dataclass
-from tradewind.service.database import ServiceDatabase
-from tradewind.service.jobs import ACTIVE, JobLease
+from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.jobs import JobLease
 from tradewind.service.scheduling_tables import schedulers
-from tradewind.service.tables import jobs, replicas
+from tradewind.service.tables import ACTIVE, jobs, replicas
 
 __all__ = ["Capacity", "ClaimTable"]
 
@@ -108,7 +108,7 @@ class ClaimTable:
             connection.execute(update(jobs).where(jobs.c.owner.is_not(None)).values(owner=None))
 
     def _until(self, connection: Connection) -> int:
-        return int(connection.execute(select(self._database.clock_ms)).scalar_one()) + self._lease_ms
+        return database_unix_ms(connection) + self._lease_ms
 
     def _given(self, connection: Connection, job: str, epoch: int, until: int, **values: Any) -> JobLease:
         owned = {"owner": self.owner, "epoch": epoch + 1, "lease_unix_ms": until}

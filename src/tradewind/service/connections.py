@@ -27,7 +27,7 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_tables import schedules
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.tables import connections, jobs
+from tradewind.service.tables import ENDED, connections, jobs
 
 __all__ = [
     "CONNECTION_NAME",
@@ -51,8 +51,6 @@ _NAMES = {
 }
 #: A prefix is taken literally, so it has no wildcard.
 _PREFIX = re.compile(r"[^\x00-\x1f\x7f*?\[\]]*")
-#: States in which a job may still need its connections, or be resumed with them.
-_STATES_OVER = ("done", "failed", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -246,7 +244,7 @@ def named_in_error(error: TradewindError | OSError, request: Mapping[str, Any]) 
 def _users(connection: Connection, tenant: str, name: str) -> str | None:
     """Return what uses a connection, for messages; None if nothing does."""
     open_jobs = select(jobs.c.id, jobs.c.request).where(
-        jobs.c.tenant == tenant, jobs.c.state.not_in(_STATES_OVER), jobs.c.request.contains('"connections"')
+        jobs.c.tenant == tenant, jobs.c.state.not_in(ENDED), jobs.c.request.contains('"connections"')
     )
     timed = select(schedules.c.id, schedules.c.request).where(
         schedules.c.tenant == tenant,

@@ -63,8 +63,11 @@ class ServiceDatabase:
         self.is_shared = url is not None
         self.name = str(folder / DATABASE_FILE) if url is None else shown_url(url)
         self._engine = _sqlite_engine(folder / DATABASE_FILE) if url is None else postgres_engine(url)
-        #: Expression for the database's clock, Unix time [ms].
-        self.clock_ms: ColumnElement[int] = _clock_ms(is_shared=self.is_shared)
+
+    @property
+    def clock_ms(self) -> ColumnElement[int]:
+        """Expression for the database's clock, Unix time [ms]."""
+        return _clock_ms(is_shared=self.is_shared)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

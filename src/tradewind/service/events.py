@@ -21,7 +21,7 @@ from anyio import to_thread
 from tradewind.engine.engine import Engine
 from tradewind.engine.event_store import read_events, read_progress
 from tradewind.model.records import dataclass
-from tradewind.service.jobs import ENDED, JobQueue
+from tradewind.service.jobs import JobQueue
 from tradewind.service.limits import (
     STREAM_CHECK_S,
     STREAM_EVENTS_AT_ONCE,
@@ -31,6 +31,7 @@ from tradewind.service.limits import (
 )
 from tradewind.service.problems import ApiProblem
 from tradewind.service.stream_watch import StreamWatch
+from tradewind.service.tables import ENDED
 
 __all__ = ["EventCursor", "StreamCount", "event_stream"]
 

@@ -18,22 +18,18 @@ from tradewind.engine.jobs import new_job_id
 from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.money_tables import accounts
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_rules import bans_in_force
 from tradewind.service.stores import stores_of
-from tradewind.service.tables import job_events, jobs
+from tradewind.service.tables import ACTIVE, ENDED, job_events, jobs
 from tradewind.service.webhooks import enqueue_event
 
-__all__ = ["ACTIVE", "ENDED", "STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
+__all__ = ["STATES", "JobLease", "JobQueue", "JobRow", "LeaseLost", "add_event"]
 
-#: States of jobs that may write to their places.
-ACTIVE = ("running", "pausing", "stopping", "cancelling")
-#: States that never change again.
-ENDED = ("done", "failed", "cancelled")
 STATES = ("waiting", *ACTIVE, "paused", *ENDED)
 
 
@@ -325,7 +321,8 @@ class JobQueue:
 def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any]) -> None:
     """Raise ApiProblem 409 if a ban refuses new jobs like this one."""
     source, ends = stores_of(request)
-    ban = bans_in_force(connection).refusing(tenant, [source], ends, now_unix_ms() / 1000)
+    now_ms = database_unix_ms(connection)
+    ban = bans_in_force(connection, now_ms).refusing(tenant, [source], ends, now_ms / 1000)
     if ban is not None:
         raise ApiProblem(409, f"ban {ban.id} refuses new jobs: {ban.reason}", hint="submit the job later")
 

@@ -10,11 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from tradewind.model.records import dataclass, field
-from tradewind.service.database import now_unix_ms
-from tradewind.service.jobs import ACTIVE
+from tradewind.service.database import database_unix_ms
 from tradewind.service.scheduler.jobs import LINK
 from tradewind.service.scheduling_tables import bans, resource_limits
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ACTIVE, jobs
 
 __all__ = ["LinkState", "link_states"]
 
@@ -45,7 +44,7 @@ def link_states(connection: Connection) -> list[LinkState]:
     limits = select(resource_limits).where(resource_limits.c.kind == LINK)
     for row in connection.execute(limits).mappings():
         found[row["name"]].limit = {name: row[name] for name in ("active", "rate_gbps", "usd_per_day")}
-    not_over = bans.c.end_unix_ms.is_(None) | (bans.c.end_unix_ms > now_unix_ms())
+    not_over = bans.c.end_unix_ms.is_(None) | (bans.c.end_unix_ms > database_unix_ms(connection))
     for row in connection.execute(select(bans).where(bans.c.kind == LINK, not_over)).mappings():
         found[row["name"]].bans.append(dict(row))
     active = select(jobs.c.granted).where(jobs.c.state.in_(ACTIVE), jobs.c.granted.is_not(None))

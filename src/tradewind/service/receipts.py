@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from tradewind.service.jobs import ENDED, JobRow
+from tradewind.service.jobs import JobRow
+from tradewind.service.tables import ENDED
 
 __all__ = ["figures", "public_receipt"]
 

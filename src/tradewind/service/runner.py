@@ -1,101 +1,39 @@
-"""Runs the jobs of the service with the engine: starts them, resumes them after a crash, pauses and cancels them.
+"""The threads that run the jobs of the service.
 
 One thread runs the scheduler, if it is this server's turn, and adopts jobs that were started. Each adopted job has one
-more thread, which works until the job is in another state or its lease is lost. A job's proposal is recorded before it
-is started, and the engine starts a proposal once. So after a crash the job's run is found by its proposal and resumed
-from its journal, and nothing is started twice.
+more thread, in which `JobWorker` works on it until it is not active any more or its lease is lost.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import suppress
 
-from tradewind.engine.attach import result_of
 from tradewind.engine.engine import Engine
-from tradewind.engine.job import Job
-from tradewind.engine.proposal import Request
-from tradewind.engine.request import Options
-from tradewind.errors import (
-    CeilingReached,
-    CredentialsNotSent,
-    GatewayLost,
-    Interrupted,
-    JobBusy,
-    JobNotFound,
-    StateError,
-    TradewindError,
-    Unavailable,
-    UsageError,
-)
-from tradewind.fleet.given import GivenCredentials
-from tradewind.model.job import DEFAULT_CHUNK_BYTES
-from tradewind.model.records import replace
-from tradewind.model.url import parse_url
+from tradewind.errors import StateError, TradewindError
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
-from tradewind.service.connections import ConnectionBook, ConnectionUse, named_in_error
+from tradewind.service.connections import ConnectionBook
 from tradewind.service.database import ServiceDatabase
-from tradewind.service.failures import failure_kind, first_down, is_state_full
+from tradewind.service.failures import first_down
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
-from tradewind.service.jobs import ACTIVE, JobLease, JobQueue, JobRow, LeaseLost
+from tradewind.service.job_worker import OWN_PAUSE_S, JobWorker
+from tradewind.service.jobs import JobLease, JobQueue, LeaseLost
 from tradewind.service.leases import LeaseKeeper
-from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S, RETRY_PAUSE_S
-from tradewind.service.machines import HERE_ONLY, MachineRules, placed_request
-from tradewind.service.places import require_same_places
-from tradewind.service.receipts import public_receipt
+from tradewind.service.limits import PASS_EVERY_S, PROBE_EVERY_S
 from tradewind.service.schedule_runner import ScheduleRunner
-from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
-from tradewind.service.scheduling_rules import note_down, note_up, stores_down
+from tradewind.service.scheduling_rules import note_up, stores_down
 from tradewind.service.settings import ServiceSettings
-from tradewind.service.stores import store_of
 
-__all__ = ["JobRunner", "engine_request"]
+__all__ = ["JobRunner"]
 
 _LOG = logging.getLogger("tradewind.service")
-#: Errors after which a job is tried again.
-TEMPORARY = (Unavailable, GatewayLost, Interrupted)
-#: Errors of the service itself, which use none of a job's attempts: a database that does not answer or is full, or an
-#: earlier owner of the job whose processes have not ended yet.
-OWN = (StateError, JobBusy)
-#: Machines may not get the keys of a store of the server.
-SHARING_HINT = "the operator can restart the service with --share-keys"
-#: Pause after such an error.
-OWN_PAUSE_S = 1.0
-#: Interval at which a job's thread looks for a change of its state, which `LeaseKeeper` reads as often.
-LOOK_S = 0.25
 #: Time for the threads of jobs to end when the server stops.
 STOP_S = 60.0
-
-
-def engine_request(
-    document: Mapping[str, Any], use: ConnectionUse | None = None, rules: MachineRules = HERE_ONLY
-) -> Request:
-    """Return the engine's request for a job's document, with its connections and machines. Raises UsageError."""
-    verb = document["verb"]
-    options = Options(
-        recursive=document["recursive"] or verb == "sync",
-        compare="auto" if verb == "sync" else None,
-        delete=document["delete"],
-        delete_source=verb == "mv",
-        verify=document["verify"],
-        limit_bytes_per_s=document["limit_bytes_per_s"],
-        stall_s=document["stall_s"],
-        max_bytes=document.get("max_bytes"),
-        chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
-    )
-    if use is not None:
-        ends = use.destinations
-        options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
-    request = Request(document["source"], tuple(document["destination"]), options, verb)
-    return placed_request(request, document, rules, None if use is None else use.credentials)
 
 
 class JobRunner:
@@ -111,15 +49,17 @@ class JobRunner:
         connections: ConnectionBook,
         traces: JobTraces | None = None,
     ) -> None:
-        self._database, self._queue, self._claims, self._settings = database, queue, claims, settings
-        self._connections, self._traces = connections, traces
+        self._database, self._claims, self._settings = database, claims, settings
         self._leases = LeaseKeeper(claims, settings.lease_s)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
+        self._worker = JobWorker(
+            database, queue, self._leases, self._engine, settings, connections, traces, self._closing
+        )
         lease = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
-        self._scheduling = ServiceScheduler(database, queue, claims, lease, ServiceBinder(grid), self.fail)
+        self._scheduling = ServiceScheduler(database, queue, claims, lease, ServiceBinder(grid), self._worker.fail)
         self._schedules = ScheduleRunner(database, queue, traces)
         self._next_s = 0.0
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
@@ -204,13 +144,6 @@ class JobRunner:
             except TradewindError as error:
                 _LOG.error("asking stores: %s", error)
 
-    def fail(self, row: JobRow, reason: str) -> None:
-        """End a waiting job for good. Raises StateError."""
-        error = reason if row.error is None else f"{row.error}; {reason}"
-        found = None if row.engine_job is None else self._engine.job(row.engine_job)
-        text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
-        self._queue.move(row.id, ("waiting",), "failed", receipt=text, error=error, hint=_service_hint(row.hint))
-
     def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""
         with self._lock:
@@ -223,8 +156,7 @@ class JobRunner:
     def _work(self, lease: JobLease) -> None:
         """Work on a job until it is not active any more, its lease is lost, or the server ends."""
         try:
-            while not self._closing.is_set() and self._step(lease):
-                pass
+            self._worker.work(lease)
         except LeaseLost:
             _LOG.warning("job %s: the lease is lost; its run was stopped", lease.job)
         finally:
@@ -234,266 +166,3 @@ class JobRunner:
             with self._lock:
                 del self._threads[lease.job]
             self._wake.set()
-
-    def _step(self, lease: JobLease) -> bool:
-        """Do what the state of a job asks for; return whether it is still active. Raises LeaseLost."""
-        steps: dict[str, Callable[[JobRow, JobLease], None]] = {
-            "running": self._run,
-            "pausing": self._pause,
-            "stopping": self._stop,
-            "cancelling": self._cancel,
-        }
-        try:
-            row = self._queue.find(lease.job)
-            if row is None or row.state not in ACTIVE:
-                return False
-            if (row.owner, row.epoch) != (lease.owner, lease.epoch):
-                raise LeaseLost(lease.job)
-            self._leases.state(lease)
-            steps[row.state](row, lease)
-        except OWN as error:
-            _LOG.warning("job %s: %s", lease.job, error)
-            self._closing.wait(OWN_PAUSE_S)
-        except (TradewindError, OSError) as error:
-            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=str(error))
-        except LeaseLost:
-            raise
-        except Exception:  # noqa: BLE001
-            # A fault of the program in one job must neither stop the others nor be tried for ever.
-            _LOG.exception("job %s", lease.job)
-            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error="internal error of the service")
-        return True
-
-    def _run(self, row: JobRow, lease: JobLease) -> None:
-        """Run a job to its end, or until it is to pause or cancel. Raises LeaseLost, StateError, JobBusy."""
-        try:
-            job = self._started(row, lease)
-            if job.running is None:
-                result_of(job.record)
-            else:
-                self._watch(job, lease, row.traceparent)
-        except OWN:
-            raise
-        except (TradewindError, OSError) as error:
-            if is_state_full(error):
-                raise StateError(_space_text(error)) from error
-            self._failed(row, lease, error)
-        else:
-            self._end(row, lease, "done", error=None, hint=None)
-
-    def _end(self, row: JobRow, lease: JobLease, state: str, **fields: Any) -> None:
-        """Record the end of a job, with its receipt."""
-        found = self._found(self._queue.find(row.id) or row, lease)
-        self._end_machines(row, found)
-        text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
-        self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
-
-    def _end_machines(self, row: JobRow, job: Job | None) -> None:
-        """End what a killed server has left of a job's machines. Raises JobBusy while its processes end."""
-        if job is None:
-            return
-        try:
-            job.end_machines()
-        except OWN:
-            raise
-        except (TradewindError, OSError) as error:
-            _LOG.warning("job %s: its machines may run until their leases end: %s", row.id, error)
-
-    def _started(self, row: JobRow, lease: JobLease) -> Job:
-        """Return the engine's job: started, resumed, or as it ended. Raises TradewindError, LeaseLost."""
-        found = self._found(row, lease)
-        if found is not None and found.state in ("done", "cancelled"):
-            return found
-        require_same_places(row.request, self._settings)
-        use = self._connections.use_of(row.tenant, row.request)
-        credentials = None if use is None else use.credentials
-        if found is not None:
-            self._trace_lost_run(row, found)
-            return found.resume(credentials=credentials)
-        job = self._started_before(row, lease, credentials)
-        if job is None:
-            wanted = engine_request(_limited(row.request, row.granted), use, self._settings.machines)
-            proposal = self._engine.propose(wanted, keep=True, credentials=credentials)
-            self._queue.note(lease, proposal=proposal.id)
-            self._leases.state(lease)
-            job = self._engine.start(proposal, credentials=credentials)
-        with _ended_on_error(job):
-            self._queue.note(lease, engine_job=job.id)
-        return job
-
-    def _started_before(self, row: JobRow, lease: JobLease, credentials: GivenCredentials | None) -> Job | None:
-        """Start the proposal of a quote, or of an earlier owner, which may do the same now; the engine starts it once.
-
-        None without a proposal, or if it can no longer be started. Raises JobBusy if the other one has started it.
-        """
-        if row.proposal is None:
-            return None
-        self._leases.state(lease)
-        try:
-            return self._engine.start(row.proposal, credentials=credentials)
-        except UsageError as error:
-            if self._engine.started(row.proposal) is not None:
-                raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
-            if row.request.get("quote") is not None:
-                _LOG.warning("job %s is proposed again, at the price of its quote: %s", row.id, error)
-            return None
-
-    def _found(self, row: JobRow, lease: JobLease) -> Job | None:
-        """Return the engine's job of an earlier run, which a killed server may not have recorded."""
-        if row.engine_job is not None:
-            return self._engine.job(row.engine_job)
-        found = None
-        with suppress(JobNotFound):  # It was forgotten, because it could not begin.
-            found = None if row.proposal is None else self._engine.started(row.proposal)
-        if found is not None:
-            self._queue.note(lease, engine_job=found.id)
-        return found
-
-    def _trace_lost_run(self, row: JobRow, job: Job) -> None:
-        """Trace the latest run of a job if its server was killed, because only its successor can."""
-        run = job.latest_run() if self._traces is not None and row.traceparent is not None else None
-        if self._traces is not None and run is not None and run.ended_unix_ms is None:
-            self._traces.run_ended(row.id, row.traceparent, job)
-
-    def _watch(self, job: Job, lease: JobLease, traceparent: str | None) -> None:
-        """Wait for the end of a running job; drain it when its state changes or the server ends.
-
-        Raises the TransferError of its outcome; LeaseLost after all its processes have been ended.
-        """
-        running, is_draining = job.require_running(), False
-        try:
-            with _ended_on_error(job):
-                while not running.wait_ended(LOOK_S):
-                    state = self._leases.state(lease)
-                    is_wanted = not self._closing.is_set() and state == "running"
-                    if not is_wanted and not is_draining:
-                        running.drain()
-                        is_draining = True
-            running.close()
-        finally:
-            if self._traces is not None:
-                self._traces.run_ended(lease.job, traceparent, job)
-        running.result()
-
-    def _failed(self, row: JobRow, lease: JobLease, error: TradewindError | OSError) -> None:
-        error = named_in_error(error, row.request)
-        hint = SHARING_HINT if isinstance(error, CredentialsNotSent) else getattr(error, "hint", None)
-        found = self._found(row, lease) if isinstance(error, CeilingReached) else None
-        if found is not None and row.request.get("quote") is not None and found.record.document["ceiling"] is None:
-            error, hint = UsageError("the source has grown beyond its quote"), "make a new quote for the rest"
-        now = self._queue.find(row.id)
-        if isinstance(error, TEMPORARY) and (self._closing.is_set() or now is None or now.state != "running"):
-            return  # The next server resumes it; or it was drained to be paused, stopped or cancelled.
-        kind = self._failure_kind(row, error)
-        if kind == STORE_DOWN or CLASSES[kind].attempts:
-            self._return(now, lease, kind, error)
-            return
-        self._end(row, lease, "failed", error=str(error), hint=_service_hint(hint))
-
-    def _failure_kind(self, row: JobRow, error: TradewindError | OSError) -> str:
-        """Return the retry class of an error. A store that does not answer is recorded, and uses no attempt."""
-        kind = failure_kind(error)
-        # A connection's store is the tenant's own: it must not close a store of the same name to other tenants.
-        if isinstance(error, Unavailable) and kind == "transient" and row.request.get("connections") is None:
-            down = first_down(self._settings.gateway, [row.request["source"], *row.request["destination"]])
-            if down is not None:
-                place = parse_url(down, cwd="/")
-                note_down(self._database, store_of(place), place.root)
-                return STORE_DOWN
-        return kind
-
-    def _return(self, row: JobRow | None, lease: JobLease, kind: str, error: TradewindError | OSError) -> None:
-        """Give a job back to the scheduler, which tries it again or fails it."""
-        if row is None:
-            return
-        failures = json.loads(row.failures)
-        count = failures[kind] = failures.get(kind, 0) + 1
-        wait_s = retry_wait_s(CLASSES[kind], row.id, count) if kind in CLASSES else 0.0
-        found = self._found(row, lease)
-        self._end_machines(row, found)
-        progress = None if found is None else found.record.summary
-        self._queue.move(
-            row.id,
-            ("running",),
-            "waiting",
-            lease=lease,
-            error=str(error),
-            hint=_service_hint(getattr(error, "hint", None)),
-            failures=json.dumps(failures),
-            failure=kind,
-            attempts=sum(failures[name] for name in failures.keys() & CLASSES.keys()),
-            moved_bytes=row.moved_bytes if progress is None else progress.progress.bytes_done,
-            not_before_unix_ms=self._database.clock_ms + round(wait_s * 1000),
-        )
-
-    def _stop(self, row: JobRow, lease: JobLease) -> None:
-        """Complete a stop by the scheduler. The run has been drained, or its server was killed."""
-        found = self._found(row, lease)
-        if found is not None and found.state == "done":
-            self._end(row, lease, "done")
-            return
-        self._end_machines(row, found)
-        self._queue.move(row.id, ("stopping",), "waiting", lease=lease)
-
-    def _pause(self, row: JobRow, lease: JobLease) -> None:
-        """Complete a pause. The run has been drained, or its server was killed."""
-        found = self._found(row, lease)
-        if found is not None and found.state == "done":
-            self._end(row, lease, "done")
-            return
-        self._end_machines(row, found)
-        self._queue.move(row.id, ("pausing",), "paused", lease=lease)
-
-    def _cancel(self, row: JobRow, lease: JobLease) -> None:
-        """Complete a cancellation: abort the unfinished uploads."""
-        found = self._found(row, lease)
-        try:
-            use = self._connections.use_of(row.tenant, row.request)
-        except UsageError as error:
-            self._end(row, lease, "cancelled", error=f"its unfinished uploads stay: {error}")
-            return
-        try:
-            if found is not None and found.state != "cancelled":
-                found.cancel(None if use is None else use.credentials)
-        except UsageError:
-            self._end(row, lease, "done")  # It was done before.
-            return
-        except OWN:
-            raise
-        except (TradewindError, OSError) as error:
-            _LOG.warning("job %s: cancelling: %s", row.id, error)
-            self._closing.wait(RETRY_PAUSE_S)
-            return
-        self._end(row, lease, "cancelled")
-
-
-def _space_text(error: TradewindError | OSError) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename or 'the state folder'}: {error.strerror}"
-    return str(error)
-
-
-@contextmanager
-def _ended_on_error(job: Job) -> Iterator[None]:
-    """End all processes of a job's run before an error leaves the block: a lost lease must not leave a run behind."""
-    try:
-        yield
-    except BaseException:
-        if job.running is not None:
-            job.running.kill()
-            job.running.close()
-        raise
-
-
-def _limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, Any]:
-    """Return a job's document with the rate that it was granted, if a limit of the service applies."""
-    grant = {} if granted is None else json.loads(granted)
-    if not grant.get("is_limited"):
-        return document
-    limit = max(1, round(grant["rate_gbps"] * 1e9 / 8))
-    return {**document, "limit_bytes_per_s": min(document["limit_bytes_per_s"] or limit, limit)}
-
-
-def _service_hint(hint: str | None) -> str | None:
-    """Return a hint without the commands of a local user."""
-    return None if hint is None or "tradewind jobs" in hint else hint

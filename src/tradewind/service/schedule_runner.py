@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 from sqlalchemy import or_, select, update
 
 from tradewind.service.auth import Sender
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.job_traces import JobTraces
-from tradewind.service.jobs import ENDED, JobQueue
+from tradewind.service.jobs import JobQueue
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduler.schedules import JobSchedule, Timetable
 from tradewind.service.scheduling_tables import schedules
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ENDED, jobs
 
 __all__ = ["ScheduleRunner", "job_schedule"]
 
@@ -42,13 +41,13 @@ class ScheduleRunner:
         """Submit what has come, if this server schedules. Raises StateError, UsageError."""
         if not is_scheduling:
             return
-        now_s = time.time()
-        is_due = or_(schedules.c.next_unix_ms <= now_s * 1000, schedules.c.queued != "[]")
         with self._database.read() as connection:
+            now_ms = database_unix_ms(connection)
+            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]")
             query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
         for row in rows:
-            self._run(row, now_s)
+            self._run(row, now_ms / 1000)
 
     def _run(self, row: Mapping[Any, Any], now_s: float) -> None:
         with self._database.read() as connection:

@@ -10,7 +10,7 @@ import time
 
 from sqlalchemy import Connection, insert, select, update
 
-from tradewind.service.database import ServiceDatabase
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.scheduling_tables import schedulers
 
 __all__ = ["SchedulerLease"]
@@ -44,7 +44,7 @@ class SchedulerLease:
                 return None
         with self._database.write() as connection:
             found = connection.execute(query).first()
-            until = int(connection.execute(select(clock_ms)).scalar_one()) + self._lease_ms
+            until = database_unix_ms(connection) + self._lease_ms
             if found is None:
                 row = {"name": NAME, "owner": self._owner, "epoch": 1, "lease_unix_ms": until}
                 connection.execute(insert(schedulers).values(**row))

@@ -20,8 +20,8 @@ from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
-from tradewind.service.database import ServiceDatabase, now_unix_ms
-from tradewind.service.jobs import ACTIVE, ENDED, JobQueue, JobRow, add_event
+from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
+from tradewind.service.jobs import JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
     ANSWER_PAUSE_S,
@@ -51,7 +51,7 @@ from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.state import RUNNING_PHASE, Scheduler
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling_rules import RuleReader
-from tradewind.service.tables import jobs
+from tradewind.service.tables import ACTIVE, ENDED, jobs
 
 __all__ = ["ServiceScheduler"]
 
@@ -144,13 +144,12 @@ class ServiceScheduler:
 
     def _clear_auctions(self) -> None:
         """Clear the auctions whose hour has begun. Nothing is written without the lease."""
-        clock_ms = self._database.clock_ms
         with self._database.read() as connection:
-            if not are_auctions_due(connection, clock_ms):
+            if not are_auctions_due(connection):
                 return
         with self._database.write() as connection:
             if self._lease.is_held(connection):
-                clear_auctions(connection, clock_ms, self._binder.known_gbps)
+                clear_auctions(connection, self._binder.known_gbps)
 
     def _learn(self) -> list[Decision]:
         """Send the scheduler all that has changed, and return its decisions."""
@@ -159,12 +158,12 @@ class ServiceScheduler:
             self._scheduler = Scheduler(self._binder)
         capacity = self._claims.capacity()
         with self._database.read() as connection:
-            now_ms = int(connection.execute(select(self._database.clock_ms)).scalar_one())
+            now_ms = database_unix_ms(connection)
             self._clock_s = (now_ms / 1000, time.monotonic())
             rules = self._rules.changes(connection, now_ms, capacity.jobs_max)
             found = _open_jobs(connection)
             ended = _states(connection, self._seen.keys() - found.keys())
-            costs = _costs_today(connection) if is_new else []
+            costs = _costs_today(connection, now_ms / 1000) if is_new else []
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
         decisions: list[Decision] = []
         for event in [TimePassed(), *costs, *rules, *self._ends(ended), *self._job_events(rows, is_new)]:
@@ -240,10 +239,11 @@ class ServiceScheduler:
         ).first()
         if row is None or any(conflict(json.loads(row[0]), theirs) for theirs in places):
             return False
-        now = now_unix_ms()
-        granted = grant_document(start, (row[1] or 0) / 1e6, now)
-        values = {"state": "running", "waiting": None, "owner": None, "granted": granted, "updated_unix_ms": now}
-        connection.execute(update(jobs).where(jobs.c.id == start.job_id).values(**values))
+        granted = grant_document(start, (row[1] or 0) / 1e6, round(self._now_s() * 1000))
+        values = {"state": "running", "waiting": None, "owner": None, "granted": granted}
+        connection.execute(
+            update(jobs).where(jobs.c.id == start.job_id).values(**values, updated_unix_ms=now_unix_ms())
+        )
         places.append(json.loads(row[0]))
         add_event(connection, start.job_id, "running", None)
         return True
@@ -286,13 +286,13 @@ class ServiceScheduler:
         """Add the reasons and ends of jobs that differ from what was last written."""
         if self._scheduler is None:
             return
-        now = now_unix_ms()
+        now_ms = round(self._now_s() * 1000)
         for name in names:
             seen, why, eta = self._seen[name], self._scheduler.why(name), self._scheduler.eta(name)
             if why is not None and why.sentence != seen.sentence:
                 reasons[name] = seen.sentence = why.sentence
             end = None if eta is None else (round(eta.earliest_s * 1000), round(eta.latest_s * 1000))
-            if _has_moved(seen.ends, end, now):
+            if _has_moved(seen.ends, end, now_ms):
                 ends[name] = seen.ends = end
 
 
@@ -342,9 +342,9 @@ def _restored(row: JobRow) -> JobRestored:
     return JobRestored(**common, **run, binding=binding_of(granted))
 
 
-def _costs_today(connection: Connection) -> list[CostCounted]:
+def _costs_today(connection: Connection, now_s: float) -> list[CostCounted]:
     """Return the costs of jobs that were started today and have ended."""
-    day_ms = int(time.time() // DAY_S) * DAY_S * 1000
+    day_ms = int(now_s // DAY_S) * DAY_S * 1000
     query = select(*JobQueue.columns()).where(
         jobs.c.state.in_(ENDED),
         jobs.c.updated_unix_ms >= day_ms,

@@ -51,12 +51,12 @@ class RuleReader:
     def changes(self, connection: Connection, clock_ms: int, servers_jobs_max: int) -> list[SchedulerEvent]:
         """Return what has changed since the last call. All servers together may run `servers_jobs_max` jobs.
 
-        `clock_ms` is the Unix time by the database's clock [ms], as are the hours that were sold.
+        `clock_ms` is the Unix time by the database's clock [ms], as are the ends of bans and the hours that were sold.
         """
         return [
             *self._limit_changes(connection, servers_jobs_max),
             *self._weight_changes(connection),
-            *self._ban_changes(connection),
+            *self._ban_changes(connection, clock_ms),
             *self._store_changes(connection),
             *self._sold_changes(connection, clock_ms),
         ]
@@ -82,8 +82,8 @@ class RuleReader:
         self._weights = now
         return [WeightSet(tenant, weight, activity or None) for (tenant, activity), weight in changed.items()]
 
-    def _ban_changes(self, connection: Connection) -> list[SchedulerEvent]:
-        now = {ban.id: ban for ban in _bans(connection)}
+    def _ban_changes(self, connection: Connection, clock_ms: int) -> list[SchedulerEvent]:
+        now = {ban.id: ban for ban in _bans(connection, clock_ms)}
         changed: list[SchedulerEvent] = [BanSet(ban) for ban in now.values() if self._bans.get(ban.id) != ban]
         changed += [BanLifted(name) for name in self._bans.keys() - now.keys()]
         self._bans = now
@@ -105,16 +105,16 @@ class RuleReader:
         return new
 
 
-def bans_in_force(connection: Connection) -> Bans:
-    """Return all bans that have not ended."""
+def bans_in_force(connection: Connection, clock_ms: int) -> Bans:
+    """Return all bans that have not ended at a Unix time by the database's clock [ms]."""
     found = Bans()
-    for ban in _bans(connection):
+    for ban in _bans(connection, clock_ms):
         found.add(ban)
     return found
 
 
-def _bans(connection: Connection) -> list[Ban]:
-    not_over = or_(bans.c.end_unix_ms.is_(None), bans.c.end_unix_ms > now_unix_ms())
+def _bans(connection: Connection, clock_ms: int) -> list[Ban]:
+    not_over = or_(bans.c.end_unix_ms.is_(None), bans.c.end_unix_ms > clock_ms)
     query = select(bans).where(not_over).order_by(bans.c.id).limit(BANS_MAX)
     return [ban for row in connection.execute(query).mappings() for ban in _bans_of(row)]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
 __all__ = [
+    "ACTIVE",
+    "ENDED",
     "METADATA",
     "audit",
     "connections",
@@ -20,6 +22,10 @@ __all__ = [
 ]
 
 METADATA = MetaData()
+#: States of jobs that may write to their places.
+ACTIVE = ("running", "pausing", "stopping", "cancelling")
+#: States of jobs that have ended. Only a failed one may be resumed.
+ENDED = ("done", "failed", "cancelled")
 
 tenants = Table(
     "tenants",

@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, insert, select
 from tradewind.service.api.limits import RESOURCE_NAME
 from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import BANS_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_tables import bans
@@ -84,7 +84,7 @@ def list_bans(request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
 @router.post("/bans", status_code=201, response_model=BanView)
 def ban(body: BanRequest, request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
     """Close a resource now."""
-    return _add(request, sender, {**body.model_dump(), "start_unix_ms": now_unix_ms()}, is_maintenance=False)
+    return _add(request, sender, body.model_dump(), is_maintenance=False)
 
 
 @router.delete("/bans/{ban_id}", status_code=204, response_class=Response)
@@ -112,24 +112,28 @@ def cancel_maintenance(ban_id: BanId, request: Request, sender: Sender = TENANTS
 
 
 def _listed(request: Request, *, is_maintenance: bool) -> list[dict[str, Any]]:
-    query = select(bans).where(bans.c.is_maintenance == int(is_maintenance), ~_is_over()).order_by(bans.c.start_unix_ms)
     with request.app.state.service.database.read() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+        is_over = _is_over(database_unix_ms(connection))
+        query = select(bans).where(bans.c.is_maintenance == int(is_maintenance), ~is_over)
+        return [dict(row) for row in connection.execute(query.order_by(bans.c.start_unix_ms)).mappings()]
 
 
-def _is_over() -> Any:
-    return func.coalesce(bans.c.end_unix_ms, 2**62) <= now_unix_ms()
+def _is_over(clock_ms: int) -> Any:
+    return func.coalesce(bans.c.end_unix_ms, 2**62) <= clock_ms
 
 
 def _add(request: Request, sender: Sender, fields: dict[str, Any], *, is_maintenance: bool) -> dict[str, Any]:
+    """Record a closed resource. A ban begins now; a maintenance window has a start of its own."""
     service = request.app.state.service
     ban_id = f"{'m' if is_maintenance else 'b'}-{secrets.token_hex(4)}"
-    flags = {name: int(fields[name]) for name in ("stops_jobs", "refuses_jobs")}
-    row = {**fields, **flags, "id": ban_id, "is_maintenance": int(is_maintenance)}
     with service.database.write() as connection:
-        connection.execute(delete(bans).where(_is_over()))
+        clock_ms = database_unix_ms(connection)
+        fields = {"start_unix_ms": clock_ms, **fields}
+        connection.execute(delete(bans).where(_is_over(clock_ms)))
         if connection.execute(select(func.count()).select_from(bans)).scalar_one() >= BANS_MAX:
             raise ApiProblem(409, f"{BANS_MAX:,} bans and maintenance windows have not ended")
+        flags = {name: int(fields[name]) for name in ("stops_jobs", "refuses_jobs")}
+        row = {**fields, **flags, "id": ban_id, "is_maintenance": int(is_maintenance)}
         connection.execute(insert(bans).values(**row))
         record_change(connection, sender.tenant, sender.token, "ban.set", ban_id, fields)
     service.runner.wake()

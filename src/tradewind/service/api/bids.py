@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select, tuple_
 
 from tradewind.service.api.money import Micros
+from tradewind.service.api.own_rows import own_row
 from tradewind.service.auction_tables import SLICES_PER_GBPS, auctions, bids
 from tradewind.service.auctions import place_bid, withdraw_bid
 from tradewind.service.auth import Sender, needs
@@ -89,13 +90,12 @@ BidId = Annotated[str, Path(pattern=r"^a-[0-9a-f]{16}$")]
 @router.post("/bids", status_code=201, response_model=BidView)
 def bid(body: BidRequest, request: Request, response: Response, sender: Sender = WRITE) -> dict[str, Any]:
     """Bid for a link in an hour, before it begins. The winners pay the highest bid that lost, or the reserve."""
-    service = request.app.state.service
     slices = round(body.rate_gbps * SLICES_PER_GBPS)
     if abs(body.rate_gbps * SLICES_PER_GBPS - slices) > ROUNDING:
         raise ApiProblem(422, f"rate_gbps: not a multiple of {SLICE_GBPS:g}", field="body.rate_gbps")
     price = body.usd_micros // SLICES_PER_GBPS
-    with service.database.write() as connection:
-        row = place_bid(connection, service.database.clock_ms, sender, body.link, body.hour, slices, price)
+    with request.app.state.service.database.write() as connection:
+        row = place_bid(connection, sender, body.link, body.hour, slices, price)
     response.headers["Location"] = f"/v1/market/bids/{row['id']}"
     return _view(row)
 
@@ -120,20 +120,14 @@ def list_bids(
 @router.get("/bids/{bid_id}", response_model=BidView)
 def show_bid(bid_id: BidId, request: Request, sender: Sender = READ) -> dict[str, Any]:
     """Show a bid of the tenant."""
-    query = select(bids).where(bids.c.id == bid_id, bids.c.tenant == sender.tenant)
-    with request.app.state.service.database.read() as connection:
-        row = connection.execute(query).mappings().first()
-    if row is None:
-        raise ApiProblem(404, "no such bid")
-    return _view(row)
+    return _view(own_row(request, sender, bids, bid_id, "bid"))
 
 
 @router.delete("/bids/{bid_id}", status_code=204, response_class=Response)
 def withdraw(bid_id: BidId, request: Request, sender: Sender = WRITE) -> Response:
     """Withdraw a bid before its hour begins, and release its reservation."""
-    service = request.app.state.service
-    with service.database.write() as connection:
-        withdraw_bid(connection, service.database.clock_ms, sender, bid_id)
+    with request.app.state.service.database.write() as connection:
+        withdraw_bid(connection, sender, bid_id)
     return Response(status_code=204)
 
 

@@ -20,7 +20,7 @@ from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender, is_still_allowed, needs
 from tradewind.service.connections import ResolvedPlace, is_of_connection, require_one_secret
 from tradewind.service.events import EventCursor, event_stream
-from tradewind.service.jobs import ENDED, JobRow
+from tradewind.service.jobs import JobRow
 from tradewind.service.limits import (
     CHUNK_BYTES_MAX,
     MACHINES_MAX,
@@ -37,6 +37,7 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
 from tradewind.service.stores import real_place, store_and_path
+from tradewind.service.tables import ENDED
 
 if TYPE_CHECKING:
     from tradewind.service.app import Service

@@ -13,7 +13,7 @@ from tradewind.market.margins import PAPER_RATIOS, margin
 from tradewind.market.money import exact
 from tradewind.market.tariff import utilisation_price
 from tradewind.service.auth import Sender, needs
-from tradewind.service.jobs import ACTIVE
+from tradewind.service.tables import ACTIVE
 
 __all__ = ["router"]
 

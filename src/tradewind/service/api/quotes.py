@@ -12,10 +12,10 @@ from tradewind.errors import Unauthorised
 from tradewind.service.api.jobs import QUOTE_ID, READ, WRITE, JobRequest, resolved_request
 from tradewind.service.auth import Sender
 from tradewind.service.connections import named_in_error
+from tradewind.service.engine_request import engine_request
 from tradewind.service.limits import QUOTE_S_DEFAULT, QUOTE_S_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.quotes import quote_of
-from tradewind.service.runner import engine_request
 
 __all__ = ["router"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import delete, func, insert, select
 
 from tradewind.service.api.jobs import READ, WRITE, JobRequest, resolved_request
+from tradewind.service.api.own_rows import own_row
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import SCHEDULES_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.schedule_runner import job_schedule
@@ -73,7 +73,9 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
     if body.job.quote is not None:
         raise ApiProblem(422, "a schedule cannot have a quote", hint="a quote is valid for one job")
     document, owned, links = resolved_request(body.job, request, sender)
-    now = now_unix_ms()
+    database = request.app.state.service.database
+    with database.read() as connection:
+        now_ms = database_unix_ms(connection)
     row = {
         **body.model_dump(exclude={"job"}),
         "id": f"s-{secrets.token_hex(8)}",
@@ -82,17 +84,17 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
         "request": json.dumps(document),
         "owned": json.dumps(owned),
         "links": json.dumps(links),
-        "created_unix_ms": now,
-        "last_unix_ms": now,
+        "created_unix_ms": now_ms,
+        "last_unix_ms": now_ms,
         "submitted": 0,
         "queued": "[]",
         "skipped": None,
     }
-    following = next(job_schedule(row).times_after(time.time()), None)
+    following = next(job_schedule(row).times_after(now_ms / 1000), None)
     if following is None:
         raise ApiProblem(422, "the schedule has no time before its end")
     row["next_unix_ms"] = round(following * 1000)
-    with request.app.state.service.database.write() as connection:
+    with database.write() as connection:
         count = select(func.count()).select_from(schedules).where(schedules.c.tenant == sender.tenant)
         if connection.execute(count).scalar_one() >= SCHEDULES_PER_TENANT_MAX:
             raise ApiProblem(409, f"the tenant has {SCHEDULES_PER_TENANT_MAX} schedules", hint="delete one of them")
@@ -113,12 +115,7 @@ def list_schedules(request: Request, sender: Sender = READ) -> dict[str, Any]:
 @router.get("/{schedule_id}", response_model=ScheduleView)
 def show(schedule_id: ScheduleId, request: Request, sender: Sender = READ) -> dict[str, Any]:
     """Show a schedule."""
-    query = select(schedules).where(schedules.c.id == schedule_id, schedules.c.tenant == sender.tenant)
-    with request.app.state.service.database.read() as connection:
-        row = connection.execute(query).mappings().first()
-    if row is None:
-        raise ApiProblem(404, "no such schedule")
-    return _view(row)
+    return _view(own_row(request, sender, schedules, schedule_id, "schedule"))
 
 
 @router.delete("/{schedule_id}", status_code=204, response_class=Response)

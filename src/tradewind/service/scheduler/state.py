@@ -261,7 +261,7 @@ class Scheduler:
         self._free(self._admitter.release_holds(queue))
         self._admitter.limits.take(grant.resources, grant.rate_gbps, grant.usd)
         tenant, activity, sold = state.job.tenant, state.job.activity, self._admitter.limits.sold
-        # What was bought does not count against the fair share.
+        # Bandwidth that was bought does not count against the fair share.
         shared = [one for one in grant.resources if sold.left_gbps(one, tenant) < grant.rate_gbps]
         state.charged = [one for one in shared if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)]
         sold.start(state.job.id, tenant, grant.resources, grant.rate_gbps, self._now_s)

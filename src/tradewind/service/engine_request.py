@@ -1,0 +1,48 @@
+"""The engine's request for a job of the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.engine.proposal import Request
+from tradewind.engine.request import Options
+from tradewind.model.job import DEFAULT_CHUNK_BYTES
+from tradewind.model.records import replace
+from tradewind.service.connections import ConnectionUse
+from tradewind.service.machines import HERE_ONLY, MachineRules, placed_request
+
+__all__ = ["engine_request", "limited"]
+
+
+def engine_request(
+    document: Mapping[str, Any], use: ConnectionUse | None = None, rules: MachineRules = HERE_ONLY
+) -> Request:
+    """Return the engine's request for a job's document, with its connections and machines. Raises UsageError."""
+    verb = document["verb"]
+    options = Options(
+        recursive=document["recursive"] or verb == "sync",
+        compare="auto" if verb == "sync" else None,
+        delete=document["delete"],
+        delete_source=verb == "mv",
+        verify=document["verify"],
+        limit_bytes_per_s=document["limit_bytes_per_s"],
+        stall_s=document["stall_s"],
+        max_bytes=document.get("max_bytes"),
+        chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
+    )
+    if use is not None:
+        ends = use.destinations
+        options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
+    request = Request(document["source"], tuple(document["destination"]), options, verb)
+    return placed_request(request, document, rules, None if use is None else use.credentials)
+
+
+def limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, Any]:
+    """Return a job's document with the rate that it was granted, if a limit of the service applies."""
+    grant = {} if granted is None else json.loads(granted)
+    if not grant.get("is_limited"):
+        return document
+    limit = max(1, round(grant["rate_gbps"] * 1e9 / 8))
+    return {**document, "limit_bytes_per_s": min(document["limit_bytes_per_s"] or limit, limit)}
