@@ -336,7 +336,7 @@ pub struct Placed {
     pub sent: Checksums,
     /// True if it lacks tags of its source.
     pub tags_dropped: bool,
-    /// Whether it is a file that lacks a mode, owner or time which its metadata states, because it cannot be read.
+    /// True if it is a file that lacks a mode, owner or time which its metadata states, because it cannot be read.
     pub attributes_ignored: bool,
     /// Set while a power loss may undo the write.
     pub unsynced: Option<Unsynced>,
