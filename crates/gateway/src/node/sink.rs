@@ -207,7 +207,7 @@ impl Sink {
                 target.store.copy(&place.key, &source, &place.options)
             });
             match copy.await {
-                Err(failure) if place.drop_refused_tags(&failure) => {}
+                Err(failure) if place.drop_copied_tags(&failure, target.store.tag_support()) => {}
                 copy => break copy,
             }
         };
