@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed.drive import Command
-from testbed.odd_stores import Answer, Habits, OddPlace, OddStore, Rule
+from testbed.odd_stores import Answer, Habits, OddPlace, OddStore, Request, Rule, during
 from testbed.places import AzurePlace, Place, S3Place
 from testbed.trees import MIB, payload
 
@@ -115,6 +115,28 @@ def test_a_destination_that_refuses_tags_gets_objects_without_them(
         done = command.run(*words, "--json").expect(0)
         assert done.summary["tags_dropped"] == 2
         assert sorted(there.sizes()) == ["d/large", "d/none", "d/small"]
+        command.run(*words, "--tags", "auto", "--tag", "n=1").expect(7 if status == 403 else 1)
+
+
+def test_a_store_that_may_not_copy_tags_copies_objects_without_them(
+    command: Command, place: Callable[[str], Place]
+) -> None:
+    with OddStore("s3", Habits()) as store:
+        there = OddPlace(store, command)
+        there.put("d/k", b"tagged")
+        refused = during("copy")
+        store.add(Rule(Answer(403, "AccessDenied"), when=lambda each: refused(each) and copies_tags(each)))
+        words = ["cp", "-r", f"{there.url}/d", f"{there.url}/to/", *there.flags("src"), *there.flags("dst")]
+        assert command.run(*words, "--tags", "keep").code == 7
+        assert there.sizes() == {"d/k": 6}
+        assert command.run(*words, "--json").expect(0).summary["tags_dropped"] == 1
+        assert there.sizes() == {"d/k": 6, "to/k": 6}
+        store.add(Rule(Answer(403, "AccessDenied"), when=refused))
+        assert command.run(*words, "--tags", "drop").code == 7
+
+
+def copies_tags(request: Request) -> bool:
+    return "x-amz-tagging-directive" not in request.headers
 
 
 def test_keep_refuses_a_store_without_tags(command: Command, place: Callable[[str], Place], tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ impl SourceTags {
     }
 }
 
-/// What a copy keeps of a file beside its bytes: a new file gets it, and an object has it in its metadata.
+/// The attributes that a copy keeps of a file: a new file gets them, and an object has them in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preserve {

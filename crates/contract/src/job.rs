@@ -48,7 +48,7 @@ pub struct JobSpec {
     /// The treatment of the source's tags.
     #[serde(default, skip_serializing_if = "SourceTags::is_default")]
     pub source_tags: SourceTags,
-    /// What copies keep of files.
+    /// The attributes that copies keep of files.
     #[serde(default, skip_serializing_if = "Preserve::is_default")]
     pub preserve: Preserve,
     /// Compress chunks between gateways, as `codec` says.

@@ -59,7 +59,7 @@ pub fn set_by(rules: &AttributeRules, target: &dyn Store) -> Attributes {
     }
 }
 
-/// What the job keeps of files, in the store's terms.
+/// The attributes that the job keeps of files, in the store's terms.
 pub fn preserved(rules: tradewind_contract::Preserve) -> Preserve {
     Preserve { mode: rules.mode, owner: rules.owner, time: rules.time }
 }

@@ -45,7 +45,6 @@ impl TagRule {
         match read {
             None => Ok(is_auto && has_tags(info)),
             Some(Ok(tags)) => {
-                options.tags_are_optional = is_auto && options.tags.is_empty();
                 for (name, value) in tags {
                     options.tags.entry(name).or_insert(value);
                 }
@@ -85,7 +84,6 @@ mod tests {
         let read = Some(Ok(tags(&[("a", "old"), ("b", "2")])));
         assert!(!rule(SourceTags::Auto).settle(read, &ObjectInfo::default(), &mut options).unwrap());
         assert_eq!(options.tags, tags(&[("a", "1"), ("b", "2")]));
-        assert!(!options.tags_are_optional, "the user has set some");
     }
 
     #[test]

@@ -12,7 +12,7 @@ const REGULAR: u32 = 0o100_000;
 /// Setuid, setgid and sticky bit.
 const SPECIAL_BITS: u32 = 0o7000;
 
-/// What a new file gets by the metadata of its object. `None`: it stays as files are created.
+/// The attributes that a new file gets by the metadata of its object. `None`: it stays as files are created.
 ///
 /// Anybody who may write to a bucket could otherwise plant a program that runs with the rights of another user. So the
 /// setuid, setgid and sticky bits are dropped, unless this process is root and the file also gets the user and the
@@ -27,7 +27,7 @@ pub struct Restored {
     pub gid: Option<u32>,
     /// Time of modification, nanoseconds since the Unix epoch.
     pub modified_unix_ns: Option<i64>,
-    /// Whether the metadata has a value that is ignored because it cannot be read.
+    /// True if the metadata has a value that is ignored because it cannot be read.
     pub ignores: bool,
 }
 

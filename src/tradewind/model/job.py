@@ -169,7 +169,7 @@ class AttributeRules:
 
 @dataclass(frozen=True, slots=True)
 class Preserve:
-    """What copies keep of files beside their bytes: new files get it, and objects have it in their metadata.
+    """The attributes that copies keep of files: new files get them, and objects have them in their metadata.
 
     `mode`: the permission bits; `owner`: user and group, which only root can give to files; `time`: the time of
     modification.
@@ -200,7 +200,7 @@ class JobSpec(Document):
     source_tags: SourceTags = "auto"
     """Treatment of the source's tags: `auto` keeps them where both stores can, and counts those that are dropped."""
     preserve: Preserve = field(default_factory=Preserve)
-    """What copies keep of files."""
+    """The attributes that copies keep of files."""
     compress: bool = False
     codec: str = "auto"
     """With `compress`: `auto`, `lz4`, `zstd` or `zstd:LEVEL`."""

@@ -17,7 +17,6 @@ use super::work::{
     Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
     drop_refused_tags,
 };
-use crate::attributes::ignores_metadata;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
@@ -172,20 +171,7 @@ impl Sink {
                 let looked = self.looked_at(target, &place.key, size_bytes, &computed, written, verify).await?;
                 let computed = with_md5(computed, &looked.written.checksums, &payload);
                 let target_proof = self.prove(target, &place, &computed, &looked).await?;
-                let written = looked.written;
-                let unsynced = target.unsynced(&place.options, &computed);
-                let (sent, tags_dropped) = (computed, place.tags_dropped);
-                let attributes_ignored = ignores_metadata(&place.options, target.store.as_ref());
-                Ok(Placed {
-                    written,
-                    source_proof,
-                    target_proof,
-                    size_bytes,
-                    sent,
-                    tags_dropped,
-                    attributes_ignored,
-                    unsynced,
-                })
+                Ok(target.placed(&place, looked.written, (source_proof, target_proof), size_bytes, computed))
             }
         }
     }
@@ -207,7 +193,7 @@ impl Sink {
                 target.store.copy(&place.key, &source, &place.options)
             });
             match copy.await {
-                Err(failure) if place.drop_refused_tags(&failure) => {}
+                Err(failure) if place.drop_copied_tags(&failure, target.store.tag_support()) => {}
                 copy => break copy,
             }
         };
@@ -230,18 +216,8 @@ impl Sink {
             written.etag.as_deref() == Some(tag) && !is_constant
         });
         let target_proof = if agrees == Some(true) || same_tag { Proof::StoreCopy } else { Proof::Length };
-        let unsynced = target.unsynced(&place.options, &listed);
-        let (source_proof, sent, tags_dropped) = (Proof::StoreCopy, Checksums::default(), place.tags_dropped);
-        Ok(Placed {
-            written,
-            source_proof,
-            target_proof,
-            size_bytes,
-            sent,
-            tags_dropped,
-            attributes_ignored: false,
-            unsynced,
-        })
+        let placed = target.placed(&place, written, (Proof::StoreCopy, target_proof), size_bytes, listed);
+        Ok(Placed { sent: Checksums::default(), ..placed })
     }
 
     /// Checks whether an object of an earlier run survived. If the machine accepted it since its last start, the object
@@ -262,22 +238,12 @@ impl Sink {
         if place.options.durable {
             target.run("sync", &place.key, None, |_| target.store.sync(&place.key)).await?;
         }
-        let sent = unsynced.checksums;
-        let unsynced = target.unsynced(&place.options, &sent);
-        let (source_proof, target_proof) = (Proof::Length, Proof::Length);
         let now = target.run("head", &place.key, None, |_| target.store.head(&place.key)).await;
         let now = now.map_err(|_| lost("it no longer exists"))?;
-        let written = written_as(now);
-        Ok(Placed {
-            written,
-            source_proof,
-            target_proof,
-            size_bytes,
-            sent,
-            tags_dropped: false,
-            attributes_ignored: false,
-            unsynced,
-        })
+        let proofs = (Proof::Length, Proof::Length);
+        let placed = target.placed(&place, written_as(now), proofs, size_bytes, unsynced.checksums);
+        // The run that wrote it has counted what it lacks.
+        Ok(Placed { attributes_ignored: false, ..placed })
     }
 
     async fn part(&self, place: PartPlace, data: Payload, checksums: Checksums) -> Result<PartTag, Failure> {
@@ -386,10 +352,7 @@ impl Sink {
         let by_parts =
             proven == Proof::Length && parts_md5_tag(&parts).is_some_and(|tag| written.etag.as_deref() == Some(&tag));
         let target_proof = if by_parts { Proof::PartsMd5 } else { proven };
-        let unsynced = target.unsynced(&place.options, &checksums);
-        let (sent, tags_dropped) = (checksums, place.tags_dropped);
-        let attributes_ignored = ignores_metadata(&place.options, target.store.as_ref());
-        Ok(Placed { written, source_proof, target_proof, size_bytes, sent, tags_dropped, attributes_ignored, unsynced })
+        Ok(target.placed(&place, written, (source_proof, target_proof), size_bytes, checksums))
     }
 
     /// Returns the object if an attempt whose answer was lost has already completed the upload.

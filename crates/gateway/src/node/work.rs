@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tradewind_contract::{CodecChoice, VerifyMode};
 use tradewind_store::{
-    Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
+    Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, TagSupport, UploadId, Written,
 };
 use tradewind_wire::{Fault, RequestId, RouteId};
 
@@ -116,6 +116,20 @@ impl WholePlace {
     /// write can be tried again.
     pub fn drop_refused_tags(&mut self, failure: &Failure) -> bool {
         let dropped = drop_refused_tags(&mut self.options, failure);
+        self.tags_dropped |= dropped;
+        dropped
+    }
+
+    /// As [`Self::drop_refused_tags`], for a copy by the store. One that copies tags reads those of the source, and
+    /// refuses the copy to a caller who may not read or write them.
+    pub fn drop_copied_tags(&mut self, failure: &Failure, support: TagSupport) -> bool {
+        let options = &mut self.options;
+        let copies = support == TagSupport::Copied && options.tags.is_empty() && !options.drops_source_tags;
+        if !copies {
+            return self.drop_refused_tags(failure);
+        }
+        let dropped = options.tags_are_optional && failure.kind == "forbidden";
+        options.drops_source_tags = dropped;
         self.tags_dropped |= dropped;
         dropped
     }
@@ -336,7 +350,7 @@ pub struct Placed {
     pub sent: Checksums,
     /// True if it lacks tags of its source.
     pub tags_dropped: bool,
-    /// Whether it is a file that lacks a mode, owner or time which its metadata states, because it cannot be read.
+    /// True if it is a file that lacks a mode, owner or time which its metadata states, because it cannot be read.
     pub attributes_ignored: bool,
     /// Set while a power loss may undo the write.
     pub unsynced: Option<Unsynced>,

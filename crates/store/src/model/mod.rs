@@ -241,7 +241,7 @@ pub struct PutOptions {
     /// True if a copy by the store must not keep the tags of its source. It never does if `tags` are set.
     #[serde(default)]
     pub drops_source_tags: bool,
-    /// What a file gets by the metadata in `attributes`; object stores ignore it.
+    /// The attributes that a file gets by the metadata in `attributes`; object stores ignore them.
     #[serde(default)]
     pub preserve: Preserve,
     /// Modification time to give a file if its metadata states none, milliseconds since the Unix epoch; object stores

@@ -22,7 +22,7 @@ pub struct Permissions {
     pub gid: u32,
 }
 
-/// What a copy keeps of a file beside its bytes.
+/// The attributes that a copy keeps of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Preserve {
     /// The mode.

@@ -343,7 +343,7 @@ fn options(item: &WorkItem, attributes: Attributes, job: &JobSpec) -> PutOptions
         attributes,
         storage_class: job.storage_class.clone(),
         tags: job.tags.clone(),
-        tags_are_optional: false,
+        tags_are_optional: job.source_tags == SourceTags::Auto && job.tags.is_empty(),
         drops_source_tags: job.source_tags == SourceTags::Drop,
         preserve: preserved(job.preserve),
         modified_unix_ms: Some(item.info.modified_unix_ms),

@@ -1,13 +1,14 @@
 //! A destination store, with the retries and time limits of its requests.
 
+use crate::attributes::ignores_metadata;
 use crate::node::attempts::{Attempts, Describe, Patience};
 use crate::node::load::{StageAt, StageMeter};
-use crate::node::work::{Failure, Side, Unsynced};
+use crate::node::work::{Failure, Placed, Proof, Side, Unsynced, WholePlace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tradewind_contract::Limits;
-use tradewind_store::{Checksums, Payload, PutOptions, Store};
+use tradewind_store::{Checksums, Payload, PutOptions, Store, Written};
 
 /// A system call in progress counts as progress this often. It is well below the shortest time limit for a store.
 const SYSTEM_CALL_TICK: Duration = Duration::from_millis(500);
@@ -83,8 +84,30 @@ impl Target {
             .map_err(|error| Failure::of_store(&error, Side::Target))
     }
 
+    /// Describes an object that is written and proven. `proofs`: of its source, and of what is here.
+    pub(super) fn placed(
+        &self,
+        place: &WholePlace,
+        written: Written,
+        proofs: (Proof, Proof),
+        size_bytes: u64,
+        sent: Checksums,
+    ) -> Placed {
+        let (source_proof, target_proof) = proofs;
+        Placed {
+            written,
+            source_proof,
+            target_proof,
+            size_bytes,
+            sent,
+            tags_dropped: place.tags_dropped,
+            attributes_ignored: ignores_metadata(&place.options, self.store.as_ref()),
+            unsynced: self.unsynced(&place.options, &sent),
+        }
+    }
+
     /// The record of a successful write that a power loss could undo; `None` if it could not.
-    pub(super) fn unsynced(&self, options: &PutOptions, checksums: &Checksums) -> Option<Unsynced> {
+    fn unsynced(&self, options: &PutOptions, checksums: &Checksums) -> Option<Unsynced> {
         let boot = self.store.volatile_boot().filter(|_| !options.durable)?;
         Some(Unsynced { boot: boot.to_owned(), checksums: *checksums })
     }
