@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tradewind.engine.jobs import JobRecord
     from tradewind.engine.proposal import Proposal, Request
     from tradewind.engine.request import Options
-    from tradewind.engine.running import Result, RunningJob
+    from tradewind.engine.result import Result
+    from tradewind.engine.running import RunningJob
     from tradewind.model.event import (
         DestinationSummary,
         Event,
@@ -104,7 +105,7 @@ _HOMES = {
     "Progress": "tradewind.model.event",
     "Proposal": "tradewind.engine.proposal",
     "Request": "tradewind.engine.proposal",
-    "Result": "tradewind.engine.running",
+    "Result": "tradewind.engine.result",
     "RunningJob": "tradewind.engine.running",
     "Sites": "tradewind.model.sites",
     "SshHost": "tradewind.model.hosts",

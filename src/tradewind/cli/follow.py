@@ -19,7 +19,8 @@ from tradewind.cli.terminal import Terminal, can_ask, confirm
 from tradewind.engine.job import Job
 from tradewind.engine.passage import passage_lines
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
-from tradewind.engine.running import RunningJob, kill_started, kill_unclosed, resume_hint
+from tradewind.engine.result import resume_hint
+from tradewind.engine.running import RunningJob, kill_started, kill_unclosed
 from tradewind.errors import Interrupted, JobFailed, TransferError
 from tradewind.model.event import Progress, Summary, event_from_document
 from tradewind.model.job import ObjectSelection

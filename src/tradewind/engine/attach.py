@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tradewind.engine.event_store import latest_run, read_events, read_progress
 from tradewind.engine.jobs import RESUMABLE, JobRecord, JobStore
-from tradewind.engine.running import Result, resume_hint, stopped_error
+from tradewind.engine.result import Result, resume_hint, stopped_error
 from tradewind.errors import ERROR_BY_OUTCOME, GatewayLost, Interrupted
 from tradewind.model.event import Event, event_from_document
 from tradewind.model.records import dataclass

@@ -16,7 +16,8 @@ from tradewind.engine.ledger import LedgerBook
 from tradewind.engine.proposal import Request
 from tradewind.engine.python_words import python_words
 from tradewind.engine.request import Options, UrlOrPath
-from tradewind.engine.running import EventCallback, Result, RunningJob
+from tradewind.engine.result import Result
+from tradewind.engine.running import EventCallback, RunningJob
 from tradewind.model.job import Deletion, ObjectFilter
 from tradewind.model.ledger import Ledger
 from tradewind.model.plan import Plan

@@ -11,7 +11,8 @@ from tradewind.engine.gateways import boots_of
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.jobs import JobRecord, RecordedState
 from tradewind.engine.receipt import RunReport, latest_report, receipt_of
-from tradewind.engine.running import EventCallback, Result, RunningJob
+from tradewind.engine.result import Result
+from tradewind.engine.running import EventCallback, RunningJob
 from tradewind.engine.skies import provider_again
 from tradewind.errors import JobFailed, UsageError
 from tradewind.fleet.boots import Boot

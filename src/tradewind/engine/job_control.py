@@ -15,10 +15,8 @@ from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.patterns import gateway_existence
 from tradewind.engine.request import Options, UrlOrPath, place_texts, resolve
-from tradewind.engine.running import (
-    OVER_CEILING,
-    RunningJob,
-)
+from tradewind.engine.result import OVER_CEILING
+from tradewind.engine.running import RunningJob
 from tradewind.engine.runs import RunStarter
 from tradewind.engine.sources import keep_list, opened_list
 from tradewind.engine.stored import ProposalStore, plan_document, plan_from_document

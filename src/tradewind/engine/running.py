@@ -25,6 +25,7 @@ from tradewind.engine.gateways import JobGateways, boots_of
 from tradewind.engine.jobs import OBJECTS_BYTES_MAX, OBJECTS_FILE, JobStore, done_line
 from tradewind.engine.learning import RouteWatch, measurable_hops, moving, record_samples
 from tradewind.engine.ledger import JobLedger
+from tradewind.engine.result import Result, outcome_error, resume_hint, stopped_error
 from tradewind.engine.sources import LIST_FILE
 from tradewind.engine.supervisor import (
     CEILING_END_S,
@@ -45,11 +46,9 @@ from tradewind.engine.supervisor import (
 from tradewind.engine.supervisor import Event as SupervisorEvent
 from tradewind.errors import (
     ERROR_BY_OUTCOME,
-    CeilingReached,
     ConfigError,
     GatewayError,
     GatewayLost,
-    Interrupted,
     StateError,
     TradewindError,
     TransferError,
@@ -58,28 +57,23 @@ from tradewind.fleet.boots import Boot
 from tradewind.fleet.journal import FleetJournal
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, kill_started
-from tradewind.model.event import Event, Progress, Summary, event_from_document
+from tradewind.model.event import Event, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import Ledger
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
-from tradewind.model.records import dataclass, replace
-from tradewind.model.units import format_count
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.engine.adapt import Adaptation
 
 __all__ = [
-    "OVER_CEILING",
     "EventCallback",
     "Restarter",
-    "Result",
     "RunningJob",
     "kill_started",
     "kill_unclosed",
-    "resume_hint",
-    "stopped_error",
 ]
 
 EventCallback = Callable[[Event], None]
@@ -96,33 +90,11 @@ TICK_S = 0.5
 INBOX_MAX = 1024
 #: Interval at which a lead's reader checks a full inbox for room.
 INBOX_FULL_S = 0.02
-OVER_CEILING = "stopped before egress, machines and requests together cost more than the ceiling"
 #: Maximum wait of `kill` for the supervisor; the processes are gone before.
 KILLED_S = 10.0
-WILDCARD_HINT = "in a place, * stays within a directory and ** crosses; check the name with `tradewind ls`"
 
 #: Jobs whose processes have not ended yet.
 _unclosed: set[RunningJob] = set()
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of a successful job: its id and the lead's summary."""
-
-    job_id: str
-    summary: Summary
-
-    @property
-    def progress(self) -> Progress:
-        """Final counts."""
-        return self.summary.progress
-
-    def __repr__(self) -> str:
-        progress = self.progress
-        return (
-            f"<Result {self.job_id}: {format_count(progress.objects_done, 'object')}, {progress.bytes_done} bytes in "
-            f"{progress.elapsed_s:.1f} s, proofs {dict(self.summary.proofs)}>"
-        )
 
 
 class RunningJob:
@@ -555,21 +527,11 @@ class RunningJob:
         )
 
     def _outcome_error(self) -> TransferError:
-        summary = self.summary
+        summary, kept = self.summary, self.spec.state_dir is not None
         stopped = summary is None or summary.outcome == "interrupted"
-        if stopped and self.spec.state_dir is not None and self._store.is_to_stop(self.id):
+        if stopped and kept and self._store.is_to_stop(self.id):
             return stopped_error(self.id, summary, cancelled=self._store.is_cancelled(self.id))
-        if summary is None:
-            kind = CeilingReached if self._supervisor.over_ceiling else Interrupted
-            message = OVER_CEILING if self._supervisor.over_ceiling else "interrupted"
-            return kind(message, hint=resume_hint(self.id), job_id=self.id)
-        hint = _hint(summary, self.id, can_be_resumed=self.spec.state_dir is not None)
-        if summary.outcome in ("interrupted", "unavailable", "ceiling") and self.spec.state_dir is not None:
-            hint = hint or resume_hint(self.id)
-        if summary.outcome == "interrupted" and self._supervisor.over_ceiling:
-            return CeilingReached(OVER_CEILING, hint=hint, summary=summary, job_id=self.id)
-        error = ERROR_BY_OUTCOME[summary.outcome]
-        return error(summary.message or _words(summary), hint=hint, summary=summary, job_id=self.id)
+        return outcome_error(self.id, summary, over_ceiling=self._supervisor.over_ceiling, can_be_resumed=kept)
 
 
 def kill_unclosed(job_id: str | None = None) -> None:
@@ -583,38 +545,3 @@ def kill_unclosed(job_id: str | None = None) -> None:
 
 def _line(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode() + b"\n"
-
-
-def resume_hint(job_id: str) -> str:
-    """Return the hint for resuming a job."""
-    return f"resume with: tradewind jobs resume {job_id}"
-
-
-def stopped_error(job_id: str, summary: Summary | None, *, cancelled: bool) -> Interrupted:
-    """Return the error of a job that another process cancelled or paused."""
-    if cancelled:
-        return Interrupted(f"job {job_id} was cancelled; copied objects stay", summary=summary, job_id=job_id)
-    return Interrupted(f"job {job_id} is paused", hint=resume_hint(job_id), summary=summary, job_id=job_id)
-
-
-def _hint(summary: Summary, job_id: str, *, can_be_resumed: bool) -> str | None:
-    """Return the gateway's hint, which does not know the job's id. A wildcard in a missing source has its own."""
-    if summary.outcome == "source_not_found" and "*" in (summary.message or ""):
-        return WILDCARD_HINT
-    if summary.hint is None:
-        return None
-    hint = summary.hint
-    if not can_be_resumed:
-        return hint.replace("run `tradewind jobs resume`", "run the command again")
-    for action in ("resume", "cancel"):
-        hint = hint.replace(f"`tradewind jobs {action}`", f"`tradewind jobs {action} {job_id}`")
-    return hint
-
-
-def _words(summary: Summary) -> str:
-    progress = summary.progress
-    if summary.objects_not_deleted and not progress.objects_failed:
-        return f"{format_count(summary.objects_not_deleted, 'object')} could not be deleted"
-    if progress.objects_failed and summary.outcome in ("some_failed", "failed"):
-        return f"{progress.objects_failed} of {format_count(progress.objects_total, 'object')} failed"
-    return summary.outcome.replace("_", " ")

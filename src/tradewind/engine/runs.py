@@ -16,7 +16,8 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.running import OVER_CEILING, RunningJob, kill_unclosed, stopped_error
+from tradewind.engine.result import OVER_CEILING, stopped_error
+from tradewind.engine.running import RunningJob, kill_unclosed
 from tradewind.engine.stored import plan_document
 from tradewind.engine.topology import topology_document
 from tradewind.errors import CeilingReached, GatewayError, ProviderRefused
