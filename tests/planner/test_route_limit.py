@@ -27,7 +27,7 @@ def transfer(seed: int, routes_max: int | None, machines: int = 3) -> Transfer:
 def test_the_rate_grows_with_the_routes_up_to_the_plan_without_a_limit(seed: int) -> None:
     """Every plan is checked against the constraints when it is made; its gap holds for the plan without a limit."""
     free = solve_overlay(transfer(seed, None), Fastest())
-    rates = []
+    rates: list[float] = []
     for routes_max in (1, 2, 3, 5, 32):
         plan = solve_overlay(transfer(seed, routes_max), Fastest())
         assert route_count(plan) <= routes_max

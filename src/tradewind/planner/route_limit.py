@@ -2,8 +2,9 @@
 
 Flows may split over any number of paths between regions, and each path is cut at the machines of its regions
 (`gateways.py`), so p paths with m machines in each region are p · m routes or a few more. For each m the search allows
-as many paths as fit. It limits the paths by closing the links that only the narrowest of them use, and solves again.
-The best plan for the goal wins. It is no proof: the gap is stated against the plan without a limit.
+as many paths as fit, and chooses their links in three ways: it closes the links that only the narrowest paths of a plan
+use, and solves again; or it allows the widest paths with at most one relay, or the cheapest. The best plan for the goal
+wins. It is no proof: the gap is stated against the plan without a limit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tradewind.model.goal import (
     Soonest,
 )
 from tradewind.model.overlay import UnicastOverlay
-from tradewind.model.records import replace
+from tradewind.model.records import dataclass, replace
 from tradewind.model.region import Region
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd
 from tradewind.planner.formulation import build_formulation
@@ -66,16 +67,73 @@ def route_count(plan: UnicastOverlay) -> int:
 def _found(transfer: Transfer, goal: Goal, routes_max: int, solve: Solve) -> list[UnicastOverlay]:
     """Return plans with few enough routes, for each number of machines. All solves share the work for one plan."""
     counts = range(min(routes_max, int(transfer.network.machines_max.max())), 0, -1)
-    less = replace(transfer, settings=replace(transfer.settings, work_max=transfer.settings.work_max / len(counts)))
-    found = []
-    for machines in counts:
+    work_max = transfer.settings.work_max / len(counts) / len(CHOICES)
+    less, found = replace(transfer, settings=replace(transfer.settings, work_max=work_max)), []
+    for machines, allowed in itertools.product(counts, CHOICES):
+        paths_max = routes_max // machines
+        limited = _with_machines(less, machines)
         try:
-            plan = _with_few_paths(_with_machines(less, machines), goal, routes_max // machines, solve)
+            plan = _with_few_paths(allowed(limited, paths_max), goal, paths_max, solve)
         except (InfeasibleGoal, SolverLimitReached):
             continue
         if route_count(plan) <= routes_max:
             found.append(plan)
     return found
+
+
+def _all(transfer: Transfer, _paths_max: int) -> Transfer:
+    return transfer
+
+
+def _widest(transfer: Transfer, paths_max: int) -> Transfer:
+    """Return the transfer with the widest paths of at most one relay; of equally wide ones, the cheapest."""
+    paths = sorted(_paths(transfer), key=lambda path: (-path.gbps, path.usd_per_gb))
+    return _with_paths(transfer, paths[:paths_max])
+
+
+def _cheapest(transfer: Transfer, paths_max: int) -> Transfer:
+    """Return the same with the cheapest paths."""
+    paths = sorted(_paths(transfer), key=lambda path: (path.usd_per_gb, -path.gbps))
+    return _with_paths(transfer, paths[:paths_max])
+
+
+CHOICES = (_all, _widest, _cheapest)
+"""How the links of a limited plan are chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A path with at most one relay: its rate with one machine in each region, and its egress."""
+
+    regions: tuple[Region, ...]
+    gbps: float
+    usd_per_gb: float
+
+
+def _paths(transfer: Transfer) -> list[_Path]:
+    network, whole = transfer.network, transfer.formulation
+    egress, ingress = np.zeros(len(network.regions)), np.zeros(len(network.regions))
+    for option in network.options:
+        at = option.region_index
+        egress[at], ingress[at] = max(egress[at], option.egress_gbps), max(ingress[at], option.ingress_gbps)
+    links = {(int(network.tail[e]), int(network.head[e])): int(e) for e in whole.links}
+    ends = whole.source, whole.sink
+    relays = range(len(network.regions))
+    every = [ends, *((ends[0], relay, ends[1]) for relay in relays if relay not in ends)]
+    found = []
+    for path in every:
+        hops = list(itertools.pairwise(path))
+        if all(hop in links for hop in hops):
+            gbps = min(min(network.link_gbps[links[u, v]], egress[u], ingress[v]) for u, v in hops)
+            usd_per_gb = sum(float(network.usd_per_gb[links[hop]]) for hop in hops)
+            found.append(_Path(tuple(network.regions[v] for v in path), float(gbps), usd_per_gb))
+    return found
+
+
+def _with_paths(transfer: Transfer, paths: Sequence[_Path]) -> Transfer:
+    """Return the transfer with the links of these paths only; unchanged without any."""
+    kept = {hop for path in paths for hop in itertools.pairwise(path.regions)}
+    return _with_links(transfer, kept) if kept else transfer
 
 
 def _with_machines(transfer: Transfer, machines_max: int) -> Transfer:
