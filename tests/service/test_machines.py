@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -10,6 +14,7 @@ import httpx
 import pytest
 
 from tests.service.machine_world import (
+    OBJECTS,
     REGIONS,
     SLOW_BYTES_PER_S,
     World,
@@ -33,7 +38,8 @@ STORES: dict[str, Any] = {"source": "s3://a/x/", "destination": ["s3://b/y/"]}
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
-        yield World(tmp_path_factory.mktemp("machines"), stack, "--share-keys")
+        folder = tmp_path_factory.mktemp("machines")
+        yield World(folder, stack, "--share-keys", "--site", f"box={folder / 'data' / 'box'}")
 
 
 @pytest.fixture
@@ -83,6 +89,27 @@ def test_a_compressed_job_is_measured_and_charged_by_what_was_sent(world: World,
     (tariff,) = [line["usd_micros"] for line in receipt["charges"] if line["what"].startswith("service: ")]
     assert tariff == pytest.approx(found["sent_bytes"], abs=1)
     world.nothing_is_left(client)
+
+
+def test_a_place_of_a_connection_is_sent_to_a_site(world: World) -> None:
+    """The site is a local folder, so the job runs on the server's own machine, and has no routes."""
+    words = ("send", "--service", world.server.url, "connection:a/text/")
+    own = {**os.environ, "TRADEWIND_SERVICE_TOKEN": world.server.admin_token()}
+
+    def send_to(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tradewind.cli.main", *words, f"box:{name}", *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=own, check=False)
+
+    refused = send_to("x", "--routes", "2")
+    assert refused.returncode == 2 and "routes: machines copy between stores, and " in refused.stderr, refused.stderr
+    done = send_to("run7", "--compress", "auto", "--json")
+    assert done.returncode == 0, done.stderr
+    job = json.loads(done.stdout)
+    assert (job["routes"], job["compression"]["ratio"]) == (None, 1.0)
+    folder = world.server.data / "box" / "default" / "run7"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        str(number): world.clients[0].get("bucket", f"text/{number}") for number in range(OBJECTS)
+    }
 
 
 def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
