@@ -126,7 +126,7 @@ def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
         refused = client.post("/v1/jobs", json=wrong, headers={"Idempotency-Key": "x"})
         assert (refused.status_code, refused.json()["detail"]) == (422, why), refused.text
     dear = client.post("/v1/quotes", json=body("dear", max_cost_usd=0.000001, via="fleet"))
-    assert dear.status_code == 409 and " is not enough: the cheapest plan costs $0.00" in dear.json()["detail"]
+    assert dear.status_code == 409 and " is not enough: the cheapest plan costs $" in dear.json()["detail"]
 
 
 def test_a_job_without_any_ceiling_rents_nothing() -> None:
