@@ -15,7 +15,7 @@ from benchmarks.peers import Skipped
 from benchmarks.taas import page as taas_page
 from benchmarks.taas import run as taas
 from benchmarks.taas.transfers import Samples
-from benchmarks.taas.world import network
+from benchmarks.taas.world import network, typed_network
 from benchmarks.tables import Cell, Entry, markdown
 
 ENVIRONMENT = dict(os.environ)
@@ -97,9 +97,10 @@ def test_the_acceleration_benchmark_is_skipped_without_its_round_trips(tmp_path:
 
 
 def test_the_routes_of_the_service_benchmark_have_links() -> None:
-    made = network()
-    names = [machine.name for machine in made.machines]
-    linked = {(names[path.src], names[path.dst]) for path in made.paths}
+    linked = set()
+    for made in (network(), typed_network()):
+        names = [machine.name for machine in made.machines]
+        linked |= {(names[path.src], names[path.dst]) for path in made.paths}
     for cell in taas.cells():
         for routes in cell.applications:
             assert all((f"{a}-1", f"{b}-1") in linked for route in routes for a, b in pairwise(route))
@@ -130,4 +131,5 @@ def test_the_page_of_the_service_benchmark_prices_the_measured_times() -> None:
     assert "| service, asymmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | 1.94 |" in written.text
     assert "| service, symmetric | 3.00 | 2.50 | 1.20 | 4 | 3.00 to 3.83 | 1.46 |" in written.text
     assert "| 100% | 50% | 1.50 | +0% |" in written.text
+    assert "| xlarge | small | 1.50 | +0% | 47% |" in written.text
     assert set(written.plots) == {"taas-fig4.svg", "taas-fig10.svg"}

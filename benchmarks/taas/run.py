@@ -13,11 +13,25 @@ from typing import Any
 from benchmarks.acceleration.emulated import kept_rows
 from benchmarks.measure import load
 from benchmarks.taas.transfers import size_for, transfer
-from benchmarks.taas.world import AGGREGATE, Route, asymmetric, end_to_end, multi_route, network, symmetric
+from benchmarks.taas.world import (
+    AGGREGATE,
+    TYPED_EXTRA_NODES,
+    TYPES,
+    Route,
+    asymmetric,
+    end_to_end,
+    multi_route,
+    network,
+    symmetric,
+    typed_network,
+    typed_routes,
+)
 from tradewind.errors import SkyInvalid, TradewindError
 from tradewind.sky.running import Sky
 
-FIGURES = ("fig4", "fig7", "fig8", "fig9", "fig10")
+FIGURES = ("fig4", "fig5", "fig7", "fig8", "fig9", "fig10")
+TYPED_FIGURE = "fig5"
+"""The figure whose nodes have types, in a sky of its own."""
 END_TO_END, MULTI_ROUTE = "end to end", "multi-route"
 ASYMMETRIC, SYMMETRIC, OWN_NODE = "service, asymmetric", "service, symmetric", "service, one node each"
 EXTRA_NODES, LOADED_NODES = 5, 4
@@ -74,6 +88,11 @@ def cells() -> list[Cell]:
         made.append(Cell("fig8", ASYMMETRIC, count, [asymmetric(app) for app in apps], full))
         made.append(Cell("fig8", SYMMETRIC, count, [symmetric(app) for app in apps], full))
         made.append(Cell("fig8", OWN_NODE, count, [asymmetric(app, [app]) for app in apps], size_for(SECONDS, 1)))
+    for sender in TYPES:
+        for receiver in TYPES:
+            routes = typed_routes(sender, receiver)
+            size_bytes = size_for(SECONDS, AGGREGATE)
+            made.append(Cell(TYPED_FIGURE, f"{sender} to {receiver}", TYPED_EXTRA_NODES, [routes], size_bytes))
     loaded = multi_route(LOADED_NODES)[1:]
     made += [Cell("fig9", MULTI_ROUTE, share, [loaded], size_for(SECONDS, AGGREGATE), share) for share in SHARES]
     return made
@@ -104,11 +123,13 @@ def _chosen(figures: Sequence[str], quick: bool) -> list[Cell]:
 
 def _rows(wanted: Sequence[Cell], done: set[str], rounds: int) -> Iterator[dict[str, Any]]:
     left = [(cell, round_) for round_ in range(rounds) for cell in wanted if cell.key(round_) not in done]
-    if not left:
-        return
-    with Sky.up(network()) as sky:
-        for cell, round_ in left:
-            yield _row(sky, cell, round_)
+    for made, is_typed in ((network, False), (typed_network, True)):
+        mine = [(cell, round_) for cell, round_ in left if (cell.figure == TYPED_FIGURE) == is_typed]
+        if not mine:
+            continue
+        with Sky.up(made()) as sky:
+            for cell, round_ in mine:
+                yield _row(sky, cell, round_)
 
 
 def _row(sky: Sky, cell: Cell, round_: int) -> dict[str, Any]:

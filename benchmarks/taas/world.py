@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -38,19 +38,38 @@ WIDE_RTT_MS, EXTRA_RTT_MS, SERVICE_RTT_MS = 100.0, 1.0, 2.0
 APPLICATIONS = 5
 SERVICE_NODES = 5
 EXTRA_NODES = 7
+TYPES = {"small": 1, "xlarge": 8}
+"""Types of machines, with their network card relative to a small one's (the paper, section IV-A)."""
+TYPED_EXTRA_NODES = 3
+"""Extra nodes of each type: those of the paper's Fig. 5."""
 CONNECTIONS = 4
 """Connections of each hop."""
 
 Route = list[str]
 
 
+Links = list[tuple[str, str, float, float]]
+"""Two nodes, the round trip between them [ms], and the rate relative to a wide-area link."""
+
+
 def network() -> EmulatedNetwork:
-    """Return both sites."""
-    card = f"{ROUTE_MBPS * WITHIN_SITE:g}Mbit/s"
-    regions = {f"site:{name}": {"name": name, "egress": card, "ingress": card} for name in _nodes()}
+    """Return both sites, whose nodes are all small."""
+    return _network(dict.fromkeys(_nodes(), 1), _links())
+
+
+def typed_network() -> EmulatedNetwork:
+    """Return both sites with a sender, a destination, and extra nodes at the sender's site, of each type."""
+    return _network(_typed_nodes(), _typed_links())
+
+
+def _network(cards: Mapping[str, int], between: Links) -> EmulatedNetwork:
+    regions = {}
+    for name, times in cards.items():
+        card = f"{ROUTE_MBPS * WITHIN_SITE * times:g}Mbit/s"
+        regions[f"site:{name}"] = {"name": name, "egress": card, "ingress": card}
     links = [
         {"between": [f"site:{a}", f"site:{b}"], "rtt_ms": rtt_ms, "rate": f"{ROUTE_MBPS * times:g}Mbit/s"}
-        for a, b, rtt_ms, times in _links()
+        for a, b, rtt_ms, times in between
     ]
     return network_from_document({"regions": regions, "links": links, "shared_by": "pair"}, Path())
 
@@ -66,8 +85,8 @@ def _nodes() -> list[str]:
     return [f"{kind}{number}" for kind, count in counts.items() for number in range(count)]
 
 
-def _links() -> list[tuple[str, str, float, float]]:
-    links: list[tuple[str, str, float, float]] = []
+def _links() -> Links:
+    links: Links = []
     for number in range(EXTRA_NODES):
         links.append(("source0", f"extra{number}", EXTRA_RTT_MS, WITHIN_SITE))
         links.append((f"extra{number}", "sink0", WIDE_RTT_MS, 1.0))
@@ -81,6 +100,30 @@ def _links() -> list[tuple[str, str, float, float]]:
     for node in range(SERVICE_NODES):
         links += [(f"service{node}", f"remote{other}", WIDE_RTT_MS, 1.0) for other in range(SERVICE_NODES)]
     return links
+
+
+def _typed_nodes() -> dict[str, int]:
+    nodes: dict[str, int] = {}
+    for kind, times in TYPES.items():
+        names = (f"{kind}source", f"{kind}sink", *(f"{kind}extra{number}" for number in range(TYPED_EXTRA_NODES)))
+        nodes |= dict.fromkeys(names, times)
+    return nodes
+
+
+def _typed_links() -> Links:
+    links: Links = []
+    for sender, times in TYPES.items():
+        extra = [f"{sender}extra{number}" for number in range(TYPED_EXTRA_NODES)]
+        links += [(f"{sender}source", node, EXTRA_RTT_MS, WITHIN_SITE * times) for node in extra]
+        for receiver in TYPES:
+            links += [(node, f"{receiver}sink", WIDE_RTT_MS, 1.0) for node in (f"{sender}source", *extra)]
+    return links
+
+
+def typed_routes(sender: str, receiver: str) -> list[Route]:
+    """Return the direct route and those over all extra nodes, which have the sender's type."""
+    source, sink = f"{sender}source", f"{receiver}sink"
+    return [[source, sink], *([source, f"{sender}extra{number}", sink] for number in range(TYPED_EXTRA_NODES))]
 
 
 def end_to_end(app: int = 0) -> list[Route]:
@@ -124,7 +167,7 @@ class Weather:
 
     def __init__(self, sky: Sky, applications: Sequence[Sequence[Route]], seed: int) -> None:
         self._sky, self._random = sky, random.Random(seed)
-        wide = {link[:2] for link in _links() if link[2] == WIDE_RTT_MS}
+        wide = {link[:2] for link in (*_links(), *_typed_links()) if link[2] == WIDE_RTT_MS}
         self._pools = [sorted({pair for route in routes for pair in pairwise(route)} & wide) for routes in applications]
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, daemon=True)

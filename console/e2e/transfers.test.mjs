@@ -74,6 +74,15 @@ test("a quote shows its price, becomes stale when the form changes, and starts a
     await page.getByRole("button", { name: "Get a quote" }).click();
     await page.locator("#priority-wrong").getByText("100").waitFor();
     await page.getByLabel("Priority").fill("7");
+    await page.getByLabel("Maximum routes").fill("2");
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.getByText("routes: this job rents no machines").first().waitFor();
+    await page.getByLabel("Maximum routes").fill("");
+    await page.getByLabel("Compression").selectOption("auto");
+    await page.getByLabel("Size of chunks [MiB]").fill("65");
+    await page.getByRole("button", { name: "Get a quote" }).click();
+    await page.locator("#chunk-wrong").getByText("67108864").waitFor();
+    await page.getByLabel("Size of chunks [MiB]").fill("8");
     await page.getByRole("button", { name: "Get a quote" }).click();
     const quote = page.getByRole("region", { name: "Quote" });
     await quote.getByText("3, 300 kB").waitFor();
@@ -85,6 +94,8 @@ test("a quote shows its price, becomes stale when the form changes, and starts a
     await page.getByRole("button", { name: "Start at this price" }).click();
     await page.getByRole("region", { name: "Progress" }).getByText("done", { exact: true }).waitFor();
     await page.getByRole("region", { name: "Request" }).getByText("8", { exact: true }).waitFor();
+    await page.getByRole("region", { name: "Request" }).getByText("8.39 MB").waitFor();
+    await page.getByRole("region", { name: "Progress" }).getByText(/auto: .* sent for /).waitFor();
   });
 });
 

@@ -1,5 +1,7 @@
 // The same transfer as a command line and as a request of the API.
 
+import type { Compression } from "./types";
+
 export interface Draft {
   source: string;
   destination: string[];
@@ -9,6 +11,9 @@ export interface Draft {
   verify: "auto" | "read";
   limit_bytes_per_s: number | null;
   priority: number;
+  chunk_bytes: number | null;
+  routes: number | null;
+  compression: Compression;
 }
 
 /** Return text as one word of a POSIX shell. */
@@ -23,6 +28,9 @@ export function commandLine(draft: Draft): string {
   if (draft.delete && draft.verb === "sync") words.push("--delete");
   if (draft.verify !== "auto") words.push("--verify", draft.verify);
   if (draft.limit_bytes_per_s !== null) words.push("--limit-rate", `${draft.limit_bytes_per_s}B/s`);
+  if (draft.chunk_bytes !== null) words.push("--chunk-size", `${draft.chunk_bytes}B`);
+  if (draft.routes !== null) words.push("--routes", `${draft.routes}`);
+  if (draft.compression !== "off") words.push("--compress", draft.compression);
   words.push(quote(draft.source || "SRC"));
   if (draft.destination.length > 1) for (const place of draft.destination) words.push("--to", quote(place));
   else words.push(quote(draft.destination[0] || "DST"));
@@ -42,6 +50,9 @@ export function requestBody(draft: Draft): Record<string, unknown> {
   if (draft.verify !== "auto") body.verify = draft.verify;
   if (draft.limit_bytes_per_s !== null) body.limit_bytes_per_s = draft.limit_bytes_per_s;
   if (draft.priority !== 0) body.priority = draft.priority;
+  if (draft.chunk_bytes !== null) body.chunk_bytes = draft.chunk_bytes;
+  if (draft.routes !== null) body.routes = draft.routes;
+  if (draft.compression !== "off") body.compression = draft.compression;
   return body;
 }
 

@@ -13,7 +13,14 @@ export interface JobRequest {
   limit_bytes_per_s: number | null;
   stall_s: number;
   priority: number;
+  chunk_bytes?: number | null;
+  /** Absent in transfers of earlier versions, as is `compression`. */
+  routes?: number | null;
+  compression?: Compression;
 }
+
+export const COMPRESSIONS = ["off", "auto", "lz4", "zstd"] as const;
+export type Compression = (typeof COMPRESSIONS)[number] | `zstd:${number}`;
 
 export interface Job {
   id: string;
@@ -60,6 +67,10 @@ export interface JobDetail extends Job {
   counts: Counts | null;
   proofs: Record<string, number> | null;
   ledger: { predicted_usd: number | null; metered_usd: number; lines: LedgerLine[] } | null;
+  /** Number of routes between machines; null on the server's own machine. */
+  routes: number | null;
+  /** Null if it is off. */
+  compression: { codec: string; data_bytes: number; sent_bytes: number; ratio: number | null } | null;
 }
 
 export interface JobEvent {
@@ -137,6 +148,7 @@ export interface Quote {
   objects: number;
   volume_bytes: number;
   max_bytes: number;
+  routes: number | null;
   rate_gbps: number | null;
   notes: string[];
 }

@@ -47,6 +47,7 @@ class World:
             one.create_bucket("bucket")
         for number in range(OBJECTS):
             self.clients[0].put("bucket", f"data/{number}", os.urandom(OBJECT_BYTES))
+            self.clients[0].put("bucket", f"text/{number}", os.urandom(OBJECT_BYTES // 30).hex().encode() * 15)
         self.command = Command(folder / "home")
         self.configure()
         endpoints = [word for store in self.stores for word in ("--allow-endpoint", store.endpoint)]
@@ -102,10 +103,10 @@ class World:
             if server.process is not None:
                 server.kill(signal.SIGTERM)
 
-    def copied(self, prefix: str) -> bool:
+    def copied(self, prefix: str, source: str = "data") -> bool:
         first, second = self.clients
         return all(
-            first.get("bucket", f"data/{number}") == second.get("bucket", f"{prefix}/{number}")
+            first.get("bucket", f"{source}/{number}") == second.get("bucket", f"{prefix}/{number}")
             for number in range(OBJECTS)
         )
 

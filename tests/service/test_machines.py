@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -10,6 +14,7 @@ import httpx
 import pytest
 
 from tests.service.machine_world import (
+    OBJECTS,
     REGIONS,
     SLOW_BYTES_PER_S,
     World,
@@ -33,7 +38,8 @@ STORES: dict[str, Any] = {"source": "s3://a/x/", "destination": ["s3://b/y/"]}
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with ExitStack() as stack:
-        yield World(tmp_path_factory.mktemp("machines"), stack, "--share-keys")
+        folder = tmp_path_factory.mktemp("machines")
+        yield World(folder, stack, "--share-keys", "--site", f"box={folder / 'data' / 'box'}")
 
 
 @pytest.fixture
@@ -60,16 +66,67 @@ def test_a_quoted_job_runs_on_machines_with_the_keys_of_its_connections(world: W
     world.nothing_is_left(client)
 
 
+def test_a_compressed_job_is_measured_and_charged_by_what_was_sent(world: World, client: httpx.Client) -> None:
+    """Routes and chunk size are as asked, in the quote and in the job. The tariff prices the bytes that were sent."""
+    price = [{"from_quantity": 0, "usd_micros_per_unit": 1_000_000_000}]
+    with world.server.client() as admin:
+        assert admin.put("/v1/tariffs", json={"tariffs": [{"name": "base", "unit": "GB", "tiers": price}]}).is_success
+    asked: dict[str, Any] = {"routes": 1, "compression": "zstd", "chunk_bytes": 8 << 20, "via": "fleet"}
+    made = client.post("/v1/quotes", json={**body("packed", **asked), "source": "connection:a/text/"})
+    assert made.status_code == 201, made.text
+    assert made.json()["routes"] == 1
+    sent = client.post("/v1/jobs", json={"quote": made.json()["id"]}, headers={"Idempotency-Key": "packed"}).json()
+    with world.server.client() as admin:
+        assert admin.put("/v1/tariffs", json={"tariffs": []}).is_success
+    assert {name: sent["request"][name] for name in asked} == asked
+    done = until(client, sent["id"], "done")
+    assert world.copied("packed", "text")
+    found = done["compression"]
+    assert (done["routes"], found["codec"], found["data_bytes"]) == (1, "zstd", done["counts"]["bytes_done"])
+    assert found["ratio"] == found["sent_bytes"] / found["data_bytes"] < 0.7
+    receipt = client.get(f"/v1/jobs/{sent['id']}/receipt").json()
+    assert (receipt["routes"], receipt["compression"]) == (1, found)
+    (tariff,) = [line["usd_micros"] for line in receipt["charges"] if line["what"].startswith("service: ")]
+    assert tariff == pytest.approx(found["sent_bytes"], abs=1)
+    world.nothing_is_left(client)
+
+
+def test_a_place_of_a_connection_is_sent_to_a_site(world: World) -> None:
+    """The site is a local folder, so the job runs on the server's own machine, and has no routes."""
+    words = ("send", "--service", world.server.url, "connection:a/text/")
+    own = {**os.environ, "TRADEWIND_SERVICE_TOKEN": world.server.admin_token()}
+
+    def send_to(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tradewind.cli.main", *words, f"box:{name}", *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=own, check=False)
+
+    refused = send_to("x", "--routes", "2")
+    assert refused.returncode == 2 and "routes: machines copy between stores, and " in refused.stderr, refused.stderr
+    done = send_to("run7", "--compress", "auto", "--json")
+    assert done.returncode == 0, done.stderr
+    job = json.loads(done.stdout)
+    assert (job["routes"], job["compression"]["ratio"]) == (None, 1.0)
+    folder = world.server.data / "box" / "default" / "run7"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        str(number): world.clients[0].get("bucket", f"text/{number}") for number in range(OBJECTS)
+    }
+
+
 def test_the_operator_bounds_jobs(world: World, client: httpx.Client) -> None:
     local = {"source": str(world.server.data), "destination": "connection:b/x/", "recursive": True, "via": "fleet"}
     for wrong, why in (
         (body("x", via="here", max_cost_usd=1.0), "max_cost_usd: this job rents no machines"),
+        (body("x", via="here", routes=2), "routes: this job rents no machines"),
+        (
+            {**local, "via": None, "compression": "lz4"},
+            f"compression: machines copy between stores, and {world.server.data} is a local path",
+        ),
         (local, f"via fleet: machines copy between stores, and {world.server.data} is a local path"),
     ):
         refused = client.post("/v1/jobs", json=wrong, headers={"Idempotency-Key": "x"})
         assert (refused.status_code, refused.json()["detail"]) == (422, why), refused.text
     dear = client.post("/v1/quotes", json=body("dear", max_cost_usd=0.000001, via="fleet"))
-    assert dear.status_code == 409 and " is not enough: the cheapest plan costs $0.00" in dear.json()["detail"]
+    assert dear.status_code == 409 and " is not enough: the cheapest plan costs $" in dear.json()["detail"]
 
 
 def test_a_job_without_any_ceiling_rents_nothing() -> None:

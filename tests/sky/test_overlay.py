@@ -67,6 +67,18 @@ def test_a_plan_mixes_routes_to_its_ceiling_and_becomes_a_topology_and_back(tmp_
     assert pace is not None and pace * 8e-9 > plan.prediction.throughput_gbps
 
 
+def test_a_plan_has_no_more_routes_than_asked(command: Command, sky: tuple[Sky, Path], tmp_path: Path) -> None:
+    """The ceiling is too low for the relay alone: without a limit both routes are used, else the direct one."""
+    source = tmp_path / "source"
+    source.touch()
+    os.truncate(source, VOLUME_BYTES)
+    options = (*OPTIONS, "--sky", str(sky[1]), "--max-cost", "0.0115USD", "--dry-run")
+    plans = [command.run("cp", source, tmp_path / "copy", *options, *limit) for limit in (("--routes", "1"), ())]
+    (one, both) = [next(line for line in done.stderr.splitlines() if line.startswith("plan ")) for done in plans]
+    assert f"{SOURCE} → {SINK} 100%" in one and RELAY not in one, one
+    assert f"{SOURCE} → {RELAY} → {SINK}" in both and f"{SOURCE} → {SINK}" in both, both
+
+
 @pytest.mark.alone
 def test_a_transfer_meets_the_planned_shares_and_cost_and_leaves_nothing(
     command: Command, sky: tuple[Sky, Path], tmp_path: Path

@@ -14,6 +14,7 @@ from tradewind.cli.config import SETTINGS
 from tradewind.errors import UsageError
 from tradewind.model.files import read_user_file
 from tradewind.model.job import FilterRule, ObjectFilter
+from tradewind.model.plan import ROUTES_ASKED_MAX, check_routes
 from tradewind.model.store import Access
 from tradewind.model.units import parse_bytes, parse_duration_s, parse_usd
 
@@ -257,6 +258,13 @@ def parse_machines(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"a number of machines, at least 1, not {text!r}")
     return int(text)
+
+
+def parse_routes(text: str) -> int:
+    """Parse a number of routes that a user may ask for. Raises UsageError."""
+    if not text.isdecimal():
+        raise UsageError(f"a number of routes, 1 to {ROUTES_ASKED_MAX}, not {text!r}")
+    return check_routes(int(text))
 
 
 def parse_ratio(text: str) -> float:

@@ -22,6 +22,7 @@ from tradewind.cli.options import (
     parse_cost,
     parse_machines,
     parse_ratio,
+    parse_routes,
 )
 from tradewind.cli.streams import require_input
 from tradewind.cli.terminal import can_ask, confirm
@@ -136,6 +137,12 @@ def _add_goal_arguments(parser: ArgumentParser) -> None:
     goal.add_argument("--deadline", metavar="TIME", type=typed(parse_duration_s), help="cheapest within this time")
     goal.add_argument(
         "--max-vms", metavar="N", type=typed(parse_machines), help="maximum machines per region (default 8)"
+    )
+    goal.add_argument(
+        "--routes",
+        metavar="N",
+        type=typed(parse_routes),
+        help="maximum routes between gateways (default: as many as help)",
     )
     goal.add_argument(
         "--tier",
@@ -358,6 +365,7 @@ def request_of(args: Namespace, options: Options) -> Request:
         replan=args.replan,
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
         tier=args.tier,
+        routes_max=args.routes,
         **({} if sites is None else {"sites": sites, "unasked_usd": _unasked_usd(args, sites)}),
     )
 

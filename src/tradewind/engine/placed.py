@@ -37,6 +37,7 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
         compression_ratio=request.compression_ratio,
         # The survey has left out spot machines where the configuration does not want them.
         spot=provider["kind"] != "sky",
+        routes_max=request.routes_max,
         network_tiers=request.tier or "premium",
         network_tier_of={**fixed_tiers(request.sites, catalog, request.tier), **ground.network_tiers},
     )

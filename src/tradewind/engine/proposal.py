@@ -22,7 +22,7 @@ from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.network_tier import NetworkTierChoice, check_network_tiers
-from tradewind.model.plan import Plan
+from tradewind.model.plan import Plan, check_routes
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
 from tradewind.model.sites import NO_SITES, Sites
@@ -53,6 +53,7 @@ class Request:
     - `goal`: goal of the plan. None: the fastest within the ceiling, or at any cost without one
     - `ceiling_usd`, `ceiling_usd_per_gb`: the most that all runs of the job may cost together [USD]; one of them
     - `machines_per_region`: the most machines in each region; None: as many as the sky has
+    - `routes_max`: the most routes between gateways, 1 to ROUTES_ASKED_MAX; None: as many as help the goal
     - `replan`: plan again while the job runs, when a route falls clearly short of its planned rate
     - `unasked_usd`: the most that a fleet which `auto` chooses may cost without a ceiling [USD]; None: any amount,
       because the caller confirms it
@@ -80,10 +81,12 @@ class Request:
     sites: Sites = NO_SITES
     unasked_usd: float | None = None
     tier: NetworkTierChoice | None = None
+    routes_max: int | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
         _check_ratio(self)
+        _check_routes(self)
         if self.tier is not None:
             check_network_tiers(self.tier)
         if self.tier is not None and self.sky is not None:
@@ -92,7 +95,7 @@ class Request:
             return
         if self.sky is not None or self.replan:
             raise UsageError("--replan needs --via fleet or sky" if self.sky is None else "--sky needs --via sky")
-        options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else []), *_tier_option(self)]
+        options = [*_goal_options(self), *(["--max-vms"] if self.machines_per_region else []), *_plan_options(self)]
         if self.topology is not None:
             others = [option for option in options if option != "--max-cost"]
             if others:
@@ -319,7 +322,7 @@ def _local(request: Request, note: str | None = None) -> Proposal:
     launch = local_launch() if request.topology is None else topology_launch(request.topology)
     notes = [] if note is None else [note]
     if request.moved_by == "auto" and request.topology is None:
-        unkept = [*_goal_options(request), *_tier_option(request)]
+        unkept = [*_goal_options(request), *_plan_options(request)]
         notes += [f"{option} applies only to a plan, not to a transfer by this machine alone" for option in unkept]
     return Proposal(_new_id(), request, launch.plan, request.options, launch, notes=tuple(notes))
 
@@ -395,6 +398,17 @@ def _check_ratio(request: Request) -> None:
         )
 
 
+def _check_routes(request: Request) -> None:
+    """Raise UsageError for a number of routes that no plan has, or that cannot be limited."""
+    if request.routes_max is None:
+        return
+    check_routes(request.routes_max)
+    if request.tier == "best":
+        raise UsageError("--routes and --tier best cannot be combined", hint="choose premium or standard")
+    if request.moved_by == "local" and request.topology is None:
+        raise UsageError("--routes needs --via fleet or sky", hint="this machine alone is one route")
+
+
 def _goal_options(request: Request) -> list[str]:
     """Return the options that set the request's goal, by their names on the command line."""
     ceilings = request.ceiling_usd, request.ceiling_usd_per_gb
@@ -406,8 +420,9 @@ def _goal_options(request: Request) -> list[str]:
     return names
 
 
-def _tier_option(request: Request) -> list[str]:
-    return [] if request.tier is None else ["--tier"]
+def _plan_options(request: Request) -> list[str]:
+    """Return the options that shape a plan, by their names on the command line."""
+    return [name for name, value in (("--tier", request.tier), ("--routes", request.routes_max)) if value is not None]
 
 
 def _region(access: Access, flag: str) -> Region:

@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from tradewind.engine.event_store import read_events, read_progress
 from tradewind.engine.job_control import JobControl
 from tradewind.engine.report import job_cost
 from tradewind.model.document import to_document
-from tradewind.model.event import Progress
+from tradewind.model.event import Progress, Summary
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
-__all__ = ["RECEIPT_VERSION", "RunReport", "latest_report", "receipt_of"]
+__all__ = ["RECEIPT_VERSION", "RunReport", "carried_of", "latest_report", "receipt_of"]
 
 #: Version of the format: it grows when a field is removed or changes its meaning. New fields may be added at any time.
 RECEIPT_VERSION = 1
@@ -85,18 +86,28 @@ def _objects(path: str | None) -> dict[str, Any] | None:
         return None
 
 
+def carried_of(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Return the bytes of objects that the routes of a run carried, and how many were sent after compression."""
+    hops = progress.get("hops", ())
+    data_bytes = sum(hop["bytes"] for hop in hops)
+    return {"data_bytes": data_bytes, "sent_bytes": data_bytes - sum(hop.get("saved_bytes", 0) for hop in hops)}
+
+
 def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
-    """Return each run with its version, its times, its outcome, and its notices."""
+    """Return each run with its version, its times, its outcome, what its routes carried, and its notices."""
     runs: list[dict[str, Any]] = []
     for _, document, _ in read_events(database, job_id):
         if document["event"] == "run_started":
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
-            runs.append({**started, "ended_unix_ms": None, "outcome": None, "message": None, "notices": []})
+            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "carried"))
+            runs.append({**started, **unknown, "notices": []})
         elif not runs:
             continue
         elif document["event"] == "run_ended":
             runs[-1]["ended_unix_ms"] = document.get("at_unix_ms")
             runs[-1]["outcome"], runs[-1]["message"] = document.get("outcome"), document.get("message")
+        elif document["event"] == Summary.TAG[1]:
+            runs[-1]["carried"] = carried_of(document["progress"])
         elif document["event"] == "notice":
             runs[-1]["notices"].append(document.get("message"))
     return runs

@@ -69,7 +69,13 @@ class ServiceClient:
         return f"{places[path.site]}/{path.name}"
 
     def submit(
-        self, source: str, destination: str, *, recursive: bool, max_usd: float | None = None, **options: int | None
+        self,
+        source: str,
+        destination: str,
+        *,
+        recursive: bool,
+        max_usd: float | None = None,
+        **options: int | str | None,
     ) -> str:
         """Submit a job, and return its id. `options` are further fields of the request.
 

@@ -59,6 +59,7 @@ class KeptRequest:
     sites: Sites = NO_SITES
     unasked_usd: float | None = None
     tier: NetworkTierChoice | None = None
+    routes_max: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tradewind.errors import UsageError
 
-__all__ = ["AUTO", "COMPRESSIONS", "OFF", "check_codec", "parse_compression"]
+__all__ = ["AUTO", "COMPRESSIONS", "OFF", "ZSTD_LEVEL_MAX", "check_codec", "parse_compression"]
 
 OFF, AUTO = "off", "auto"
 #: Highest level of zstd; higher ones take seconds and far more memory for one chunk.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tradewind.errors import GatewayError, TopologyError
+from tradewind.errors import GatewayError, TopologyError, UsageError
 from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 from tradewind.model.records import dataclass, field
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Maximum routes of one plan; a gateway refuses a program with more (docs/reference/limits.md).
 ROUTES_MAX = 256
+#: Maximum number of routes that a user may ask for: a plan is searched for each number of machines up to it.
+ROUTES_ASKED_MAX = 32
 #: Valid names of gateways: a certificate has the name as a DNS label.
 _NAME = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 
@@ -210,3 +212,10 @@ class Deployment:
 
     def _region(self, name: str) -> str:
         return next(gateway.region for gateway in self.plan.gateways if gateway.name == name)
+
+
+def check_routes(routes_max: int) -> int:
+    """Return a number of routes that a user may ask for. Raises UsageError for any other."""
+    if not 1 <= routes_max <= ROUTES_ASKED_MAX:
+        raise UsageError(f"a number of routes, 1 to {ROUTES_ASKED_MAX}, not {routes_max}")
+    return routes_max

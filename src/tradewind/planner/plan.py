@@ -23,6 +23,7 @@ from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
 from tradewind.planner.network import FlowNetwork, IntArray, PlanningLimits, build_network
 from tradewind.planner.network_choices import solve_over_network_tiers
 from tradewind.planner.points import PROVEN_GAP, Demand, Point
+from tradewind.planner.route_limit import solve_within_routes
 from tradewind.planner.routes import build_overlay
 from tradewind.planner.small_flows import drop_small_flows
 from tradewind.planner.solver import SolverSettings
@@ -211,6 +212,13 @@ def solve_overlay(transfer: Transfer, goal: Goal) -> UnicastOverlay:
         InfeasibleGoal: no plan meets the goal.
         InvalidPlan: the check refused the plan.
     """
+    if transfer.limits.routes_max is None:
+        return _solve_any(transfer, goal)
+    return solve_within_routes(transfer, goal, transfer.limits.routes_max, _solve_any)
+
+
+def _solve_any(transfer: Transfer, goal: Goal) -> UnicastOverlay:
+    """Return the checked plan for one goal, with any number of routes."""
     return solve_checked(transfer, goal, build_checked)
 
 

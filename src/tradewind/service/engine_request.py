@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
+from tradewind.model.codec import AUTO, OFF
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.model.records import replace
 from tradewind.service.connections import ConnectionUse
@@ -20,7 +21,7 @@ def engine_request(
     document: Mapping[str, Any], use: ConnectionUse | None = None, rules: MachineRules = HERE_ONLY
 ) -> Request:
     """Return the engine's request for a job's document, with its connections and machines. Raises UsageError."""
-    verb = document["verb"]
+    verb, compression = document["verb"], document.get("compression", OFF)
     options = Options(
         recursive=document["recursive"] or verb == "sync",
         compare="auto" if verb == "sync" else None,
@@ -31,6 +32,8 @@ def engine_request(
         stall_s=document["stall_s"],
         max_bytes=document.get("max_bytes"),
         chunk_bytes=document.get("chunk_bytes") or DEFAULT_CHUNK_BYTES,
+        compress=compression != OFF,
+        codec=AUTO if compression == OFF else compression,
     )
     if use is not None:
         ends = use.destinations

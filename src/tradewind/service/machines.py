@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tradewind.engine.proposal import Request
 from tradewind.errors import UsageError
 from tradewind.fleet.given import GivenCredentials
+from tradewind.model.codec import AUTO, OFF
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import NO_SITES, TABLES, Sites, read_sites
 from tradewind.model.store import Access
@@ -21,6 +22,7 @@ __all__ = ["HERE_ONLY", "JobVia", "MachineRules", "counted_here", "placed_reques
 
 #: Where a job runs: on machines if that is faster, on machines only, or on the server's own machine.
 JobVia = Literal["auto", "fleet", "here"]
+UNUSED = "this job rents no machines"
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,17 @@ class MachineRules:
         if self.via == "here":
             if asked not in (None, "here"):
                 raise UsageError(f"via {asked}: the operator rents no machines for jobs", hint="leave out `via`")
-            self._refuse_unused(document)
+            self._refuse_unused(document, UNUSED)
             return "here"
         via = asked or self.via
         if via == "here":
-            self._refuse_unused(document)
+            self._refuse_unused(document, UNUSED)
             return via
         why_not = _why_here(document)
         if why_not is not None and asked == "fleet":
             raise UsageError(f"via fleet: {why_not}", hint='set `via` to "here"')
+        if why_not is not None:
+            _refuse_route_options(document, why_not)
         if why_not is None and self.usd_of(document) is None:
             raise UsageError(
                 "a job that may rent machines needs a ceiling", hint='set `max_cost_usd`, or `via` to "here"'
@@ -71,10 +75,22 @@ class MachineRules:
         limits = [count for count in (document.get("max_vms"), self.machines_max) if count is not None]
         return min(limits, default=None)
 
-    def _refuse_unused(self, document: Mapping[str, Any]) -> None:
+    def _refuse_unused(self, document: Mapping[str, Any], why: str) -> None:
         for name in ("max_cost_usd", "max_vms"):
             if document.get(name) is not None:
-                raise UsageError(f"{name}: this job rents no machines", hint=f"leave out `{name}`")
+                raise UsageError(f"{name}: {why}", hint=f"leave out `{name}`")
+        _refuse_route_options(document, why)
+
+
+def _refuse_route_options(document: Mapping[str, Any], why: str) -> None:
+    """Raise UsageError for options of routes between machines in a job that has none.
+
+    `auto` compresses where that helps, so it is allowed everywhere.
+    """
+    if document.get("routes") is not None:
+        raise UsageError(f"routes: {why}", hint="leave out `routes`: the server's own machine is one route")
+    if document.get("compression", OFF) not in (OFF, AUTO):
+        raise UsageError(f"compression: {why}", hint="leave out `compression`: bytes are compressed between machines")
 
 
 HERE_ONLY = MachineRules()
@@ -117,13 +133,15 @@ def placed_request(
         sites=rules.sites,
         ceiling_usd=rules.usd_of(document),
         machines_per_region=rules.machines_of(document),
+        routes_max=document.get("routes"),
     )
 
 
 def counted_here(request: Request) -> Request:
     """Return the request of a dry run on the server's own machine, which only counts."""
     options = replace(request.options, dry_run=True)
-    return replace(request, options=options, via=None, sites=NO_SITES, ceiling_usd=None, machines_per_region=None)
+    bounded = replace(request, ceiling_usd=None, machines_per_region=None, routes_max=None)
+    return replace(bounded, options=options, via=None, sites=NO_SITES)
 
 
 def sites_of_file(path: str) -> Sites:

@@ -21,6 +21,7 @@ from tradewind.service.prices import (
     TariffUse,
     ledger_amounts,
     price_time_ms,
+    sent_part,
     tariff_amounts,
     tariffs_at,
     used_in_month,
@@ -116,10 +117,12 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
 def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
     """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
 
+    Tariffs price the bytes as they were sent: compression lowers the volume.
+
     A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those.
     """
     job, tenant = account["job"], account["tenant"]
-    use = TariffUse(int(receipt["progress"]["bytes_done"]), _run_ms(receipt["runs"]))
+    use = TariffUse(round(receipt["progress"]["bytes_done"] * sent_part(receipt)), _run_ms(receipt["runs"]))
     owed: defaultdict[str, int] = defaultdict(int)
     lines = [*ledger_amounts(tenant, job, receipt["cost"]), *_tariff_lines(connection, account, use, now_ms)]
     for line in lines:

@@ -23,6 +23,7 @@ __all__ = [
     "hourly_tariff",
     "ledger_amounts",
     "price_time_ms",
+    "sent_part",
     "tariff_amounts",
     "tariffs_at",
     "used_in_month",
@@ -105,6 +106,12 @@ def hourly_tariff(price_list: Sequence[Tariff], links: Sequence[Sequence[str]], 
     """Return a tariff per hour that applies to one of the links; None without one. Raises MarketError."""
     found = (tariff_for(price_list, src, dst, at_ms / 1000) for src, dst in links) if price_list else ()
     return next((tariff for tariff in found if tariff.unit == "hour"), None)
+
+
+def sent_part(receipt: Mapping[str, Any]) -> float:
+    """Return the part of a job's bytes that was sent after compression; 1 if nothing was compressed."""
+    ratio: float | None = (receipt.get("compression") or {}).get("ratio")
+    return 1.0 if ratio is None else ratio
 
 
 def ledger_amounts(tenant: str, job: str, cost: Mapping[str, Any]) -> list[Amount]:

@@ -131,6 +131,7 @@ class QuoteMaker:
                 "volume_bytes": counted.bytes_total,
                 "max_bytes": document["max_bytes"],
                 "plan": str(proposal),
+                "routes": len(proposal.plan.routes) if proposal.plan.overlay is not None else None,
                 "rate_gbps": rate_gbps,
                 "lines": [
                     {"what": "machines, egress and requests", "usd_micros": cost_micros},

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from tradewind.engine.receipt import carried_of
+from tradewind.model.codec import OFF
 from tradewind.service.jobs import JobRow
 from tradewind.service.tables import ENDED
 
@@ -18,14 +20,28 @@ BLOCK_BYTES = 1 << 20
 
 def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[str, Any]:
     """Return the receipt of a job for its tenant. `state` is that of the service."""
+    plan = receipt["plan"]
     return {
         **{name: receipt[name] for name in FIELDS},
+        "routes": None if plan is None else len(plan["routes"]),
+        "compression": _compression(row.request.get("compression", OFF), receipt),
         "job_id": row.id,
         "state": state,
         "complete": state == "done",
         "objects": _objects(receipt["objects"]) if state in ENDED else None,
         "created_unix_ms": row.created_unix_ms,
     }
+
+
+def _compression(codec: str, receipt: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what compression has saved, over all runs that are known; None if it is off."""
+    if codec == OFF:
+        return None
+    carried = [run["carried"] for run in receipt["runs"] if run["carried"] is not None]
+    if receipt["runs"] and receipt["runs"][-1]["ended_unix_ms"] is None:
+        carried.append(carried_of(receipt["progress"]))
+    data, sent = (sum(each[name] for each in carried) for name in ("data_bytes", "sent_bytes"))
+    return {"codec": codec, "data_bytes": data, "sent_bytes": sent, "ratio": sent / data if data else None}
 
 
 def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -44,8 +60,15 @@ def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def figures(receipt: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return counts, proofs and ledger of a public receipt; all null without one."""
+    """Return counts, proofs, ledger, routes and compression of a public receipt; all null without one."""
     if receipt is None:
-        return {"counts": None, "proofs": None, "ledger": None}
+        return dict.fromkeys(("counts", "proofs", "ledger", "routes", "compression"))
     summary = receipt["summary"] or {}
-    return {"counts": receipt["progress"], "proofs": summary.get("proofs", {}), "ledger": receipt["cost"]}
+    return {
+        "counts": receipt["progress"],
+        "proofs": summary.get("proofs", {}),
+        "ledger": receipt["cost"],
+        # A job that ended before an update has a receipt without them.
+        "routes": receipt.get("routes"),
+        "compression": receipt.get("compression"),
+    }

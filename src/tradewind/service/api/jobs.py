@@ -15,7 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tradewind.engine.jobs import OBJECTS_FILE
 from tradewind.errors import JobNotFound, UsageError
+from tradewind.model.codec import AUTO, COMPRESSIONS, OFF, ZSTD_LEVEL_MAX
 from tradewind.model.job import MIN_CHUNK_BYTES
+from tradewind.model.plan import ROUTES_ASKED_MAX
 from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender, is_still_allowed, needs
 from tradewind.service.connections import ResolvedPlace, is_of_connection, require_one_secret
@@ -47,6 +49,7 @@ __all__ = ["ACTIVITY", "JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 READ, WRITE = needs("jobs:read"), needs("jobs:write")
 JOB_ID = r"^[a-z0-9-]{1,64}$"
+COMPRESSION = rf"^({OFF}|{AUTO}|lz4|zstd(:[1-{ZSTD_LEVEL_MAX}])?)$"
 ACTIVITY = r"^[a-z0-9][a-z0-9-]{0,62}$"
 QUOTE_ID = r"^q-[0-9a-f]{16}$"
 JobId = Annotated[str, Path(pattern=JOB_ID)]
@@ -61,6 +64,8 @@ LATER_FIELDS: dict[str, Any] = {
     "via": None,
     "max_cost_usd": None,
     "max_vms": None,
+    "routes": None,
+    "compression": OFF,
 }
 State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
@@ -102,6 +107,12 @@ class JobRequest(BaseModel):
     max_vms: Annotated[int, Field(ge=1, le=MACHINES_MAX)] | None = Field(
         None, description="the most machines in each region"
     )
+    routes: Annotated[int, Field(ge=1, le=ROUTES_ASKED_MAX)] | None = Field(
+        None, description="the most routes between machines (default: as many as help)"
+    )
+    compression: Annotated[str, Field(pattern=COMPRESSION)] = Field(
+        OFF, description=f"compression between machines: {COMPRESSIONS}; auto decides for each chunk by a sample"
+    )
 
     @model_validator(mode="after")
     def _has_places_or_quote(self) -> JobRequest:
@@ -126,6 +137,18 @@ class JobView(BaseModel):
     request: dict[str, Any]
 
 
+class CompressionView(BaseModel):
+    """What compression has saved so far: `sent_bytes` were sent for `data_bytes`.
+
+    `ratio` is sent by data; null until bytes have arrived. A run whose server was killed is not counted.
+    """
+
+    codec: str
+    data_bytes: int
+    sent_bytes: int
+    ratio: float | None
+
+
 class EndView(BaseModel):
     """A job ends between these Unix times [ms] in 90% of cases."""
 
@@ -136,13 +159,16 @@ class EndView(BaseModel):
 class JobDetail(JobView):
     """A job with its figures: counts, proofs by kind, and the cost line by line.
 
-    `eta` is null for a job that has ended, or whose end depends on people or on a store that is down.
+    `eta` is null for a job that has ended, or whose end depends on people or on a store that is down. `routes` is the
+    number of routes between machines in its plan; null on the server's own machine. `compression` is null if it is off.
     """
 
     eta: EndView | None
     counts: dict[str, Any] | None
     proofs: dict[str, int] | None
     ledger: dict[str, Any] | None
+    routes: int | None
+    compression: CompressionView | None
 
 
 class JobPage(BaseModel):

@@ -36,7 +36,11 @@ class PriceLine(BaseModel):
 
 
 class QuoteView(BaseModel):
-    """A quote. The job is charged at most `usd_micros`; it stops if it has to send more than `max_bytes`."""
+    """A quote. The job is charged at most `usd_micros`; it stops if it has to send more than `max_bytes`.
+
+    `routes` is the number of routes between machines in the plan; null on the server's own machine. What compression
+    will save is not known, so the price is that of uncompressed bytes.
+    """
 
     id: str
     usd_micros: int
@@ -47,6 +51,7 @@ class QuoteView(BaseModel):
     volume_bytes: int
     max_bytes: int
     plan: str
+    routes: int | None = None
     rate_gbps: float | None
     notes: list[str]
     job: str | None

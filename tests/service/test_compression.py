@@ -1,0 +1,56 @@
+"""What compression has saved: over all runs of a job, as far as they are known."""
+
+from typing import Any
+
+import pytest
+
+from tradewind.service.jobs import JobRow
+from tradewind.service.prices import sent_part
+from tradewind.service.receipts import figures, public_receipt
+
+
+def run(carried: tuple[int, int] | None, *, has_ended: bool = True) -> dict[str, Any]:
+    known = None if carried is None else {"data_bytes": carried[0], "sent_bytes": carried[1]}
+    return {"ended_unix_ms": 1 if has_ended else None, "carried": known}
+
+
+def receipt(codec: str | None, *runs: dict[str, Any], plan: dict[str, Any] | None = None) -> dict[str, Any]:
+    request = {} if codec is None else {"compression": codec}
+    fields: dict[str, Any] = {**dict.fromkeys(JobRow.__dataclass_fields__), "id": "j", "request": request}
+    row = JobRow(**fields)
+    hops = [{"bytes": 300, "saved_bytes": 100}, {"bytes": 100}]
+    known = dict.fromkeys(("receipt", "verb", "source", "destinations", "summary", "cost", "ceiling", "prediction"))
+    return public_receipt(
+        row, "running", {**known, "progress": {"hops": hops}, "runs": list(runs), "plan": plan, "objects": None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "found"),
+    [
+        ((), (0, 0, None)),
+        ((run((100, 40)), run((100, 60))), (200, 100, 0.5)),
+        ((run((100, 40)), run(None), run((100, 60))), (200, 100, 0.5)),
+        ((run((100, 40)), run(None, has_ended=False)), (500, 340, 0.68)),
+    ],
+    ids=["not started", "two runs", "one run was killed", "running"],
+)
+def test_the_bytes_of_all_known_runs_are_added_up(runs: tuple[dict[str, Any], ...], found: tuple[Any, ...]) -> None:
+    made = receipt("zstd:3", *runs, plan={"routes": [1, 2]})
+    shown = figures(made)
+    assert shown["routes"] == 2
+    assert shown["compression"] == {
+        "codec": "zstd:3",
+        "data_bytes": found[0],
+        "sent_bytes": found[1],
+        "ratio": found[2],
+    }
+    assert sent_part(made) == (1.0 if found[2] is None else found[2])
+
+
+def test_without_compression_all_bytes_are_charged() -> None:
+    """Also for a job of an earlier version, whose request and receipt say nothing of it."""
+    for made in (receipt("off", run((100, 100))), receipt(None, run((100, 100))), {}):
+        assert sent_part(made) == 1.0
+    assert figures(receipt(None))["compression"] is None
+    assert figures({"summary": None, "progress": {}, "cost": {}})["routes"] is None
