@@ -20,7 +20,7 @@ from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.endpoints import require_endpoint
 from tradewind.service.limits import CONNECTIONS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
@@ -107,9 +107,8 @@ class ConnectionBook:
         """Record a connection, and return its row. Raises ApiProblem 409, UsageError."""
         if endpoint is not None:
             endpoint = require_endpoint(endpoint, self._settings.allow_endpoints)
-        now_ms, tenant = now_unix_ms(), sender.tenant
+        tenant = sender.tenant
         row = {"tenant": tenant, "name": name, "place": checked_place(place), "endpoint": endpoint, "region": region}
-        made = {**row, "created_unix_ms": now_ms, "replaced_unix_ms": now_ms}
         sealed = self._sealer.seal(json.dumps(secret), tenant, _label(row))
         with self._database.write() as connection:
             if self._row(connection, tenant, name) is not None:
@@ -117,6 +116,8 @@ class ConnectionBook:
             count = select(func.count()).select_from(connections).where(connections.c.tenant == tenant)
             if connection.execute(count).scalar_one() >= CONNECTIONS_PER_TENANT_MAX:
                 raise ApiProblem(409, f"the tenant has {CONNECTIONS_PER_TENANT_MAX} connections", hint="delete one")
+            now_ms = database_unix_ms(connection)
+            made = {**row, "created_unix_ms": now_ms, "replaced_unix_ms": now_ms}
             connection.execute(insert(connections).values(**made, sealed=sealed))
             record_change(connection, tenant, sender.token, "connection.make", name, {"place": row["place"]})
         return made
@@ -127,7 +128,7 @@ class ConnectionBook:
             row = _required(self._row(connection, sender.tenant, name))
             values = {
                 "sealed": self._sealer.seal(json.dumps(secret), sender.tenant, _label(row)),
-                "replaced_unix_ms": now_unix_ms(),
+                "replaced_unix_ms": database_unix_ms(connection),
             }
             connection.execute(update(connections).where(*_is(sender.tenant, name)).values(**values))
             record_change(connection, sender.tenant, sender.token, "connection.replace", name)

@@ -20,7 +20,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
-from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
+from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms
 from tradewind.service.jobs import JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
@@ -239,11 +239,10 @@ class ServiceScheduler:
         ).first()
         if row is None or any(conflict(json.loads(row[0]), theirs) for theirs in places):
             return False
-        granted = grant_document(start, (row[1] or 0) / 1e6, round(self._now_s() * 1000))
-        values = {"state": "running", "waiting": None, "owner": None, "granted": granted}
-        connection.execute(
-            update(jobs).where(jobs.c.id == start.job_id).values(**values, updated_unix_ms=now_unix_ms())
-        )
+        now_ms = round(self._now_s() * 1000)
+        granted = grant_document(start, (row[1] or 0) / 1e6, now_ms)
+        values = {"state": "running", "waiting": None, "owner": None, "granted": granted, "updated_unix_ms": now_ms}
+        connection.execute(update(jobs).where(jobs.c.id == start.job_id).values(**values))
         places.append(json.loads(row[0]))
         add_event(connection, start.job_id, "running", None)
         return True
@@ -363,7 +362,7 @@ def _costs_today(connection: Connection, now_s: float) -> list[CostCounted]:
 def _stop(connection: Connection, stop: StopJob) -> None:
     """Ask the owner of a running job to stop it."""
     change = update(jobs).where(jobs.c.id == stop.job_id, jobs.c.state == "running")
-    values = {"state": "stopping", "waiting": stop.reason, "updated_unix_ms": now_unix_ms()}
+    values = {"state": "stopping", "waiting": stop.reason, "updated_unix_ms": database_clock_ms(connection)}
     if connection.execute(change.values(**values)).rowcount:
         add_event(connection, stop.job_id, "stopping", stop.reason)
 
