@@ -17,7 +17,7 @@ LOOK_S = 0.25
 
 
 class StopWatch:
-    """Asks `is_to_stop` within the `with` block, and sets `stopping` once it says so. A fleet that ends sets it, too."""
+    """Asks `is_to_stop` within the `with` block, and sets `stopping` once it says so. A fleet that ends also sets it."""
 
     def __init__(self, is_to_stop: Callable[[], bool]) -> None:
         self.stopping = Latch()

@@ -279,7 +279,7 @@ class Fleet:
                 self._charges.launched(planned[order.name], order, machine, offers)
         finally:
             # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
-            self._charges.refused(missing.keys() - self._launcher.unanswered)
+            self._charges.refused(missing.keys() - self._launcher.unanswered - self._launcher.unwanted)
         if missing:
             self._require_open()
 
@@ -404,7 +404,7 @@ class Fleet:
         """Cancel the charges of machines that were not launched: their orders were not answered, and none is listed."""
         never = self._launcher.unanswered & set(names) - {machine.name for machine in listed} - self.machines.keys()
         self._launcher.unanswered -= never
-        self._charges.refused(never)
+        self._charges.refused(never - self._launcher.unwanted)
 
     def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
         """End machines. One that never answered gets no grace period: it has no work to save."""
