@@ -130,6 +130,18 @@ def test_a_limited_rate_slows_the_job(server: Server, admin: httpx.Client) -> No
     admin.delete(f"/v1/jobs/{second}")
 
 
+def test_the_end_of_a_running_job_follows_its_progress(server: Server, admin: httpx.Client) -> None:
+    """Before the source is listed, its size is assumed to be 1 GB, which takes an hour at this rate."""
+    job_id = begin(admin, server, "progress", limit_bytes_per_s=200_000)
+    ends = until(admin, job_id, "running")["eta"]
+    deadline_s = time.monotonic() + WAIT_S
+    while ends is None or ends["latest_unix_ms"] - time.time() * 1000 > 600_000:
+        assert time.monotonic() < deadline_s, ends
+        time.sleep(0.1)
+        ends = until(admin, job_id, "running", "done")["eta"]
+    admin.post(f"/v1/jobs/{job_id}/cancel")
+
+
 def test_a_ban_drains_stops_or_refuses(server: Server, admin: httpx.Client) -> None:
     running = begin(admin, server, "drained", limit_bytes_per_s=300_000)
     until(admin, running, "running")

@@ -16,7 +16,7 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.running import OVER_CEILING, RunningJob, kill_unclosed, stopped_error
+from tradewind.engine.running import OVER_CEILING, RunningJob, kill_unclosed, resume_hint, stopped_error
 from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
 from tradewind.engine.topology import topology_document
@@ -39,6 +39,7 @@ __all__ = ["RunStarter"]
 LAUNCH_PLANS_MAX = 4
 #: Relative tolerance: a fleet whose timeout is the time that the ceiling allows ends a little earlier.
 CEILING_ROUNDING = 1e-3
+STARTING = "stopped before its machines had started"
 
 
 class RunStarter:
@@ -104,7 +105,7 @@ class RunStarter:
                 gateways.kill()
             self._log.end(error)  # Nothing may be written behind the last event.
             if self._events is not None:
-                self._events.end("failed", str(error))
+                self._events.end("interrupted" if isinstance(error, Interrupted) else "failed", str(error))
             raise
 
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
@@ -158,8 +159,9 @@ class RunStarter:
         return self._is_recorded and self._store.is_to_stop(self._job_id)
 
     def _stopped(self) -> Interrupted:
-        is_cancelled = self._is_recorded and self._store.is_cancelled(self._job_id)
-        return stopped_error(self._job_id, None, cancelled=is_cancelled)
+        if self._is_recorded and self._store.is_to_stop(self._job_id):
+            return stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
+        return Interrupted(STARTING, hint=resume_hint(self._job_id), job_id=self._job_id)
 
     def _start_machines(self, plan: Plan, stopping: Latch) -> JobGateways:
         ledger, settings = self._ledger, self._launch.settings

@@ -17,7 +17,7 @@ LOOK_S = 0.25
 
 
 class StopWatch:
-    """Asks `is_to_stop` within the `with` block, and sets `stopping` once it says so. A fleet that ends also sets it."""
+    """Asks `is_to_stop` within the `with` block, and sets `stopping` once it says so. A fleet sets it, too."""
 
     def __init__(self, is_to_stop: Callable[[], bool]) -> None:
         self.stopping = Latch()

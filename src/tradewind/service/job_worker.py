@@ -16,6 +16,7 @@ from typing import Any
 
 from tradewind.engine.attach import result_of
 from tradewind.engine.engine import Engine
+from tradewind.engine.event_store import read_progress
 from tradewind.engine.job import Job
 from tradewind.errors import (
     CeilingReached,
@@ -30,6 +31,7 @@ from tradewind.errors import (
     UsageError,
 )
 from tradewind.fleet.given import GivenCredentials
+from tradewind.model.event import Progress
 from tradewind.model.url import parse_url
 from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase
@@ -89,6 +91,11 @@ class JobWorker:
         found = None if row.engine_job is None else self._engine.job(row.engine_job)
         text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
         self._queue.move(row.id, ("waiting",), "failed", receipt=text, error=error, hint=_service_hint(row.hint))
+
+    def progress(self, engine_job: str) -> Progress | None:
+        """Return the newest progress of a job's latest run, on any server; None without any. Raises StateError."""
+        line = read_progress(self._engine.control.store.database, engine_job)
+        return None if line is None else Progress.from_document(json.loads(line))
 
     def work(self, lease: JobLease) -> None:
         """Work on a job until it is not active any more, or the server ends. Raises LeaseLost."""
@@ -303,7 +310,8 @@ class JobWorker:
             self._end(row, lease, "done")
             return
         self._end_machines(row, found)
-        self._queue.move(row.id, (row.state,), DRAINED[row.state], lease=lease)
+        moved_bytes = row.moved_bytes if found is None else max(row.moved_bytes, found.record.progress.bytes_done)
+        self._queue.move(row.id, (row.state,), DRAINED[row.state], lease=lease, moved_bytes=moved_bytes)
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""
