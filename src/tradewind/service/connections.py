@@ -27,6 +27,7 @@ from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_tables import schedules
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.stores import real_place, store_and_path
 from tradewind.service.tables import ENDED, connections, jobs
 
 __all__ = [
@@ -156,6 +157,18 @@ class ConnectionBook:
         query = select(connections).where(connections.c.tenant == tenant, connections.c.name > after)
         with self._database.read() as connection:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
+
+    def stores(self, tenant: str) -> frozenset[str]:
+        """Return the stores that jobs of a tenant may use: those of its connections, and those that the operator allows.
+
+        They are named as limits and bans name them.
+        """
+        query = select(connections.c.place, connections.c.endpoint).where(connections.c.tenant == tenant)
+        with self._database.read() as connection:
+            own = connection.execute(query).all()
+        places = [real_place(row.place, row.endpoint, is_connected=True) for row in own]
+        places += [real_place(text, None, is_connected=False) for text in self._settings.allow_stores]
+        return frozenset(store_and_path(place)[0] for place in places)
 
     def place_of(self, tenant: str, text: str) -> ResolvedPlace:
         """Return the place that `connection:NAME/PATH` names. Raises UsageError."""
