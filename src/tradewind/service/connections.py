@@ -159,9 +159,7 @@ class ConnectionBook:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
 
     def stores(self, tenant: str) -> frozenset[str]:
-        """Return the stores that jobs of a tenant may use: those of its connections, and those that the operator allows.
-
-        They are named as limits and bans name them.
+        """Return the stores of a tenant's connections, and those that all tenants may use, by their names in limits.
         """
         query = select(connections.c.place, connections.c.endpoint).where(connections.c.tenant == tenant)
         with self._database.read() as connection:
