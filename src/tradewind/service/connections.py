@@ -159,8 +159,7 @@ class ConnectionBook:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
 
     def stores(self, tenant: str) -> frozenset[str]:
-        """Return the stores of a tenant's connections, and those that all tenants may use, by their names in limits.
-        """
+        """Return the stores of a tenant's connections, and those that all tenants may use, as limits name them."""
         query = select(connections.c.place, connections.c.endpoint).where(connections.c.tenant == tenant)
         with self._database.read() as connection:
             own = connection.execute(query).all()
