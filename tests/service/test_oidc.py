@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ def now_unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def ahead_unix_ms(ahead_s: int) -> int:
+    return now_unix_ms() + ahead_s * 1000
+
+
 def claims(tenant: Any = "lab", roles: Any = ("staff",), **others: Any) -> dict[str, Any]:
     return {"tenant": tenant, "realm": {"roles": list(roles)}, **others}
 
@@ -70,7 +75,7 @@ def test_claims_give_tenant_and_role(server: Server, issuer: Issuer) -> None:
 def test_a_token_expires_by_the_clock_of_the_service(issuer: Issuer) -> None:
     """The server's own clock does not matter."""
     for ahead_s, is_valid in ((-3600, False), (0, True), (3600, False)):
-        checker = TokenIssuer(issuer.url, AUDIENCE, lambda ahead_ms=ahead_s * 1000: now_unix_ms() + ahead_ms)
+        checker = TokenIssuer(issuer.url, AUDIENCE, partial(ahead_unix_ms, ahead_s))
         assert (checker.claims_of(issuer.token()) is not None) == is_valid
 
 
