@@ -34,6 +34,7 @@ for (const scheme of ["light", "dark"]) {
       await look(page, scheme, "grid");
       await page.getByRole("link", { name: "Market" }).click();
       await page.getByRole("region", { name: "List of margins" }).waitFor();
+      await page.getByRole("region", { name: "List of bids" }).waitFor();
       await look(page, scheme, "market");
       await page.getByRole("link", { name: "Schedules" }).click();
       await page.getByText("There are no schedules.").waitFor();

@@ -45,6 +45,45 @@ test("the market has margins, the price now and the energy, and follows its assu
   });
 });
 
+/** Replace the limits of resources. */
+async function limit(limits) {
+  const answer = await fetch(`${URL}/v1/limits`, {
+    method: "PUT",
+    headers: { Authorization: `Bearer ${TOKEN}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ limits }),
+  });
+  assert.equal(answer.status, 200);
+}
+
+test("a tenant sees open auctions and results, and places and withdraws a bid", async () => {
+  await limit([{ kind: "link", name: "a:1>a:2", rate_gbps: 1 }]);
+  await withPage("light", async (page) => {
+    await signIn(page);
+    await page.getByRole("link", { name: "Market" }).click();
+    const lots = page.getByRole("region", { name: "List of open auctions" });
+    await lots.getByRole("row", { name: "a:1>a:2" }).getByText("$0.30").waitFor();
+    const bids = page.getByRole("region", { name: "Bids of default" });
+    await bids.getByText("won 0.3 Gbit/s for $0.21").waitFor();
+    const past = page.getByRole("region", { name: "List of past auctions" });
+    await past.getByRole("row", { name: "a:1>a:2" }).getByText("$0.70").waitFor();
+    await bids.getByLabel("Rate of the bid").fill("0.25");
+    await bids.getByLabel("At most for 1 Gbit/s").fill("0.9");
+    await bids.getByRole("button", { name: "Place bid" }).click();
+    await page.locator("#bid-rate-wrong").getByText("not a multiple of 0.1").waitFor();
+    await bids.getByLabel("Rate of the bid").fill("0.5");
+    await bids.getByLabel("Hour from").fill("2020-01-01T10:00");
+    await bids.getByRole("button", { name: "Place bid" }).click();
+    await page.locator("#bid-hour-wrong").getByText("is not open").waitFor();
+    const later = new Date(Date.now() + 5 * 3_600_000 - new Date().getTimezoneOffset() * 60_000);
+    await bids.getByLabel("Hour from").fill(later.toISOString().slice(0, 16));
+    await bids.getByRole("button", { name: "Place bid" }).click();
+    await bids.getByText("open, $0.45 reserved").waitFor();
+    await bids.getByRole("button", { name: "Withdraw the bid for a:1>a:2" }).click();
+    await bids.getByText("reserved").waitFor({ state: "detached" });
+  });
+  await limit([]);
+});
+
 test("an admin limits and closes resources, and opens them again", async () => {
   await withPage("light", async (page) => {
     await signIn(page);

@@ -193,6 +193,34 @@ export interface Market {
   };
 }
 
+/** A link with open auctions. Hours are counted since 1970, UTC. */
+export interface Lot {
+  link: string;
+  first_hour: number;
+  last_hour: number;
+  reserve_usd_micros: number;
+}
+
+/** A bid of the tenant. Its price is for 1 Gbit/s. */
+export interface Bid {
+  id: string;
+  link: string;
+  hour: number;
+  rate_gbps: number;
+  usd_micros: number;
+  state: "open" | "won" | "lost" | "void";
+  reserved_usd_micros: number;
+  won_gbps: number;
+  charged_usd_micros: number;
+}
+
+/** An auction that is over; without a price it was void. */
+export interface Auction {
+  link: string;
+  hour: number;
+  usd_micros: number | null;
+}
+
 export interface Limit {
   kind: string;
   name: string;

@@ -185,3 +185,19 @@ def test_ctrl_c_while_machines_start_ends_them(
     running.finish(ENDS_S).expect(130)
     assert command.jobs() == []
     assert command.run("fleet", "list").stdout == ""
+
+
+@pytest.mark.parametrize(("change", "state"), [("pause", "paused"), ("cancel", "cancelled")])
+def test_another_command_stops_a_job_whose_machines_start(
+    command: Command, start: Callable[[bool], Running], tmp_path: Path, change: str, state: str
+) -> None:
+    """The start ends by itself only later than ENDS_S."""
+    command.environment["TRADEWIND_GATEWAY"] = late_binary(tmp_path, "relay")
+    running = start(True)
+    wait_until(lambda: {"lead", "source", "sink"} <= set(running.gateways()))
+    (job,) = command.jobs()
+    command.run("jobs", change, str(job["id"])).expect(0)
+    running.finish(ENDS_S).expect(130)
+    assert [one["state"] for one in command.jobs()] == [state]
+    assert command.run("fleet", "list").stdout == ""
+    command.wait_until_alone(ENDS_S)

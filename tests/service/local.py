@@ -32,4 +32,4 @@ def scheduler(database: ServiceDatabase, folder: Path, name: str, jobs_max: int 
     claims = ClaimTable(database, name, jobs_max, LEASE_MS)
     claims.renew()
     lease, binder = SchedulerLease(database, name, LEASE_MS), ServiceBinder(GridReader(str(folder / "engine")))
-    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None)
+    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, lambda _: None)

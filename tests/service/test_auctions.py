@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -291,6 +292,27 @@ class Undone(Exception):
     """Rolls a transaction back, so that the next example starts anew."""
 
 
+def check_lots(admin: httpx.Client, limit: dict[str, Any]) -> None:
+    """Links are sold if their rate is limited, they are not closed, and the tenant may use their stores."""
+    others = [
+        {"kind": "link", "name": "a:2>a:3", "active": 1},
+        {"kind": "link", "name": "a:3>a:4", "rate_gbps": 1},
+        {"kind": "link", "name": "a:4>s3://example.org:443/theirs", "rate_gbps": 1},
+        {"kind": "link", "name": "a:5>a:6", "rate_gbps": 1},
+    ]
+    assert admin.put("/v1/limits", json={"limits": [limit, *others]}).status_code == 200
+    closed = {"kind": "link", "name": "a:3>a:4", "reason": "a cut cable"}
+    ban = admin.post("/v1/bans", json=closed).json()
+    found = admin.get("/v1/market/lots", params={"limit": 1}).json()
+    (lot,) = found["lots"]
+    assert (lot["link"], lot["reserve_usd_micros"], found["next"]) == ("a:1>a:2", 10 * RESERVE, "a:1>a:2")
+    assert lot["last_hour"] - lot["first_hour"] == 167
+    rest = admin.get("/v1/market/lots", params={"cursor": found["next"]}).json()
+    assert [one["link"] for one in rest["lots"]] == ["a:5>a:6"] and rest["next"] is None
+    assert admin.delete(f"/v1/bans/{ban['id']}").status_code == 204
+    assert admin.put("/v1/limits", json={"limits": [limit]}).status_code == 200
+
+
 def test_the_requests_of_two_tenants(tmp_path: Path) -> None:
     server = Server(tmp_path)
     server.start()
@@ -299,6 +321,7 @@ def test_the_requests_of_two_tenants(tmp_path: Path) -> None:
             limit = {"kind": "link", "name": "a:1>a:2", "rate_gbps": 1}
             assert admin.put("/v1/limits", json={"limits": [limit]}).status_code == 200
             assert admin.post("/v1/tenants", json={"name": "lab"}).status_code == 201
+            check_lots(admin, limit)
             token = admin.post("/v1/tokens", json={"tenant": "lab", "role": "operator"}).json()["token"]
             hour = int(time.time() // 3600) + 2
             offer = {"link": "a:1>a:2", "hour": hour, "rate_gbps": 0.3, "usd_micros": 500_000}

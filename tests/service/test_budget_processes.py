@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy import func, insert, select, update
 
 from tradewind.model.canonical import canonical_json
 from tradewind.service.budgets import budget_view
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.invoices import invoice_of
 from tradewind.service.money import charges_of, job_moved, job_submitted
 from tradewind.service.money_tables import accounts, budgets, quotes, tariffs
@@ -53,9 +54,9 @@ def database(tmp_path: Path) -> Iterator[ServiceDatabase]:
 
 def submit_quoted(database: ServiceDatabase, number: int, price: int = PRICE) -> bool:
     """Make a quote and a job with it; return whether the budget allows it."""
-    now = now_unix_ms()
     try:
         with database.write() as connection:
+            now = database_unix_ms(connection)
             connection.execute(
                 insert(quotes).values(
                     id=f"q{number}",
@@ -107,7 +108,7 @@ def test_two_processes_never_exceed_a_budget(database: ServiceDatabase, tmp_path
     assert accepted == LIMIT // PRICE
     with database.read() as connection:
         assert connection.execute(select(func.count()).select_from(accounts)).scalar_one() == accepted
-        view = budget_view(connection, "lab", now_unix_ms())
+        view = budget_view(connection, "lab", database_unix_ms(connection))
     assert view is not None
     assert (view["reserved_usd_micros"], view["left_usd_micros"]) == (accepted * PRICE, LIMIT - accepted * PRICE)
 
@@ -115,19 +116,19 @@ def test_two_processes_never_exceed_a_budget(database: ServiceDatabase, tmp_path
 def test_a_resumed_job_is_charged_the_rest_within_its_quote(database: ServiceDatabase) -> None:
     assert submit_quoted(database, 1, 9_000)
     with database.write() as connection:
-        job_moved(connection, "j1", "failed", receipt(0, line(1, 0.05)), now_unix_ms())
+        job_moved(connection, "j1", "failed", receipt(0, line(1, 0.05)), database_unix_ms(connection))
         assert charges_of(connection, "j1") == [{"what": "egress: aws:us-east-1 → gcp:us-east1", "usd_micros": 4_500}]
     assert submit_quoted(database, 2, 1_500)
     with database.write() as connection, pytest.raises(ApiProblem) as refused:
-        job_moved(connection, "j1", "waiting", None, now_unix_ms())
+        job_moved(connection, "j1", "waiting", None, database_unix_ms(connection))
     assert refused.value.status == 402
     with database.write() as connection:
-        job_moved(connection, "j2", "cancelled", None, now_unix_ms())
-        job_moved(connection, "j1", "waiting", None, now_unix_ms())
-        job_moved(connection, "j1", "running", None, now_unix_ms())
-        job_moved(connection, "j1", "done", receipt(0, line(1, 0.05), line(2, 0.1)), now_unix_ms())
+        job_moved(connection, "j2", "cancelled", None, database_unix_ms(connection))
+        job_moved(connection, "j1", "waiting", None, database_unix_ms(connection))
+        job_moved(connection, "j1", "running", None, database_unix_ms(connection))
+        job_moved(connection, "j1", "done", receipt(0, line(1, 0.05), line(2, 0.1)), database_unix_ms(connection))
         assert sum(each["usd_micros"] for each in charges_of(connection, "j1")) == 9_000
-        view = budget_view(connection, "lab", now_unix_ms())
+        view = budget_view(connection, "lab", database_unix_ms(connection))
     assert view is not None
     assert (view["spent_usd_micros"], view["left_usd_micros"]) == (9_000, 1_000)
 
@@ -142,7 +143,7 @@ def test_tiers_count_the_volume_of_the_month(database: ServiceDatabase) -> None:
     for number in range(3):
         assert submit_quoted(database, number, 10**6)
         with database.write() as connection:
-            job_moved(connection, f"j{number}", "done", receipt(2 * 10**9), now_unix_ms())
+            job_moved(connection, f"j{number}", "done", receipt(2 * 10**9), database_unix_ms(connection))
             totals.append(sum(each["usd_micros"] for each in charges_of(connection, f"j{number}")))
     assert totals == [2_000, 1_100, 200]
     with database.read() as connection:
@@ -154,7 +155,7 @@ def test_tiers_count_the_volume_of_the_month(database: ServiceDatabase) -> None:
 def month() -> str:
     from tradewind.market.invoice import month_of
 
-    return month_of(now_unix_ms() / 1000)
+    return month_of(time.time())
 
 
 @pytest.mark.parametrize(

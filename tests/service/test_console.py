@@ -34,6 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     learn(server.state)
     server.start()
     admit(server.state)
+    sell(server.state)
     yield server
     server.kill()
 
@@ -54,6 +55,19 @@ def admit(state: Path) -> None:
     names = "tenant, id, issuer, subject, role, first_unix_ms, last_unix_ms"
     with closing(sqlite3.connect(state / "service.sqlite", timeout=30)) as database, database:
         database.execute(f"INSERT INTO members ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def sell(state: Path) -> None:
+    """Record a bid that won an hour of 2026, and its auction."""
+    hour = 490_900
+    won = ("a-" + "0" * 16, "default", "a:1>a:2", hour, 5, 90_000, 1, "won", 0, 3, 210_000)
+    names = "id, tenant, link, hour, slices, usd_micros, placed_unix_ms, state, reserved_usd_micros, won_slices, "
+    names += "charged_usd_micros"
+    with closing(sqlite3.connect(state / "service.sqlite", timeout=30)) as database, database:
+        database.execute(f"INSERT INTO bids ({names}) VALUES ({', '.join('?' * len(won))})", won)
+        columns = "link, hour, slices, usd_micros, cleared_unix_ms"
+        row = ("a:1>a:2", hour, 3, 70_000, 1)
+        database.execute(f"INSERT INTO auctions ({columns}) VALUES (?, ?, ?, ?, ?)", row)
 
 
 @NEEDS_BUILD

@@ -39,6 +39,7 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("GET", "/v1/grid"): "jobs:read",
     ("GET", "/v1/market"): "jobs:read",
     ("GET", "/v1/market/auctions"): "jobs:read",
+    ("GET", "/v1/market/lots"): "jobs:read",
     ("GET", "/v1/market/bids"): "jobs:read",
     ("POST", "/v1/market/bids"): "jobs:write",
     ("GET", "/v1/market/bids/{bid_id}"): "jobs:read",

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,14 @@ def server(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     server.kill()
 
 
+def now_unix_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def ahead_unix_ms(ahead_s: int) -> int:
+    return now_unix_ms() + ahead_s * 1000
+
+
 def claims(tenant: Any = "lab", roles: Any = ("staff",), **others: Any) -> dict[str, Any]:
     return {"tenant": tenant, "realm": {"roles": list(roles)}, **others}
 
@@ -63,9 +72,16 @@ def test_claims_give_tenant_and_role(server: Server, issuer: Issuer) -> None:
         assert status(server, issuer.token(**claims(**wrong))) == 403, wrong
 
 
+def test_a_token_expires_by_the_clock_of_the_service(issuer: Issuer) -> None:
+    """The server's own clock does not matter."""
+    for ahead_s, is_valid in ((-3600, False), (0, True), (3600, False)):
+        checker = TokenIssuer(issuer.url, AUDIENCE, partial(ahead_unix_ms, ahead_s))
+        assert (checker.claims_of(issuer.token()) is not None) == is_valid
+
+
 def test_tokens_that_are_refused(issuer: Issuer) -> None:
     """Each differs in one thing from a token that is accepted."""
-    checker, now = TokenIssuer(issuer.url, AUDIENCE), int(time.time())
+    checker, now = TokenIssuer(issuer.url, AUDIENCE, now_unix_ms), int(time.time())
     assert checker.claims_of(issuer.token()) is not None
     assert checker.claims_of(issuer.token(nbf=None)) is not None
     assert checker.claims_of(issuer.token(exp=now - 30)) is not None, "within the skew of clocks"
@@ -95,7 +111,7 @@ def test_tokens_that_are_refused(issuer: Issuer) -> None:
 
 
 def test_keys_are_cached_and_rotated(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    checker = TokenIssuer(issuer.url, AUDIENCE)
+    checker = TokenIssuer(issuer.url, AUDIENCE, now_unix_ms)
     before = issuer.requests.get("/keys", 0)
     for _ in range(5):
         assert checker.claims_of(issuer.token()) is not None
@@ -113,7 +129,7 @@ def test_keys_are_cached_and_rotated(issuer: Issuer, monkeypatch: pytest.MonkeyP
 
 
 def test_a_slow_issuer_keeps_few_requests_waiting(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    checker, answer = TokenIssuer(issuer.url, AUDIENCE), threading.Event()
+    checker, answer = TokenIssuer(issuer.url, AUDIENCE, now_unix_ms), threading.Event()
     read, outcomes = checker._read, queue.SimpleQueue[str]()
 
     def slow() -> KeySet:

@@ -105,6 +105,18 @@ def test_the_server_imports_nothing_from_the_working_directory(tmp_path: Path) -
     assert "Address already in use" in done.stderr
 
 
+def test_a_server_that_cannot_start_announces_no_address(tmp_path: Path) -> None:
+    """Its database works until its first lease is written, as on a disk that is full just then."""
+    server = Server(tmp_path)
+    server.start()
+    server.kill()
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database, database:
+        database.execute("DROP TABLE replicas")
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["error", "hint"], done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_just_after_the_address_is_printed_stops_the_server(tmp_path: Path, number: signal.Signals) -> None:
     server = Server(tmp_path)

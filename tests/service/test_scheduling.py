@@ -94,6 +94,30 @@ def test_a_limit_of_each_kind_keeps_the_second_job_waiting(
         admin.delete(f"/v1/jobs/{job_id}")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "field", "body"),
+    [
+        ("PUT", "limits", "body.limits.0.name", {"limits": [{"kind": "tenant", "name": "nobody", "active": 1}]}),
+        ("PUT", "weights", "body.weights.0.tenant", {"weights": [{"tenant": "nobody", "weight": 2}]}),
+        ("POST", "bans", "body.name", {"kind": "tenant", "name": "nobody", "reason": "none"}),
+        (
+            "POST",
+            "maintenance",
+            "body.name",
+            {"kind": "tenant", "name": "nobody", "reason": "none", "start_unix_ms": 1, "end_unix_ms": 10**14},
+        ),
+    ],
+)
+def test_a_tenant_that_does_not_exist_is_refused(
+    admin: httpx.Client, method: str, path: str, field: str, body: dict[str, Any]
+) -> None:
+    before = admin.get(f"/v1/{path}").json()
+    refused = admin.request(method, f"/v1/{path}", json=body)
+    assert (refused.status_code, refused.json()["detail"]) == (422, "no tenant nobody"), refused.text
+    assert [one["field"] for one in refused.json()["fields"]] == [field]
+    assert admin.get(f"/v1/{path}").json() == before
+
+
 def test_a_limited_rate_slows_the_job(server: Server, admin: httpx.Client) -> None:
     limit(admin, "store-in", "local", rate_gbps=0.004)
     begin_s = time.monotonic()
@@ -104,6 +128,18 @@ def test_a_limited_rate_slows_the_job(server: Server, admin: httpx.Client) -> No
     until(admin, job_id, "done")
     assert time.monotonic() - begin_s > 1, "800 kB at 500 kB/s"
     admin.delete(f"/v1/jobs/{second}")
+
+
+def test_the_end_of_a_running_job_follows_its_progress(server: Server, admin: httpx.Client) -> None:
+    """Before the source is listed, its size is assumed to be 1 GB, which takes an hour at this rate."""
+    job_id = begin(admin, server, "progress", limit_bytes_per_s=200_000)
+    ends = until(admin, job_id, "running")["eta"]
+    deadline_s = time.monotonic() + WAIT_S
+    while ends is None or ends["latest_unix_ms"] - time.time() * 1000 > 600_000:
+        assert time.monotonic() < deadline_s, ends
+        time.sleep(0.1)
+        ends = until(admin, job_id, "running", "done")["eta"]
+    admin.post(f"/v1/jobs/{job_id}/cancel")
 
 
 def test_a_ban_drains_stops_or_refuses(server: Server, admin: httpx.Client) -> None:

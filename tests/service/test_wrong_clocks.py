@@ -1,21 +1,32 @@
-"""Servers whose clocks are an hour wrong: the times that servers compare are by the database's clock."""
+"""Servers whose clocks are wrong: all times of the service are by the database's clock."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
 
 from tests.service.local import new_database, scheduler
-from tradewind.service.auth import Sender
+from tradewind.engine.engine import Engine
+from tradewind.engine.proposal import Request
+from tradewind.market.invoice import month_of
+from tradewind.service import scheduling
+from tradewind.service.auth import Sender, new_token, sender_of, token_digest
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.invoices import invoice_months
 from tradewind.service.jobs import JobQueue
+from tradewind.service.money_tables import charges, quotes
 from tradewind.service.problems import ApiProblem
+from tradewind.service.quotes import QuoteMaker
 from tradewind.service.schedule_runner import ScheduleRunner
-from tradewind.service.scheduling_tables import bans, schedules
-from tradewind.service.tables import deliveries, jobs
+from tradewind.service.scheduling import _costs_today
+from tradewind.service.scheduling_rules import note_down
+from tradewind.service.scheduling_tables import bans, down_stores, schedules
+from tradewind.service.tables import audit, deliveries, job_events, jobs, tokens
 from tradewind.service.tables import webhooks as webhook_table
 
 HOUR_S = 3600
@@ -126,3 +137,123 @@ def test_a_schedule_submits_by_the_clock_of_the_database(
     with database.read() as connection:
         found = connection.execute(select(jobs.c.id)).scalars().all()
     assert len(found) == (1 if ahead_s < 0 else 0)
+
+
+#: Longer than any month.
+MONTH_S = 40 * 24 * HOUR_S
+months_off = pytest.mark.parametrize("ahead_s", [MONTH_S, -MONTH_S], ids=["ahead", "behind"])
+
+
+def test_no_code_of_the_service_reads_a_servers_wall_clock() -> None:
+    """Except the time in the signature of a delivery, and the start value that the first pass replaces."""
+    folder = Path(scheduling.__file__).parent
+    uses = {
+        (path.name, line.strip())
+        for path in folder.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"time\.time\(|time_ns\(|datetime\.now\(|utcnow\(", line)
+    }
+    assert uses == {
+        ("courier.py", '"Tradewind-Signature": signature(secret, int(time.time()), body),'),
+        ("scheduling.py", "self._clock_s = (time.time(), time.monotonic())"),
+    }
+
+
+@months_off
+def test_a_jobs_times_and_id_are_by_the_clock_of_the_database(
+    database: ServiceDatabase, step_clock: Callable[[int], None], tmp_path: Path, ahead_s: int
+) -> None:
+    first, now_s = submit(database), time.time()
+    step_clock(ahead_s)
+    schedule_once(database, tmp_path)
+    queue = JobQueue(database)
+    assert queue.move(first, ("running",), "waiting", by=SENDER)
+    queue.set_waiting({first: "a reason"})
+    note_down(database, "s3://down", "s3://down/")
+    row, _ = queue.submit(SENDER, "second", "digest", REQUEST, ["/c"])
+    assert first < row.id
+    columns = (
+        jobs.c.created_unix_ms,
+        jobs.c.updated_unix_ms,
+        job_events.c.at_unix_ms,
+        audit.c.at_unix_ms,
+        down_stores.c.since_unix_ms,
+    )
+    with database.read() as connection:
+        times = [at for column in columns for at in connection.execute(select(column)).scalars()]
+    assert len(times) >= 2 + 2 + 4 + 3 + 1
+    assert all(abs(at / 1000 - now_s) < HOUR_S / 2 for at in times), times
+
+
+@months_off
+def test_a_quote_is_kept_by_the_clock_of_the_database(
+    database: ServiceDatabase, step_clock: Callable[[int], None], tmp_path: Path, ahead_s: int
+) -> None:
+    """One server makes it, and another one accepts it."""
+    (tmp_path / "a").write_bytes(b"a" * 1000)
+    request, kept_s = Request(str(tmp_path / "a"), (str(tmp_path / "b"),)), 600
+
+    def make() -> dict[str, Any]:
+        document = {**REQUEST, "source": str(tmp_path / "a"), "destination": [str(tmp_path / "b")]}
+        with Engine(state_dir=str(tmp_path / "engine")) as engine:
+            return QuoteMaker(database, engine).make(("default", "admin"), request, document, ["/b"], [], kept_s)
+
+    def accept(quote: dict[str, Any]) -> None:
+        JobQueue(database).submit(SENDER, quote["id"], "digest", {**REQUEST, "quote": quote["id"]}, ["/b"])
+
+    right, old = make(), make()
+    with database.write() as connection:
+        connection.execute(quotes.update().where(quotes.c.id == old["id"]).values(expires_unix_ms=1))
+    step_clock(ahead_s)
+    wrong = make()
+    assert abs(wrong["made_unix_ms"] - right["made_unix_ms"]) < HOUR_S * 500
+    for quote in (right, wrong):
+        accept(quote)
+    with pytest.raises(ApiProblem) as caught:
+        accept(old)
+    assert caught.value.status in (404, 410)
+
+
+@months_off
+def test_a_token_expires_by_the_clock_of_the_database(
+    database: ServiceDatabase, step_clock: Callable[[int], None], ahead_s: int
+) -> None:
+    now_ms, secrets = round(time.time() * 1000), {}
+    with database.write() as connection:
+        for name, end_ms in (("valid", now_ms + HOUR_S * 1000), ("expired", now_ms - HOUR_S * 1000)):
+            secrets[name] = new_token()
+            row = {"id": name, "tenant": "default", "name": name, "role": "viewer", "scopes": '["jobs:read"]'}
+            times = {"created_unix_ms": 0, "expires_unix_ms": end_ms}
+            connection.execute(insert(tokens).values(**row, **times, digest=token_digest(secrets[name])))
+    step_clock(ahead_s)
+    assert sender_of(database, secrets["valid"]) is not None
+    assert sender_of(database, secrets["expired"]) is None
+
+
+@months_off
+def test_a_charge_is_in_the_month_of_the_clock_of_the_database(
+    database: ServiceDatabase, step_clock: Callable[[int], None], ahead_s: int
+) -> None:
+    month, job_id = month_of(time.time()), submit(database)
+    step_clock(ahead_s)
+    cost = {"lines": [], "metered_usd": 0.5}
+    receipt = json.dumps({"progress": {"bytes_done": 10}, "runs": [], "cost": cost})
+    assert JobQueue(database).move(job_id, ("waiting",), "failed", receipt=receipt)
+    with database.read() as connection:
+        assert [(one["month"], one["final"]) for one in invoice_months(connection, "default")] == [(month, False)]
+        assert connection.execute(select(charges.c.usd_micros)).scalar_one() == 500_000
+
+
+@months_off
+def test_todays_costs_are_of_the_day_of_the_clock_of_the_database(
+    database: ServiceDatabase, step_clock: Callable[[int], None], tmp_path: Path, ahead_s: int
+) -> None:
+    """A job ends on a server whose clock is wrong. The next scheduler still counts its cost."""
+    job_id, now_s = submit(database), time.time()
+    with database.write() as connection:
+        connection.execute(jobs.update().values(price_usd_micros=700_000))
+    schedule_once(database, tmp_path)
+    step_clock(ahead_s)
+    assert JobQueue(database).move(job_id, ("running",), "done")
+    with database.read() as connection:
+        assert [cost.usd for cost in _costs_today(connection, now_s)] == [0.7]

@@ -442,12 +442,14 @@ class Engine:
         argv: Sequence[str] = (),
         keep_logs: bool = False,
         credentials: GivenCredentials | None = None,
+        is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Start a proposal of this engine, or by its id one that any process has kept, and return at once.
 
         A proposal can be started once. A kept one must be no older than PROPOSAL_S_MAX, and all prices of its plan must
         still hold. `argv` is kept in the job's record. With `credentials` the job has these, and none of this machine;
-        they are not kept.
+        they are not kept. `is_to_stop` is asked while machines start. Once it says so, they are ended, and this raises
+        Interrupted.
 
         Raises UsageError, also for a proposal that was started or dropped, or belongs to another engine; TopologyError,
         GatewayError.
@@ -473,6 +475,7 @@ class Engine:
                 keep_logs=keep_logs,
                 proposal=proposal.id if proposal.id in self._kept and not is_dry else None,
                 credentials=credentials,
+                is_to_stop=is_to_stop,
             )
         except BaseException:
             proposal.drop()

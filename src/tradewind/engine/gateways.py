@@ -17,6 +17,7 @@ from tradewind.fleet.providers import make_provider
 from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.fleet.warm import WarmBook
 from tradewind.model.files import remove_folder
+from tradewind.model.latch import Latch
 from tradewind.model.plan import Deployment, Plan
 from tradewind.model.program import Program
 from tradewind.model.records import dataclass, replace
@@ -35,7 +36,8 @@ class JobGateways:
 
     `folder` is the job's, `state_dir` the one in which fleets are recorded. `report` gets one line about each problem
     of the machines while they run; `meter` counts how long they live. `warm` is the warm fleet to use.
-    `credentials` are those of the job's stores, in place of this machine's.
+    `credentials` are those of the job's stores, in place of this machine's. Once `stopping` is set, the machines are
+    started no further.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class JobGateways:
         meter: Meter | None = None,
         warm: WarmChoice | None = None,
         credentials: GivenCredentials | None = None,
+        stopping: Latch | None = None,
     ) -> None:
         """Start the gateways. Raises GatewayError; FleetTaken if a required warm fleet cannot be used."""
         self._folder = folder
@@ -73,6 +76,7 @@ class JobGateways:
                 logs=Path(self._logs),
                 taken=taken,
                 credentials=credentials,
+                stopping=stopping,
             )
 
         if warm is None:

@@ -140,13 +140,14 @@ class Job:
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
         credentials: GivenCredentials | None = None,
+        is_to_stop: Callable[[], bool] | None = None,
     ) -> Job:
         """Continue a paused, interrupted or failed job in this process, on machines of its old provider unless another
         is given. Its sky is started if it is not running.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
-        again.
+        again. If `is_to_stop` says so while its machines start, they are ended, and this raises Interrupted.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -157,7 +158,12 @@ class Job:
             if provider is None:
                 provider = stack.enter_context(provider_again(record, self._control.store.state_dir))
             self._running = self._control.resume(
-                self.id, keep_logs=keep_logs, provider=provider, deletion=deletion, credentials=credentials
+                self.id,
+                keep_logs=keep_logs,
+                provider=provider,
+                deletion=deletion,
+                credentials=credentials,
+                is_to_stop=is_to_stop,
             )
             self._running.hold(stack.pop_all())
         self._on_resume(self._running)

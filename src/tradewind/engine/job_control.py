@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -77,10 +77,12 @@ class JobControl:
         keep_logs: bool = False,
         proposal: str | None = None,
         credentials: GivenCredentials | None = None,
+        is_to_stop: Callable[[], bool] | None = None,
     ) -> RunningJob:
         """Start a job and return at once. Its record keeps `argv` and the id of its proposal, but no `credentials`.
 
-        Raises UsageError, GatewayError.
+        `is_to_stop` is asked while machines start. Once it says so, they are ended. Raises UsageError, GatewayError;
+        Interrupted if the job was to stop before its machines had started.
         """
         sources, destinations = place_texts(source), place_texts(destination)
         self.check_filter(options.filter)
@@ -126,6 +128,7 @@ class JobControl:
                     folder=folder,
                     keep_logs=keep_logs,
                     credentials=credentials,
+                    is_to_stop=is_to_stop,
                 )
             except BaseException as error:
                 if lock is not None:
@@ -148,12 +151,13 @@ class JobControl:
         provider: Mapping[str, Any] | None = None,
         deletion: Deletion | None = None,
         credentials: GivenCredentials | None = None,
+        is_to_stop: Callable[[], bool] | None = None,
     ) -> RunningJob:
         """Resume an interrupted job, on machines of its previous provider unless another is given.
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
-        again.
+        again. `is_to_stop` is as in `start`.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.
@@ -161,7 +165,7 @@ class JobControl:
         self.require_resumable(self.store.load(job_id))
         lock = self.store.hold(job_id)
         try:
-            return self._resume(job_id, lock, keep_logs, provider, deletion, credentials)
+            return self._resume(job_id, lock, keep_logs, provider, deletion, credentials, is_to_stop)
         except BaseException:
             lock.release()
             raise
@@ -174,6 +178,7 @@ class JobControl:
         provider: Mapping[str, Any] | None,
         deletion: Deletion | None,
         credentials: GivenCredentials | None,
+        is_to_stop: Callable[[], bool] | None,
     ) -> RunningJob:
         record = self.store.load(job_id)
         self.require_resumable(record)
@@ -223,6 +228,7 @@ class JobControl:
             keep_logs=keep_logs,
             earlier_s=earlier_s,
             credentials=credentials,
+            is_to_stop=is_to_stop,
         )
 
     def ledger(self, record: JobRecord) -> Ledger:
@@ -370,6 +376,7 @@ class JobControl:
         keep_logs: bool,
         earlier_s: float = 0.0,
         credentials: GivenCredentials | None,
+        is_to_stop: Callable[[], bool] | None,
     ) -> RunningJob:
         state_folder(self.store.state_dir)
         private_folder(self.store.folder)
@@ -394,6 +401,7 @@ class JobControl:
             folder=folder,
             earlier_s=earlier_s,
             credentials=credentials,
+            is_to_stop=is_to_stop,
         )
         return starter.start(lock, keep_logs=keep_logs)
 

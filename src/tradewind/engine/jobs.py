@@ -468,9 +468,12 @@ def done_line(folder: str) -> dict[str, Any] | None:
 _LETTERS = "23456789abcdefghijkmnpqrstuvwxyz"
 
 
-def new_job_id() -> str:
-    """Return an id: time to the second, two letters for the milliseconds, six random ones. Ids sort by age."""
-    now_ms = time.time_ns() // 1_000_000
+def new_job_id(now_ms: int | None = None) -> str:
+    """Return an id: time to the second, two letters for the milliseconds, six random ones. Ids sort by age.
+
+    `now_ms` is the Unix time by the clock that dates the jobs [ms]; None for that of this machine.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     milliseconds = now_ms % 1000
     letters = [milliseconds >> 5, milliseconds & 31, *(byte & 31 for byte in os.urandom(6))]
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,17 @@ from tradewind.engine.jobs import JobStore
 from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.learning import EMULATED
 from tradewind.engine.ledger import JobLedger
-from tradewind.engine.result import OVER_CEILING, stopped_error
+from tradewind.engine.result import OVER_CEILING, resume_hint, stopped_error
 from tradewind.engine.running import RunningJob, kill_unclosed
+from tradewind.engine.stop_watch import StopWatch
 from tradewind.engine.stored import plan_document
 from tradewind.engine.topology import topology_document
-from tradewind.errors import CeilingReached, GatewayError, ProviderRefused
+from tradewind.errors import CeilingReached, GatewayError, Interrupted, ProviderRefused
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.settings import LEASE_S_MIN
 from tradewind.gateway.process import STOP_S
 from tradewind.model.job import JobSpec
+from tradewind.model.latch import Latch
 from tradewind.model.locks import FileLock
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
@@ -38,13 +40,15 @@ __all__ = ["RunStarter"]
 LAUNCH_PLANS_MAX = 4
 #: Relative tolerance: a fleet whose timeout is the time that the ceiling allows ends a little earlier.
 CEILING_ROUNDING = 1e-3
+STARTING = "stopped before its machines had started"
 
 
 class RunStarter:
     """Starts one run of a job, and its lead again if that dies.
 
     `settings` are those of the job's record; `ledger` has the cost of earlier runs. `earlier_s` is the time since the
-    job began [s]. With `credentials` the run has these, and none of this machine.
+    job began [s]. With `credentials` the run has these, and none of this machine. While machines start, the run
+    ends at once if `is_to_stop` says so, or another process asks the job to stop.
     """
 
     def __init__(
@@ -60,10 +64,11 @@ class RunStarter:
         folder: str,
         earlier_s: float = 0.0,
         credentials: GivenCredentials | None = None,
+        is_to_stop: Callable[[], bool] | None = None,
     ) -> None:
         self._store, self._gateway, self._folder = store, gateway, folder
         self._job_id, self._spec, self._launch, self._settings = job_id, spec, launch, settings
-        self._ledger, self._credentials = ledger, credentials
+        self._ledger, self._credentials, self._asked_to_stop = ledger, credentials, is_to_stop
         #: True once the machines of a run were there.
         self._is_under_way = False
         self._is_recorded = spec.state_dir is not None
@@ -101,7 +106,7 @@ class RunStarter:
                 gateways.kill()
             self._log.end(error)  # Nothing may be written behind the last event.
             if self._events is not None:
-                self._events.end("failed", str(error))
+                self._events.end("interrupted" if isinstance(error, Interrupted) else "failed", str(error))
             raise
 
     def _deploy_first(self) -> tuple[JobGateways, JobSpec, Plan]:
@@ -124,11 +129,18 @@ class RunStarter:
     def _deploy(self, spec: JobSpec, plan: Plan) -> JobGateways:
         """Start the machines of a plan and give them their programs, within the rest of the ceiling."""
         self._ledger.begin_run()
-        gateways = self._start_machines(plan)
+        watch = StopWatch(self._is_to_stop)
+        try:
+            with watch:
+                gateways = self._start_machines(plan, watch.stopping)
+        except GatewayError as error:
+            if watch.is_asked:
+                raise self._stopped() from error
+            raise
         self._is_under_way = True
-        if self._is_recorded and self._store.is_to_stop(self._job_id):
+        if watch.is_asked or self._is_to_stop():
             gateways.kill()
-            raise stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
+            raise self._stopped()
         run = RunSettings(
             self._job_id,
             self._settings.get("concurrency"),
@@ -141,7 +153,18 @@ class RunStarter:
             self._adaptation.begin(gateways, run)
         return gateways
 
-    def _start_machines(self, plan: Plan) -> JobGateways:
+    def _is_to_stop(self) -> bool:
+        """Return whether the caller, or another process, wants the job to stop."""
+        if self._asked_to_stop is not None and self._asked_to_stop():
+            return True
+        return self._is_recorded and self._store.is_to_stop(self._job_id)
+
+    def _stopped(self) -> Interrupted:
+        if self._is_recorded and self._store.is_to_stop(self._job_id):
+            return stopped_error(self._job_id, None, cancelled=self._store.is_cancelled(self._job_id))
+        return Interrupted(STARTING, hint=resume_hint(self._job_id), job_id=self._job_id)
+
+    def _start_machines(self, plan: Plan, stopping: Latch) -> JobGateways:
         ledger, settings = self._ledger, self._launch.settings
         room_s = ledger.room_s(plan)
         ready_s = min(settings.ready_s, room_s)
@@ -158,6 +181,7 @@ class RunStarter:
                 meter=ledger,
                 warm=self._warm(),
                 credentials=self._credentials,
+                stopping=stopping,
             )
         except GatewayError as error:
             if room_s < settings.ready_s and ledger.spent_usd() >= ledger.usd * (1 - CEILING_ROUNDING):

@@ -62,6 +62,7 @@ class Fleet:
         logs: Path | None = None,
         taken: str | None = None,
         credentials: GivenCredentials | None = None,
+        stopping: Latch | None = None,
     ) -> None:
         """Start the machines and return when all of them answer.
 
@@ -70,6 +71,7 @@ class Fleet:
         folder for the lead's standard error, by default in the fleet's own folder.
         `taken` is the id of a warm fleet to claim; its machines are used, and given back at the end. The settings then
         say how they are kept. `credentials` are for the lead and the other gateways, in place of this machine's.
+        Another thread may set `stopping` while the machines start: they are then ended, and this raises GatewayError.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
         self.id, self.plan = taken or new_fleet_id(), plan
@@ -80,7 +82,7 @@ class Fleet:
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
-        self._ended = Latch()
+        self._ended = stopping or Latch()
         #: Held while the plan and the sets of machines change. No provider is called while it is held.
         self._changing_plan = threading.Lock()
         #: Held by the thread that closes the fleet.
@@ -277,7 +279,7 @@ class Fleet:
                 self._charges.launched(planned[order.name], order, machine, offers)
         finally:
             # A machine whose launch was not answered may run: it is charged until the provider says that it does not.
-            self._charges.refused(missing.keys() - self._launcher.unanswered)
+            self._charges.refused(missing.keys() - self._launcher.unanswered - self._launcher.unwanted)
         if missing:
             self._require_open()
 
@@ -402,7 +404,7 @@ class Fleet:
         """Cancel the charges of machines that were not launched: their orders were not answered, and none is listed."""
         never = self._launcher.unanswered & set(names) - {machine.name for machine in listed} - self.machines.keys()
         self._launcher.unanswered -= never
-        self._charges.refused(never)
+        self._charges.refused(never - self._launcher.unwanted)
 
     def _terminate(self, machines: Sequence[Machine], grace_s: float = STOP_S) -> None:
         """End machines. One that never answered gets no grace period: it has no work to save."""

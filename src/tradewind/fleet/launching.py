@@ -73,6 +73,8 @@ class Launcher:
     """Offers by region."""
     unanswered: set[str] = field(default_factory=set)
     """Machines whose last order was not answered, or refused because its own answer was lost: they may run."""
+    unwanted: set[str] = field(default_factory=set)
+    """Machines that were launched when they were no longer wanted, and ended at once: they are billed for that time."""
     ever_launched: bool = False
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Iterator[tuple[LaunchOrder, Machine]]:
@@ -103,7 +105,9 @@ class Launcher:
 
     def _call(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Return one result per order, even if the call as a whole is refused or not answered."""
-        self.unanswered |= {order.name for order in orders}  # Also if this thread is interrupted meanwhile.
+        names = {order.name for order in orders}
+        self.unwanted -= names
+        self.unanswered |= names  # Also if this thread is interrupted meanwhile.
         try:
             results = self.in_flight.within(LAUNCH_S, "launch", lambda: self._launch_wanted(orders))
         except CallRefused as error:
@@ -120,6 +124,7 @@ class Launcher:
         results = self.provider.launch(orders)
         surplus = [of.machine for of in results if of.machine is not None and not self.wanted(of.order)]
         if surplus:
+            self.unwanted |= {machine.name for machine in surplus}
             self.provider.terminate([machine.id for machine in surplus])
         return [of if of.machine not in surplus or of.machine is None else _not_wanted(of) for of in results]
 

@@ -283,8 +283,10 @@ def _listen(
     # Uvicorn takes these signals over a moment later, and raises them again at its end: the exit code must not change.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    with nullcontext() if own is None else own:
-        # The reader of the address may end the server at once.
+    with nullcontext() if own is None else own, closing(service):
+        service.start()
+        # Only now: a server that cannot start, such as on a full disk, would reset the connections to the address. The
+        # reader of the address may end the server at once.
         print(f"listening on {address}", flush=True)
         if own is not None:
             show(own.invite(), with_browser=with_browser)

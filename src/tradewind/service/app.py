@@ -111,6 +111,19 @@ class Service:
         #: Set when the server stops: event streams then end.
         self.is_closing = False
 
+    def start(self) -> None:
+        """Run jobs and send events from now on. Raises StateError."""
+        self.runner.start()
+        self.courier.start()
+
+    def close(self) -> None:
+        """Drain the running jobs, and end the threads that `start` has begun."""
+        self.is_closing = True
+        self.runner.close()
+        self.courier.close()
+        if self.traces is not None:
+            self.traces.close()
+
     def record_refusal(self, request: Request, detail: str) -> None:
         """Record in the sender's audit log that a request was refused, up to a rate."""
         sender: Sender | None = getattr(request.state, "sender", None)
@@ -130,19 +143,13 @@ def _replica_id() -> str:
 
 
 def create_app(service: Service) -> FastAPI:
-    """Return the application. Its jobs run from its start to its end."""
+    """Return the application of a service, which the caller starts and closes."""
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
-        service.runner.start()
-        service.courier.start()
         yield
         service.is_closing = True
         await service.watch.close()
-        service.runner.close()
-        service.courier.close()
-        if service.traces is not None:
-            service.traces.close()
 
     problem = {"description": "A problem document.", "content": {"application/problem+json": {}}}
     app = FastAPI(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -39,7 +39,9 @@ from tradewind.service.tables import ACTIVE, jobs
 __all__ = [
     "are_auctions_due",
     "clear_auctions",
+    "open_links",
     "place_bid",
+    "reserve_per_gbps",
     "withdraw_bid",
 ]
 
@@ -47,6 +49,27 @@ __all__ = [
 SLICE_GB = Fraction(45)
 #: Extra machines in the margin whose lower bound is the reserve. The bound does not depend on them.
 EXTRA_NODES = 5
+
+
+def open_links(connection: Connection, stores: Collection[str], after: str) -> Iterator[str]:
+    """Yield the links with open auctions, by name after a name, without those that are closed now.
+
+    A link may name a store, which only tenants that use it may learn: `stores` are those of the reader.
+    """
+    now_ms = database_unix_ms(connection)
+    closed = bans_in_force(connection, now_ms)
+    is_sold = resource_limits.c.kind == LINK, resource_limits.c.rate_gbps.is_not(None), resource_limits.c.name > after
+    names = connection.execute(select(resource_limits.c.name).where(*is_sold).order_by(resource_limits.c.name))
+    for link in names.scalars():
+        is_shown = all("://" not in end or end in stores for end in link.split(">"))
+        if is_shown and closed.in_force((Resource(LINK, link),), now_ms / 1000) is None:
+            yield link
+
+
+def reserve_per_gbps(link: str, known_gbps: Callable[[str, str], float | None]) -> int:
+    """Return the lowest price that 1 Gbit/s on a link can have for an hour [micro-dollars]."""
+    src, _, dst = link.partition(">")
+    return _reserve_usd_micros(known_gbps(src, dst) or RATE_GBPS_UNKNOWN) * SLICES_PER_GBPS
 
 
 def place_bid(

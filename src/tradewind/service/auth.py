@@ -17,7 +17,7 @@ from sqlalchemy import insert, select, update
 
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.problems import ApiProblem
 from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import tenants, tokens
@@ -93,7 +93,7 @@ def ensure_admin(database: ServiceDatabase, settings: ServiceSettings) -> bool:
         else:
             token = new_token()
             _write(path, token)
-        now = now_unix_ms()
+        now = database_unix_ms(connection)
         connection.execute(insert(tenants).values(name=FIRST_TENANT, created_unix_ms=now))
         connection.execute(
             insert(tokens).values(
@@ -135,11 +135,12 @@ def _write(path: Path, token: str) -> None:
 
 def sender_of(database: ServiceDatabase, token: str) -> Sender | None:
     """Return the sender of a token; None if it is unknown, expired or revoked."""
+    query = select(tokens, database.clock_ms.label("now_unix_ms")).where(tokens.c.digest == token_digest(token))
     with database.read() as connection:
-        row = connection.execute(select(tokens).where(tokens.c.digest == token_digest(token))).mappings().first()
+        row = connection.execute(query).mappings().first()
     if row is None or row["revoked_unix_ms"] is not None:
         return None
-    if row["expires_unix_ms"] is not None and row["expires_unix_ms"] <= now_unix_ms():
+    if row["expires_unix_ms"] is not None and row["expires_unix_ms"] <= row["now_unix_ms"]:
         return None
     scopes = SCOPES_OF_ROLE.get(row["role"], frozenset()) & frozenset(json.loads(row["scopes"]))
     return Sender(row["id"], row["tenant"], row["role"], scopes)

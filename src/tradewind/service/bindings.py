@@ -74,6 +74,11 @@ class ServiceBinder:
         rates = [self._rate_gbps(start, end) for start in starts for end in ends]
         return [Binding(job.sources[0], links, tuple(sites), (), min(rates))]
 
+    @property
+    def version(self) -> int:
+        """A number that changes when the bindings may. Raises ConfigError."""
+        return self._grid.version()
+
     def known_gbps(self, start: str, end: str) -> float | None:
         """Return the rate of a link for one pair of machines [Gbit/s]; None if it is not known. Raises ConfigError."""
         return self._grid.rate_gbps(start, end)

@@ -20,13 +20,14 @@ from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.endpoints import require_endpoint
 from tradewind.service.limits import CONNECTIONS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_tables import schedules
 from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
+from tradewind.service.stores import real_place, store_and_path
 from tradewind.service.tables import ENDED, connections, jobs
 
 __all__ = [
@@ -107,9 +108,8 @@ class ConnectionBook:
         """Record a connection, and return its row. Raises ApiProblem 409, UsageError."""
         if endpoint is not None:
             endpoint = require_endpoint(endpoint, self._settings.allow_endpoints)
-        now_ms, tenant = now_unix_ms(), sender.tenant
+        tenant = sender.tenant
         row = {"tenant": tenant, "name": name, "place": checked_place(place), "endpoint": endpoint, "region": region}
-        made = {**row, "created_unix_ms": now_ms, "replaced_unix_ms": now_ms}
         sealed = self._sealer.seal(json.dumps(secret), tenant, _label(row))
         with self._database.write() as connection:
             if self._row(connection, tenant, name) is not None:
@@ -117,6 +117,8 @@ class ConnectionBook:
             count = select(func.count()).select_from(connections).where(connections.c.tenant == tenant)
             if connection.execute(count).scalar_one() >= CONNECTIONS_PER_TENANT_MAX:
                 raise ApiProblem(409, f"the tenant has {CONNECTIONS_PER_TENANT_MAX} connections", hint="delete one")
+            now_ms = database_unix_ms(connection)
+            made = {**row, "created_unix_ms": now_ms, "replaced_unix_ms": now_ms}
             connection.execute(insert(connections).values(**made, sealed=sealed))
             record_change(connection, tenant, sender.token, "connection.make", name, {"place": row["place"]})
         return made
@@ -127,7 +129,7 @@ class ConnectionBook:
             row = _required(self._row(connection, sender.tenant, name))
             values = {
                 "sealed": self._sealer.seal(json.dumps(secret), sender.tenant, _label(row)),
-                "replaced_unix_ms": now_unix_ms(),
+                "replaced_unix_ms": database_unix_ms(connection),
             }
             connection.execute(update(connections).where(*_is(sender.tenant, name)).values(**values))
             record_change(connection, sender.tenant, sender.token, "connection.replace", name)
@@ -155,6 +157,15 @@ class ConnectionBook:
         query = select(connections).where(connections.c.tenant == tenant, connections.c.name > after)
         with self._database.read() as connection:
             return [dict(row) for row in connection.execute(query.order_by(connections.c.name).limit(limit)).mappings()]
+
+    def stores(self, tenant: str) -> frozenset[str]:
+        """Return the stores of a tenant's connections, and those that all tenants may use, as limits name them."""
+        query = select(connections.c.place, connections.c.endpoint).where(connections.c.tenant == tenant)
+        with self._database.read() as connection:
+            own = connection.execute(query).all()
+        places = [real_place(row.place, row.endpoint, is_connected=True) for row in own]
+        places += [real_place(text, None, is_connected=False) for text in self._settings.allow_stores]
+        return frozenset(store_and_path(place)[0] for place in places)
 
     def place_of(self, tenant: str, text: str) -> ResolvedPlace:
         """Return the place that `connection:NAME/PATH` names. Raises UsageError."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from tradewind.errors import StateError, UsageError
 from tradewind.service.postgres import postgres_engine, shown_url
 from tradewind.service.tables import audit
 
-__all__ = ["ServiceDatabase", "database_unix_ms", "now_unix_ms"]
+__all__ = ["ServiceDatabase", "database_clock_ms", "database_unix_ms", "record_change"]
 
 DATABASE_FILE = "service.sqlite"
 #: Maximum wait for another thread's write.
@@ -34,19 +33,19 @@ CONNECTIONS = 48
 CONNECTIONS_MORE = 64
 #: Advisory lock of `write` on PostgreSQL.
 WRITE_LOCK = 0x7472_6164
-#: The database's clock as Unix time [ms]. It alone decides whether a lease has expired.
+#: The database's clock as Unix time [ms]. The service writes and compares times by it alone: servers' clocks differ.
 POSTGRES_CLOCK_MS = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 SQLITE_CLOCK_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
-def now_unix_ms() -> int:
-    """Return the Unix time [ms]."""
-    return time.time_ns() // 1_000_000
-
-
 def database_unix_ms(connection: Connection) -> int:
-    """Return the Unix time of the database [ms]. Times that several servers compare are by this clock."""
-    return int(connection.execute(select(_clock_ms(is_shared=connection.dialect.name == "postgresql"))).scalar_one())
+    """Return the Unix time of the database [ms]."""
+    return int(connection.execute(select(database_clock_ms(connection))).scalar_one())
+
+
+def database_clock_ms(connection: Connection) -> ColumnElement[int]:
+    """Return the expression for the database's clock, Unix time [ms]."""
+    return _clock_ms(is_shared=connection.dialect.name == "postgresql")
 
 
 def _clock_ms(*, is_shared: bool) -> ColumnElement[int]:
@@ -68,6 +67,11 @@ class ServiceDatabase:
     def clock_ms(self) -> ColumnElement[int]:
         """Expression for the database's clock, Unix time [ms]."""
         return _clock_ms(is_shared=self.is_shared)
+
+    def now_unix_ms(self) -> int:
+        """Return the Unix time of the database [ms], outside any transaction. Raises StateError."""
+        with self.read() as connection:
+            return database_unix_ms(connection)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -141,7 +145,7 @@ def record_change(
     """Append a change to the audit log, in the transaction that makes it."""
     connection.execute(
         insert(audit).values(
-            at_unix_ms=now_unix_ms(),
+            at_unix_ms=database_clock_ms(connection),
             tenant=tenant,
             token=token,
             action=action,

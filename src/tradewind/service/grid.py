@@ -19,6 +19,13 @@ class GridReader:
         self._rows: tuple[GridRow, ...] = ()
         self._rates_gbps: dict[tuple[str, str], float] = {}
         self._read_s = float("-inf")
+        self._version = 0
+
+    def version(self) -> int:
+        """Return a number that grows when a rate has changed. Raises ConfigError."""
+        with self._lock:
+            self._read()
+            return self._version
 
     def rows(self) -> tuple[GridRow, ...]:
         """Return all links. Raises ConfigError."""
@@ -35,5 +42,7 @@ class GridReader:
     def _read(self) -> None:
         if time.monotonic() - self._read_s > GRID_KEPT_S:
             self._rows = grid_rows(self._state_dir)
+            before = self._rates_gbps
             self._rates_gbps = {(row.src, row.dst): row.gbps for row in self._rows if row.gbps > 0}
+            self._version += self._rates_gbps != before
             self._read_s = time.monotonic()

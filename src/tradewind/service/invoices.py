@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 from tradewind.market.charge import Charge
 from tradewind.market.invoice import invoices, month_of
 from tradewind.model.document import to_document
-from tradewind.service.database import now_unix_ms
+from tradewind.service.database import database_unix_ms
 from tradewind.service.money_tables import charges
 
 __all__ = ["INVOICE_ID", "csv_of", "invoice_months", "invoice_of"]
@@ -37,7 +37,7 @@ def invoice_months(connection: Connection, tenant: str) -> list[dict[str, Any]]:
     while _start_ms(year, month + 1) > first_ms:
         text = f"{year:04}-{month:02}"
         if _charges(connection, tenant, year, month, limit=1):
-            found.append(_entry(tenant, text))
+            found.append(_entry(connection, tenant, text))
         year, month = (year, month - 1) if month > 1 else (year - 1, MONTHS)
     return found
 
@@ -48,7 +48,7 @@ def invoice_of(connection: Connection, tenant: str, month: str) -> dict[str, Any
     if year < FIRST_YEAR:
         return None
     made = invoices(_charges(connection, tenant, year, number))
-    return {**_entry(tenant, month), **to_document(made[0])} if made else None
+    return {**_entry(connection, tenant, month), **to_document(made[0])} if made else None
 
 
 def csv_of(invoice: Mapping[str, Any]) -> str:
@@ -64,12 +64,12 @@ def csv_of(invoice: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def _entry(tenant: str, month: str) -> dict[str, Any]:
+def _entry(connection: Connection, tenant: str, month: str) -> dict[str, Any]:
     return {
         "id": f"{month}.{tenant}",
         "tenant": tenant,
         "month": month,
-        "final": month < month_of(now_unix_ms() / 1000),
+        "final": month < month_of(database_unix_ms(connection) / 1000),
     }
 
 

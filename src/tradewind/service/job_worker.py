@@ -11,10 +11,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from tradewind.engine.attach import result_of
 from tradewind.engine.engine import Engine
+from tradewind.engine.event_store import read_progress
 from tradewind.engine.job import Job
 from tradewind.errors import (
     CeilingReached,
@@ -29,6 +31,7 @@ from tradewind.errors import (
     UsageError,
 )
 from tradewind.fleet.given import GivenCredentials
+from tradewind.model.event import Progress
 from tradewind.model.url import parse_url
 from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase
@@ -89,6 +92,11 @@ class JobWorker:
         text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
         self._queue.move(row.id, ("waiting",), "failed", receipt=text, error=error, hint=_service_hint(row.hint))
 
+    def progress(self, engine_job: str) -> Progress | None:
+        """Return the newest progress of a job's latest run, on any server; None without any. Raises StateError."""
+        line = read_progress(self._engine.control.store.database, engine_job)
+        return None if line is None else Progress.from_document(json.loads(line))
+
     def work(self, lease: JobLease) -> None:
         """Work on a job until it is not active any more, or the server ends. Raises LeaseLost."""
         while not self._closing.is_set() and self._step(lease):
@@ -136,9 +144,17 @@ class JobWorker:
         except (TradewindError, OSError) as error:
             if is_state_full(error):
                 raise StateError(_space_text(error)) from error
+            self._leases.state(lease)
             self._failed(row, lease, error)
         else:
             self._end(row, lease, "done", error=None, hint=None)
+
+    def _is_to_stop(self, lease: JobLease) -> bool:
+        """Return whether the run of a job must end: its state has changed, its lease is lost, or the server ends."""
+        try:
+            return self._closing.is_set() or self._leases.state(lease) != "running"
+        except LeaseLost:
+            return True
 
     def _end(self, row: JobRow, lease: JobLease, state: str, **fields: Any) -> None:
         """Record the end of a job, with its receipt."""
@@ -166,16 +182,17 @@ class JobWorker:
         require_same_places(row.request, self._settings)
         use = self._connections.use_of(row.tenant, row.request)
         credentials = None if use is None else use.credentials
+        is_to_stop = partial(self._is_to_stop, lease)
         if found is not None:
             self._trace_lost_run(row, found)
-            return found.resume(credentials=credentials)
+            return found.resume(credentials=credentials, is_to_stop=is_to_stop)
         job = self._started_before(row, lease, credentials)
         if job is None:
             wanted = engine_request(limited(row.request, row.granted), use, self._settings.machines)
             proposal = self._engine.propose(wanted, keep=True, credentials=credentials)
             self._queue.note(lease, proposal=proposal.id)
             self._leases.state(lease)
-            job = self._engine.start(proposal, credentials=credentials)
+            job = self._engine.start(proposal, credentials=credentials, is_to_stop=is_to_stop)
         with _ended_on_error(job):
             self._queue.note(lease, engine_job=job.id)
         return job
@@ -189,7 +206,9 @@ class JobWorker:
             return None
         self._leases.state(lease)
         try:
-            return self._engine.start(row.proposal, credentials=credentials)
+            return self._engine.start(
+                row.proposal, credentials=credentials, is_to_stop=partial(self._is_to_stop, lease)
+            )
         except UsageError as error:
             if self._engine.started(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
@@ -223,9 +242,8 @@ class JobWorker:
         try:
             with _ended_on_error(job):
                 while not running.wait_ended(LOOK_S):
-                    state = self._leases.state(lease)
-                    is_wanted = not self._closing.is_set() and state == "running"
-                    if not is_wanted and not is_draining:
+                    self._leases.state(lease)
+                    if self._is_to_stop(lease) and not is_draining:
                         running.drain()
                         is_draining = True
             running.close()
@@ -292,7 +310,8 @@ class JobWorker:
             self._end(row, lease, "done")
             return
         self._end_machines(row, found)
-        self._queue.move(row.id, (row.state,), DRAINED[row.state], lease=lease)
+        moved_bytes = row.moved_bytes if found is None else max(row.moved_bytes, found.record.progress.bytes_done)
+        self._queue.move(row.id, (row.state,), DRAINED[row.state], lease=lease, moved_bytes=moved_bytes)
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""

@@ -18,7 +18,7 @@ from tradewind.engine.jobs import new_job_id
 from tradewind.model.records import dataclass
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections
-from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import OPEN_JOBS_PER_TENANT_MAX, PASS_JOBS_MAX
 from tradewind.service.money import job_moved, job_submitted
 from tradewind.service.money_tables import accounts
@@ -112,8 +112,9 @@ class JobQueue:
         too many open jobs; for those of quote and budget see `job_submitted`.
         """
         text = json.dumps(dict(request))
-        now, job_id = now_unix_ms(), new_job_id()
         with self._database.write() as connection:
+            now = database_unix_ms(connection)
+            job_id = new_job_id(now)  # Jobs are listed and scheduled in the order of their ids.
             found = self._of_key(connection, sender.tenant, key, digest)
             if found is not None:
                 return found, False
@@ -233,10 +234,11 @@ class JobQueue:
 
         `by` is audited.
         """
-        values = {"waiting": None, **fields, "state": to_state, "updated_unix_ms": now_unix_ms()}
+        values = {"waiting": None, **fields, "state": to_state}
         if to_state not in ACTIVE:
             values["owner"] = None
         with self._database.write_rows() as connection:
+            values["updated_unix_ms"] = database_unix_ms(connection)
             change = update(jobs).where(jobs.c.id == job_id, jobs.c.state.in_(from_states), *_held(lease))
             changed = connection.execute(change.values(**values))
             if changed.rowcount == 0:
@@ -267,7 +269,7 @@ class JobQueue:
                 connection.execute(
                     update(jobs)
                     .where(jobs.c.id == job_id, jobs.c.state == "waiting")
-                    .values(waiting=reason, updated_unix_ms=now_unix_ms())
+                    .values(waiting=reason, updated_unix_ms=self._database.clock_ms)
                 )
 
     def set_ends(self, ends: Mapping[str, tuple[int, int] | None]) -> None:
@@ -350,7 +352,6 @@ def add_event(connection: Connection, job_id: str, state: str, reason: str | Non
     """Record a change of a job's state, in the transaction that has changed its row."""
     last = select(func.coalesce(func.max(job_events.c.number), 0)).where(job_events.c.job == job_id)
     number = connection.execute(last).scalar_one() + 1
-    connection.execute(
-        insert(job_events).values(job=job_id, number=number, at_unix_ms=now_unix_ms(), state=state, reason=reason)
-    )
+    row = {"job": job_id, "number": number, "at_unix_ms": database_clock_ms(connection)}
+    connection.execute(insert(job_events).values(**row, state=state, reason=reason))
     enqueue_event(connection, job_id, number, state, reason)

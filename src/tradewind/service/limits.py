@@ -54,6 +54,8 @@ RUNNING_JOBS_MAX = 256
 RETRY_PAUSE_S = 5.0
 #: Interval between scheduling passes if nothing happens.
 PASS_EVERY_S = 0.5
+#: Interval at which the scheduler reads the progress of running jobs.
+PROGRESS_EVERY_S = 2.0
 #: Interval at which a store that is down is asked, and the time for its answer.
 PROBE_EVERY_S = 2.0
 PROBE_S_MAX = 10.0

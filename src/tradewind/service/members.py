@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import func, insert, select, update
 
 from tradewind.service.auth import ROLES, SCOPES_OF_ROLE, Sender
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.limits import MEMBER_SEEN_S, MEMBERS_PER_TENANT_MAX, RATES_MAX
 from tradewind.service.oidc import IssuerUnavailable, TokenIssuer
 from tradewind.service.problems import ApiProblem
@@ -32,7 +32,7 @@ class Members:
 
     def __init__(self, database: ServiceDatabase, settings: OidcSettings) -> None:
         self._database, self._settings = database, settings
-        self._issuer = TokenIssuer(settings.issuer, settings.audience)
+        self._issuer = TokenIssuer(settings.issuer, settings.audience, database.now_unix_ms)
         self._lock = threading.Lock()
         #: When a member's last request was recorded, least recent first.
         self._seen_s: OrderedDict[tuple[str, str, str], float] = OrderedDict()
@@ -80,8 +80,8 @@ class Members:
             return False
         if row is not None and row["role"] == role and not self._is_due((tenant, member_id, role)):
             return True
-        now = now_unix_ms()
         with self._database.write() as connection:
+            now = database_unix_ms(connection)
             if row is not None:
                 connection.execute(update(members).where(this).values(role=role, last_unix_ms=now))
                 return True

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from typing import Any
 from urllib.error import URLError
@@ -53,10 +53,10 @@ class IssuerUnavailable(Exception):
 
 
 class TokenIssuer:
-    """One issuer with its keys. Any thread may use it."""
+    """One issuer with its keys. Any thread may use it. Tokens expire by the clock `now_unix_ms`."""
 
-    def __init__(self, issuer: str, audience: str) -> None:
-        self.issuer, self._audience = issuer, audience
+    def __init__(self, issuer: str, audience: str, now_unix_ms: Callable[[], int]) -> None:
+        self.issuer, self._audience, self._now_unix_ms = issuer, audience, now_unix_ms
         self._lock, self._waiting = threading.Lock(), threading.BoundedSemaphore(ISSUER_WAITING_MAX)
         self._keys: KeySet | None = None
         self._read_s = self._tried_s = float("-inf")
@@ -75,7 +75,9 @@ class TokenIssuer:
         if header.get("alg") not in ALGORITHMS:
             raise ValueError("another algorithm")
         found = jwt.decode(token, self._keys_for(header.get("kid")), algorithms=list(ALGORITHMS))
+        now_s = self._now_unix_ms() // 1000
         checks = jwt.JWTClaimsRegistry(
+            now=now_s,
             leeway=CLOCK_SKEW_S,
             iss={"essential": True, "value": self.issuer},
             aud={"essential": True, "value": self._audience},
@@ -87,7 +89,7 @@ class TokenIssuer:
         begin_s = claims.get("nbf", claims.get("iat"))
         if isinstance(begin_s, bool) or not isinstance(begin_s, (int, float)):
             raise ValueError("neither nbf nor iat")
-        if begin_s > time.time() + CLOCK_SKEW_S or not isinstance(claims["sub"], str):
+        if begin_s > now_s + CLOCK_SKEW_S or not isinstance(claims["sub"], str):
             raise ValueError("not yet valid, or no subject")
         return claims
 

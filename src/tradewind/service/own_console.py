@@ -23,7 +23,7 @@ from types import TracebackType
 from sqlalchemy import delete, insert
 
 from tradewind.service.auth import FIRST_TENANT, SCOPES_OF_ROLE, new_token, token_digest
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_clock_ms, record_change
 from tradewind.service.invitation import ADDRESS_FILE, Invitation
 from tradewind.service.limits import CODE_S, CODES_MAX
 from tradewind.service.settings import ServiceSettings
@@ -95,7 +95,7 @@ class OwnConsole:
             expiry_s = self._forget(_digest(code))
         if expiry_s is None or expiry_s < time.monotonic():
             return None
-        token, token_id, now = new_token(), BROWSER_PREFIX + secrets.token_hex(8), now_unix_ms()
+        token, token_id = new_token(), BROWSER_PREFIX + secrets.token_hex(8)
         with self._database.write() as connection:
             connection.execute(
                 insert(tokens).values(
@@ -105,7 +105,7 @@ class OwnConsole:
                     digest=token_digest(token),
                     role=ROLE,
                     scopes=json.dumps(sorted(SCOPES_OF_ROLE[ROLE])),
-                    created_unix_ms=now,
+                    created_unix_ms=database_clock_ms(connection),
                 )
             )
             record_change(connection, FIRST_TENANT, token_id, "browser.sign-in", token_id)

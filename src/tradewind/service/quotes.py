@@ -21,7 +21,7 @@ from tradewind.fleet.given import GivenCredentials
 from tradewind.market.money import exact, micros_up
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass, replace
-from tradewind.service.database import ServiceDatabase, now_unix_ms, record_change
+from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import QUOTE_COUNT_S_MAX, QUOTE_S_MAX, QUOTES_AT_ONCE_MAX, QUOTES_PER_TENANT_MAX
 from tradewind.service.machines import counted_here
 from tradewind.service.money_tables import quotes
@@ -108,12 +108,13 @@ class QuoteMaker:
         proposal: Proposal,
         counted: Progress,
     ) -> dict[str, Any]:
-        (tenant, token), now_ms, quote_id = sender, now_unix_ms(), f"q-{secrets.token_hex(8)}"
+        (tenant, token), quote_id = sender, f"q-{secrets.token_hex(8)}"
         predicted = proposal.plan.prediction
         rate_gbps = None if predicted is None else predicted.throughput_gbps
         run_ms = round(counted.bytes_total * 8e-6 / rate_gbps) if rate_gbps else 0
         with self._database.write() as connection:
             self._require_few(connection, tenant)
+            now_ms = database_unix_ms(connection)
             used = used_in_month(connection, tenant, now_ms)
             use = TariffUse(counted.bytes_total, run_ms)
             price_list = tariffs_at(connection, price_time_ms(connection, now_ms))
@@ -164,7 +165,9 @@ class QuoteMaker:
 
     def _require_few(self, connection: Connection, tenant: str) -> None:
         open_quotes = select(func.count()).where(
-            quotes.c.tenant == tenant, quotes.c.job.is_(None), quotes.c.expires_unix_ms >= now_unix_ms()
+            quotes.c.tenant == tenant,
+            quotes.c.job.is_(None),
+            quotes.c.expires_unix_ms >= database_clock_ms(connection),
         )
         if connection.execute(open_quotes).scalar_one() >= QUOTES_PER_TENANT_MAX:
             raise ApiProblem(429, f"{QUOTES_PER_TENANT_MAX:,} quotes are open", hint="wait until some expire")

@@ -59,7 +59,10 @@ class JobRunner:
             database, queue, self._leases, self._engine, settings, connections, traces, self._closing
         )
         lease = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
-        self._scheduling = ServiceScheduler(database, queue, claims, lease, ServiceBinder(grid), self._worker.fail)
+        binder = ServiceBinder(grid)
+        self._scheduling = ServiceScheduler(
+            database, queue, claims, lease, binder, self._worker.fail, self._worker.progress
+        )
         self._schedules = ScheduleRunner(database, queue, traces)
         self._next_s = 0.0
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)

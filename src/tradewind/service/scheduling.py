@@ -16,11 +16,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
+from tradewind.model.event import Progress
 from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
-from tradewind.service.database import ServiceDatabase, database_unix_ms, now_unix_ms
+from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms
 from tradewind.service.jobs import JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
@@ -29,6 +30,7 @@ from tradewind.service.limits import (
     ANSWERS_AT_ONCE,
     ANSWERS_UNDER_LOCK,
     PASS_JOBS_MAX,
+    PROGRESS_EVERY_S,
 )
 from tradewind.service.places import conflict
 from tradewind.service.scheduler.eta import Eta
@@ -39,8 +41,10 @@ from tradewind.service.scheduler.events import (
     JobRestored,
     JobSubmitted,
     RefuseJob,
+    RoutesChanged,
     RunEnded,
     RunFailed,
+    RunProgressed,
     SchedulerEvent,
     StartJob,
     StopJob,
@@ -74,7 +78,11 @@ class SeenJob:
 
 
 class ServiceScheduler:
-    """Schedules the jobs while this server has the lease. `fail` ends a waiting job for good, with a reason."""
+    """Schedules the jobs while this server has the lease.
+
+    `fail` ends a waiting job for good, with a reason. `progress` returns that of a job of the engine, which any server
+    may run.
+    """
 
     def __init__(
         self,
@@ -84,9 +92,12 @@ class ServiceScheduler:
         lease: SchedulerLease,
         binder: ServiceBinder,
         fail: Callable[[JobRow, str], None],
+        progress: Callable[[str], Progress | None],
     ) -> None:
         self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
-        self._binder, self._fail = binder, fail
+        self._binder, self._fail, self._progress = binder, fail, progress
+        self._binder_version = 0
+        self._progress_again_s = 0.0
         self._lock = threading.Lock()
         self._epoch: int | None = None
         self._scheduler: Scheduler | None = None
@@ -165,10 +176,35 @@ class ServiceScheduler:
             ended = _states(connection, self._seen.keys() - found.keys())
             costs = _costs_today(connection, now_ms / 1000) if is_new else []
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
+            active = _running(connection) if self._is_progress_due() else []
+        # These may fail, so they come before the jobs, each change of which is seen once.
+        first = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
         decisions: list[Decision] = []
-        for event in [TimePassed(), *costs, *rules, *self._ends(ended), *self._job_events(rows, is_new)]:
+        for event in [*first, *self._ends(ended), *self._job_events(rows, is_new)]:
             decisions += self._scheduler.handle(self._now_s(), event)
         return decisions
+
+    def _route_events(self) -> list[SchedulerEvent]:
+        """Return an event if the rates of links have changed since the last pass. Without jobs they are not read."""
+        if not self._seen:
+            return []
+        before, self._binder_version = self._binder_version, self._binder.version
+        return [] if before == self._binder_version else [RoutesChanged()]
+
+    def _is_progress_due(self) -> bool:
+        now_s = time.monotonic()
+        if now_s < self._progress_again_s:
+            return False
+        self._progress_again_s = now_s + PROGRESS_EVERY_S
+        return True
+
+    def _progress_events(self, active: Sequence[tuple[str, str, int]]) -> Iterator[SchedulerEvent]:
+        """Yield what running jobs have moved since they were granted their rates."""
+        for job_id, engine_job, moved_before in active:
+            found = self._progress(engine_job)
+            if found is not None and job_id in self._seen and found.bytes_done > moved_before:
+                left = found.bytes_total - found.bytes_done if found.listed else None
+                yield RunProgressed(job_id, found.bytes_done - moved_before, left)
 
     def _is_news(self, job_id: str, state: str, failures: str) -> bool:
         """Return whether the row of a job differs from what the scheduler knows."""
@@ -235,15 +271,18 @@ class ServiceScheduler:
     def _start(self, connection: Connection, start: StartJob, places: list[list[str]]) -> bool:
         """Let a waiting job run, unless an active one writes to its places; return whether it runs."""
         row = connection.execute(
-            select(jobs.c.owned, jobs.c.price_usd_micros).where(jobs.c.id == start.job_id, jobs.c.state == "waiting")
+            select(jobs.c.owned, jobs.c.price_usd_micros, jobs.c.moved_bytes).where(
+                jobs.c.id == start.job_id, jobs.c.state == "waiting"
+            )
         ).first()
         if row is None or any(conflict(json.loads(row[0]), theirs) for theirs in places):
             return False
-        granted = grant_document(start, (row[1] or 0) / 1e6, round(self._now_s() * 1000))
-        values = {"state": "running", "waiting": None, "owner": None, "granted": granted}
-        connection.execute(
-            update(jobs).where(jobs.c.id == start.job_id).values(**values, updated_unix_ms=now_unix_ms())
-        )
+        if start.job_id in self._seen:
+            self._seen[start.job_id].moved_bytes = row[2]
+        now_ms = round(self._now_s() * 1000)
+        granted = grant_document(start, (row[1] or 0) / 1e6, now_ms)
+        values = {"state": "running", "waiting": None, "owner": None, "granted": granted, "updated_unix_ms": now_ms}
+        connection.execute(update(jobs).where(jobs.c.id == start.job_id).values(**values))
         places.append(json.loads(row[0]))
         add_event(connection, start.job_id, "running", None)
         return True
@@ -297,6 +336,13 @@ class ServiceScheduler:
 
 
 _ACTIVE_PLACES = select(jobs.c.owned).where(jobs.c.state.in_(ACTIVE))
+
+
+def _running(connection: Connection) -> list[tuple[str, str, int]]:
+    """Return the running jobs with their jobs of the engine, and what they had moved before they were started."""
+    query = select(jobs.c.id, jobs.c.engine_job, jobs.c.moved_bytes)
+    found = connection.execute(query.where(jobs.c.state == "running", jobs.c.engine_job.is_not(None)))
+    return [(job_id, engine_job, moved_bytes) for job_id, engine_job, moved_bytes in found]
 
 
 def _open_jobs(connection: Connection) -> dict[str, tuple[str, str]]:
@@ -363,7 +409,7 @@ def _costs_today(connection: Connection, now_s: float) -> list[CostCounted]:
 def _stop(connection: Connection, stop: StopJob) -> None:
     """Ask the owner of a running job to stop it."""
     change = update(jobs).where(jobs.c.id == stop.job_id, jobs.c.state == "running")
-    values = {"state": "stopping", "waiting": stop.reason, "updated_unix_ms": now_unix_ms()}
+    values = {"state": "stopping", "waiting": stop.reason, "updated_unix_ms": database_clock_ms(connection)}
     if connection.execute(change.values(**values)).rowcount:
         add_event(connection, stop.job_id, "stopping", stop.reason)
 

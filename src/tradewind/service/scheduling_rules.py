@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, or_, select
 
 from tradewind.model.records import replace
 from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase
 from tradewind.service.limits import BANS_MAX, RESOURCE_LIMITS_MAX, WEIGHTS_MAX
 from tradewind.service.scheduler.bans import Ban, Bans
 from tradewind.service.scheduler.events import (
@@ -164,7 +164,7 @@ def note_down(database: ServiceDatabase, store: str, url: str) -> None:
     """Record that a store does not answer. Raises StateError."""
     with database.write() as connection:
         if connection.execute(select(down_stores.c.store).where(down_stores.c.store == store)).first() is None:
-            connection.execute(insert(down_stores).values(store=store, url=url, since_unix_ms=now_unix_ms()))
+            connection.execute(insert(down_stores).values(store=store, url=url, since_unix_ms=database.clock_ms))
 
 
 def note_up(database: ServiceDatabase, store: str) -> None:

@@ -3,12 +3,14 @@
 import copy
 import random
 from collections import Counter
+from statistics import median
 
 import pytest
 
 from benchmarks.service.scheduler import SUBMITTED_S, backlog_end_s, build_simulator, fairness_error
 from tests.service.scheduler.scenes import GB, direct, job
 from tradewind.service.scheduler.bans import Ban
+from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import (
     BanLifted,
     BanSet,
@@ -142,14 +144,14 @@ def test_limits_and_ownership_hold_at_all_times(seed: int) -> None:
                for name, seen in simulator.jobs.items())  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_stated_share_of_etas_contains_the_real_end(seed: int) -> None:
+def etas(seed: int, count: int = 4000, reports: int = 0) -> list[tuple[str, Eta, float, float]]:
+    """Return estimates with the phase of the job, the time of the question, and the real end."""
     chance = random.Random(seed)
-    simulator = Simulator(direct, failures=0.02, seed=seed)
+    simulator = Simulator(direct, failures=0.02, seed=seed, reports=reports)
     for store in STORES:
         simulator.at(0, LimitSet(Resource(STORE_IN, store), ResourceLimit(active=4)))
     now_s, jobs = 0.0, []
-    for number in range(4000):
+    for number in range(count):
         now_s += chance.expovariate(1 / 2.0)
         source, destination = chance.sample(STORES, 2)
         size = int(chance.lognormvariate(0, 1) * 12 * GB)
@@ -163,12 +165,30 @@ def test_the_stated_share_of_etas_contains_the_real_end(seed: int) -> None:
         for name in chance.sample(alive, min(2, len(alive))):
             phase = simulator.scheduler.phase(name)
             if eta := simulator.scheduler.eta(name):
-                asked.append((phase, name, eta))
+                asked.append((phase or "", name, eta, float(at_s)))
     simulator.run()
-    inside = [eta.earliest_s <= (simulator.jobs[name].ended_s or 0) <= eta.latest_s for _, name, eta in asked]
-    assert sum(phase == "queued" for phase, _, _ in asked) > 30
-    share = sum(inside) / len(inside)
-    assert share >= 0.9
+    return [(phase, eta, at_s, simulator.jobs[name].ended_s or 0.0) for phase, name, eta, at_s in asked]
+
+
+def share_inside(asked: list[tuple[str, Eta, float, float]]) -> float:
+    return sum(eta.earliest_s <= end_s <= eta.latest_s for _, eta, _, end_s in asked) / len(asked)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stated_share_of_etas_contains_the_real_end(seed: int) -> None:
+    asked = etas(seed)
+    assert sum(phase == "queued" for phase, *_ in asked) > 30
+    assert share_inside(asked) >= 0.9
+
+
+def test_etas_of_running_jobs_follow_their_progress() -> None:
+    """They contain the end as often, and are narrower."""
+    widths = []
+    for reports in (0, 4):
+        running = [one for one in etas(0, 2000, reports) if one[0] == "running"]
+        assert len(running) > 100 and share_inside(running) >= 0.9
+        widths.append(median(eta.latest_s - eta.earliest_s for _, eta, _, _ in running))
+    assert widths[1] < 0.8 * widths[0], widths
 
 
 def test_equal_scenarios_have_equal_ends() -> None:

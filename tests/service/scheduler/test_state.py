@@ -17,6 +17,7 @@ from tradewind.service.scheduler.events import (
     RefuseJob,
     RunEnded,
     RunFailed,
+    RunProgressed,
     StartJob,
     StopJob,
     StoreDown,
@@ -117,6 +118,19 @@ def test_priority_age_and_what_is_left_order_a_queue() -> None:
     for _ in range(4):
         order += started(scheduler.handle(4000, RunEnded(order[-1])))
     assert order == ["first", "urgent", "small", "large", "late"]
+
+
+def test_what_a_stopped_job_has_moved_counts_for_its_place() -> None:
+    """The end of a running job follows its progress, too."""
+    scheduler = Scheduler(direct)
+    limited(scheduler, STORE_IN, "lab", ResourceLimit(active=1))
+    assert submit(scheduler, job("large", size_bytes=4 * GB), job("small")) == ["large"]
+    first = scheduler.eta("large")
+    scheduler.handle(10, RunProgressed("large", 3_600_000_000))
+    assert first is not None and scheduler.eta("large") != first
+    ban = Ban("b", Resource(STORE_IN, "lab"), "test", stops_jobs=True)
+    assert scheduler.handle(20, BanSet(ban)) == [StopJob("large", "ban b: test")]
+    assert started(scheduler.handle(30, BanLifted("b"))) == ["large"], "it has less left than the small one"
 
 
 def test_shares_follow_the_weights_and_unused_shares_flow() -> None:

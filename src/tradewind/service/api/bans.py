@@ -9,12 +9,14 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import delete, func, insert, select
 
+from tradewind.service.api.known_tenants import require_tenants
 from tradewind.service.api.limits import RESOURCE_NAME
 from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import BANS_MAX
 from tradewind.service.problems import ApiProblem
+from tradewind.service.scheduler.jobs import TENANT
 from tradewind.service.scheduling_tables import bans
 
 __all__ = ["router"]
@@ -127,6 +129,7 @@ def _add(request: Request, sender: Sender, fields: dict[str, Any], *, is_mainten
     service = request.app.state.service
     ban_id = f"{'m' if is_maintenance else 'b'}-{secrets.token_hex(4)}"
     with service.database.write() as connection:
+        require_tenants(connection, {"body.name": fields["name"]} if fields["kind"] == TENANT else {})
         clock_ms = database_unix_ms(connection)
         fields = {"start_unix_ms": clock_ms, **fields}
         connection.execute(delete(bans).where(_is_over(clock_ms)))

@@ -1,7 +1,8 @@
-"""`/v1/market/bids` and `/v1/market/auctions`: bids for the idle bandwidth of links, and the prices of past hours."""
+"""`/v1/market/bids`, `lots` and `auctions`: bids for the idle bandwidth of links, and the prices of past hours."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -10,10 +11,11 @@ from sqlalchemy import select, tuple_
 
 from tradewind.service.api.money import Micros
 from tradewind.service.api.own_rows import own_row
-from tradewind.service.auction_tables import SLICES_PER_GBPS, auctions, bids
-from tradewind.service.auctions import place_bid, withdraw_bid
+from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
+from tradewind.service.auctions import open_links, place_bid, reserve_per_gbps, withdraw_bid
 from tradewind.service.auth import Sender, needs
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.database import database_unix_ms
+from tradewind.service.limits import BID_HOURS_MAX, PAGE_DEFAULT, PAGE_MAX
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["router"]
@@ -84,6 +86,25 @@ class AuctionPage(BaseModel):
     next: str | None
 
 
+class LotView(BaseModel):
+    """A link that has auctions: bids are open for the hours from `first_hour` to `last_hour` (hours since 1970, UTC).
+
+    `reserve_usd_micros` is the lowest price that 1 Gbit/s can have for an hour.
+    """
+
+    link: str
+    first_hour: int
+    last_hour: int
+    reserve_usd_micros: int
+
+
+class LotPage(BaseModel):
+    """Links by name. `next` is the cursor of the next page; null on the last one."""
+
+    lots: list[LotView]
+    next: str | None
+
+
 BidId = Annotated[str, Path(pattern=r"^a-[0-9a-f]{16}$")]
 
 
@@ -129,6 +150,31 @@ def withdraw(bid_id: BidId, request: Request, sender: Sender = WRITE) -> Respons
     with request.app.state.service.database.write() as connection:
         withdraw_bid(connection, sender, bid_id)
     return Response(status_code=204)
+
+
+@router.get("/lots", response_model=LotPage)
+def list_lots(
+    request: Request,
+    cursor: Annotated[str | None, Query(max_length=500, pattern=LINK_NAME)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    sender: Sender = READ,
+) -> dict[str, Any]:
+    """List the links with open auctions. A link that names a store is shown to tenants that may use the store."""
+    service = request.app.state.service
+    stores = service.connections.stores(sender.tenant)
+    with service.database.read() as connection:
+        hour = database_unix_ms(connection) // HOUR_MS
+        links = list(islice(open_links(connection, stores, cursor or ""), limit + 1))
+    shown = [
+        {
+            "link": link,
+            "first_hour": hour + 1,
+            "last_hour": hour + BID_HOURS_MAX,
+            "reserve_usd_micros": reserve_per_gbps(link, service.grid.rate_gbps),
+        }
+        for link in links[:limit]
+    ]
+    return {"lots": shown, "next": links[limit - 1] if len(links) > limit else None}
 
 
 @router.get("/auctions", response_model=AuctionPage)

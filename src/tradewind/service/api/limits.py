@@ -9,11 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import delete, insert, select
 
 from tradewind.service.api.jobs import ACTIVITY
+from tradewind.service.api.known_tenants import require_tenants
 from tradewind.service.api.tenants import NAME, TENANTS
 from tradewind.service.auth import Sender
 from tradewind.service.database import record_change
 from tradewind.service.limits import RESOURCE_LIMITS_MAX, WEIGHTS_MAX
 from tradewind.service.problems import ApiProblem
+from tradewind.service.scheduler.jobs import TENANT
 from tradewind.service.scheduling_tables import resource_limits, weights
 
 __all__ = ["RESOURCE_NAME", "router"]
@@ -78,7 +80,9 @@ def set_limits(body: LimitList, request: Request, sender: Sender = TENANTS) -> L
     if len({(row["kind"], row["name"]) for row in rows}) < len(rows):
         raise ApiProblem(422, "the list has two limits for one resource")
     service = request.app.state.service
+    named = {f"body.limits.{index}.name": row["name"] for index, row in enumerate(rows) if row["kind"] == TENANT}
     with service.database.write() as connection:
+        require_tenants(connection, named)
         connection.execute(delete(resource_limits))
         if rows:
             connection.execute(insert(resource_limits), rows)
@@ -103,7 +107,9 @@ def set_weights(body: WeightList, request: Request, sender: Sender = TENANTS) ->
     if len({(row["tenant"], row["activity"]) for row in rows}) < len(rows):
         raise ApiProblem(422, "the list has two weights for one tenant or activity")
     service = request.app.state.service
+    named = {f"body.weights.{index}.tenant": row["tenant"] for index, row in enumerate(rows)}
     with service.database.write() as connection:
+        require_tenants(connection, named)
         connection.execute(delete(weights))
         if rows:
             connection.execute(insert(weights), rows)

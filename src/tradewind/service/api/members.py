@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from sqlalchemy import select, update
 
 from tradewind.service.auth import ROLES, Sender, needs
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import members
@@ -57,16 +57,16 @@ def list_members(
 @router.post("/{member_id}/block", response_model=MemberView)
 def block(member_id: MemberId, request: Request, sender: Sender = MEMBERS) -> dict[str, Any]:
     """Refuse all tokens of a member at once."""
-    return _changed(member_id, request, sender, "block", now_unix_ms())
+    return _changed(member_id, request, sender, "block", is_blocked=True)
 
 
 @router.post("/{member_id}/unblock", response_model=MemberView)
 def unblock(member_id: MemberId, request: Request, sender: Sender = MEMBERS) -> dict[str, Any]:
     """Accept tokens of a blocked member again."""
-    return _changed(member_id, request, sender, "unblock", None)
+    return _changed(member_id, request, sender, "unblock", is_blocked=False)
 
 
-def _changed(member_id: str, request: Request, sender: Sender, action: str, blocked: int | None) -> dict[str, Any]:
+def _changed(member_id: str, request: Request, sender: Sender, action: str, *, is_blocked: bool) -> dict[str, Any]:
     this = (members.c.tenant == sender.tenant) & (members.c.id == member_id)
     with request.app.state.service.database.write() as connection:
         row = connection.execute(select(members).where(this)).mappings().first()
@@ -74,6 +74,7 @@ def _changed(member_id: str, request: Request, sender: Sender, action: str, bloc
             raise ApiProblem(404, "no such member")
         if ROLES.index(row["role"]) > ROLES.index(sender.role):
             raise ApiProblem(403, "the member has more rights than your token")
+        blocked = database_unix_ms(connection) if is_blocked else None
         connection.execute(update(members).where(this).values(blocked_unix_ms=blocked))
         record_change(connection, sender.tenant, sender.token, f"member.{action}", member_id)
     return {**row, "blocked_unix_ms": blocked}

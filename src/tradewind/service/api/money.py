@@ -14,7 +14,7 @@ from tradewind.model.document import to_document
 from tradewind.service.api.tenants import AUDIT, NAME, TENANTS
 from tradewind.service.auth import Sender, needs
 from tradewind.service.budgets import budget_view
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.invoices import INVOICE_ID, csv_of, invoice_months, invoice_of
 from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX, TARIFFS_MAX
 from tradewind.service.money_tables import budgets, tariffs
@@ -128,7 +128,7 @@ def show_budget(name: Name, request: Request, sender: Sender = READ) -> dict[str
     if name != sender.tenant and "tenants" not in sender.scopes:
         raise ApiProblem(404, "no such tenant")
     with request.app.state.service.database.read() as connection:
-        found = budget_view(connection, name, now_unix_ms())
+        found = budget_view(connection, name, database_unix_ms(connection))
     if found is None:
         raise ApiProblem(404, f"tenant {name} has no budget", hint="a service admin can set one")
     return found
@@ -139,8 +139,8 @@ def show_budget(name: Name, request: Request, sender: Sender = READ) -> dict[str
 )
 def set_budget(name: Name, body: BudgetRequest, request: Request, sender: Sender = TENANTS) -> Any:
     """Set the budget of a tenant. It applies to jobs submitted from now on, which then need a quote."""
-    now = now_unix_ms()
     with request.app.state.service.database.write() as connection:
+        now = database_unix_ms(connection)
         if connection.execute(select(tenants.c.name).where(tenants.c.name == name)).first() is None:
             raise ApiProblem(404, "no such tenant")
         connection.execute(delete(budgets).where(budgets.c.tenant == name))
@@ -159,7 +159,7 @@ def set_budget(name: Name, body: BudgetRequest, request: Request, sender: Sender
 def show_tariffs(request: Request, sender: Sender = READ) -> dict[str, Any]:
     """Show the price list in force. Without tariffs, jobs are charged their machines, egress and requests."""
     with request.app.state.service.database.read() as connection:
-        found = tariffs_at(connection, price_time_ms(connection, now_unix_ms()))
+        found = tariffs_at(connection, price_time_ms(connection, database_unix_ms(connection)))
     return {"tariffs": [to_document(tariff) for tariff in found]}
 
 
@@ -169,7 +169,7 @@ def set_tariffs(body: PriceList, request: Request, sender: Sender = TENANTS) -> 
     made = [to_document(Tariff.from_document(entry.model_dump())) for entry in body.tariffs]
     with request.app.state.service.database.write() as connection:
         # After the jobs that were submitted before, also if the clock was set back since.
-        set_unix_ms = price_time_ms(connection, now_unix_ms()) + 1
+        set_unix_ms = price_time_ms(connection, database_unix_ms(connection)) + 1
         connection.execute(insert(tariffs).values(set_unix_ms=set_unix_ms, document=json.dumps(made)))
         record_change(connection, sender.tenant, sender.token, "tariffs.set", "tariffs", {"count": len(made)})
     return {"tariffs": made}

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 
 from tradewind.service.api.tenants import NewToken, has_rights_of, valid_token
 from tradewind.service.auth import ADMIN_ID, Sender, needs, new_token, token_digest
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import ROTATION_S_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import tokens
@@ -48,8 +48,9 @@ def rotate(
     """Replace a token by a new one with the same rights and lifetime. The old one expires after `overlap_s`."""
     if token_id == ADMIN_ID:
         raise ApiProblem(409, "the admin token of the server cannot be rotated here")
-    secret, now = new_token(), now_unix_ms()
+    secret = new_token()
     with request.app.state.service.database.write() as connection:
+        now = database_unix_ms(connection)
         old = valid_token(connection, sender, token_id)
         if old["expires_unix_ms"] <= now:
             raise ApiProblem(409, "the token has expired", hint="make a new one")
@@ -68,14 +69,13 @@ def rotate(
 @router.post("/revoke-all", response_model=Revoked)
 def revoke_all(request: Request, sender: Sender = TOKENS) -> dict[str, int]:
     """Revoke all tokens of the tenant at once, except the sender's, the server's, and those with more rights."""
-    now = now_unix_ms()
     found = select(tokens.c.id, tokens.c.role, tokens.c.scopes).where(
         tokens.c.tenant == sender.tenant,
         tokens.c.revoked_unix_ms.is_(None),
         tokens.c.id.not_in((ADMIN_ID, sender.token)),
     )
     with request.app.state.service.database.write() as connection:
-        rows = connection.execute(found).mappings().all()
+        now, rows = database_unix_ms(connection), connection.execute(found).mappings().all()
         ids = [row["id"] for row in rows if has_rights_of(sender, row)]
         for token_id in ids:
             connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=now))

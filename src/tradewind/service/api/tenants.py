@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
-from tradewind.service.database import now_unix_ms, record_change
+from tradewind.service.database import database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import (
     PAGE_DEFAULT,
     PAGE_MAX,
@@ -145,9 +145,9 @@ def me(sender: Sender = ANYBODY) -> dict[str, Any]:
 @router.post("/tenants", status_code=201, response_model=TenantView)
 def make_tenant(body: TenantRequest, request: Request, sender: Sender = TENANTS) -> dict[str, Any]:
     """Make a tenant."""
-    made = {"name": body.name, "created_unix_ms": now_unix_ms()}
     try:
         with request.app.state.service.database.write() as connection:
+            made = {"name": body.name, "created_unix_ms": database_unix_ms(connection)}
             if connection.execute(select(func.count()).select_from(tenants)).scalar_one() >= TENANTS_MAX:
                 raise ApiProblem(409, f"there are {TENANTS_MAX:,} tenants")
             connection.execute(insert(tenants).values(**made))
@@ -180,21 +180,22 @@ def make_token(body: TokenRequest, request: Request, response: Response, sender:
     scopes = SCOPES_OF_ROLE[body.role] if body.scopes is None else SCOPES_OF_ROLE[body.role] & frozenset(body.scopes)
     if ROLES.index(body.role) > ROLES.index(sender.role) or not scopes <= sender.scopes:
         raise ApiProblem(403, "a token cannot have more rights than the one that makes it")
-    secret, now = new_token(), now_unix_ms()
-    made = {
-        "id": secrets.token_hex(8),
-        "tenant": tenant,
-        "name": body.name,
-        "role": body.role,
-        "scopes": json.dumps(sorted(scopes)),
-        "created_unix_ms": now,
-        "expires_unix_ms": now + body.expires_s * 1000,
-        "revoked_unix_ms": None,
-    }
-    valid = select(func.count()).where(
-        tokens.c.tenant == tenant, tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now
-    )
+    secret = new_token()
     with request.app.state.service.database.write() as connection:
+        now = database_unix_ms(connection)
+        made = {
+            "id": secrets.token_hex(8),
+            "tenant": tenant,
+            "name": body.name,
+            "role": body.role,
+            "scopes": json.dumps(sorted(scopes)),
+            "created_unix_ms": now,
+            "expires_unix_ms": now + body.expires_s * 1000,
+            "revoked_unix_ms": None,
+        }
+        valid = select(func.count()).where(
+            tokens.c.tenant == tenant, tokens.c.revoked_unix_ms.is_(None), tokens.c.expires_unix_ms > now
+        )
         if connection.execute(select(tenants.c.name).where(tenants.c.name == tenant)).first() is None:
             raise ApiProblem(404, "no such tenant")
         if connection.execute(valid).scalar_one() >= TOKENS_PER_TENANT_MAX:
@@ -236,7 +237,9 @@ def revoke_token(
         raise ApiProblem(409, "the admin token of the server cannot be revoked")
     with request.app.state.service.database.write() as connection:
         valid_token(connection, sender, token_id)
-        connection.execute(update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=now_unix_ms()))
+        connection.execute(
+            update(tokens).where(tokens.c.id == token_id).values(revoked_unix_ms=database_clock_ms(connection))
+        )
         record_change(connection, sender.tenant, sender.token, "token.revoke", token_id)
 
 

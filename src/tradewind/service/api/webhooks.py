@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.service.auth import Sender, needs
-from tradewind.service.database import database_unix_ms, now_unix_ms, record_change
+from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.limits import DELIVERIES_PENDING_MAX, PAGE_DEFAULT, PAGE_MAX, WEBHOOKS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.receivers import require_webhook_url
@@ -86,13 +86,13 @@ def make(body: WebhookRequest, request: Request, response: Response, sender: Sen
     service = request.app.state.service
     require_webhook_url(body.url, service.settings.webhook_networks)
     webhook_id, secret = secrets.token_hex(8), secrets.token_urlsafe(SECRET_BYTES)
-    made = {"id": webhook_id, "url": body.url, "dropped": 0, "created_unix_ms": now_unix_ms()}
     states = sorted(set(body.states))
     sealed = service.sealer.seal(secret, sender.tenant, f"webhook {webhook_id}")
     with service.database.write() as connection:
         count = select(func.count()).where(webhooks.c.tenant == sender.tenant)
         if connection.execute(count).scalar_one() >= WEBHOOKS_PER_TENANT_MAX:
             raise ApiProblem(409, f"the tenant has {WEBHOOKS_PER_TENANT_MAX} webhooks", hint="delete one")
+        made = {"id": webhook_id, "url": body.url, "dropped": 0, "created_unix_ms": database_unix_ms(connection)}
         connection.execute(
             insert(webhooks).values(**made, tenant=sender.tenant, states=json.dumps(states), sealed=sealed)
         )

@@ -92,10 +92,15 @@ class RunFailed:
 
 @dataclass(frozen=True)
 class RunProgressed:
-    """`moved_bytes` of a running job are proven at the destination by this run so far."""
+    """`moved_bytes` of a running job are proven at the destination by this run so far.
+
+    `left_bytes` is what is left after them, if the source has been listed; None if that is not known better than when
+    the job was submitted.
+    """
 
     job_id: str
     moved_bytes: int
+    left_bytes: int | None = None
 
 
 @dataclass(frozen=True)

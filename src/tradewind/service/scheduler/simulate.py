@@ -16,6 +16,7 @@ from tradewind.service.scheduler.events import (
     JobSubmitted,
     RunEnded,
     RunFailed,
+    RunProgressed,
     SchedulerEvent,
     StartJob,
     StopJob,
@@ -43,8 +44,9 @@ class Simulator:
     """Runs a scheduler.
 
     A run takes bytes/rate times a lognormal factor with the standard deviation `noise` of its logarithm; a share
-    `failures` of the runs fails at a random point as `transient`. `observe` is called after each event with the time
-    and the jobs that a decision was made about.
+    `failures` of the runs fails at a random point as `transient`. A run reports its progress `reports` times, at equal
+    intervals; by the share u of its time it has moved u to the power of another such factor. `observe` is called after
+    each event with the time and the jobs that a decision was made about.
     """
 
     def __init__(
@@ -54,12 +56,13 @@ class Simulator:
         noise: float = 0.3,
         failures: float = 0.0,
         seed: int = 0,
+        reports: int = 0,
         observe: Callable[[float, list[str]], None] | None = None,
     ) -> None:
         self.scheduler = Scheduler(binder)
         self.jobs: dict[str, SimulatedJob] = {}
         self.observe = observe
-        self._noise, self._failures = noise, failures
+        self._noise, self._failures, self._reports = noise, failures, reports
         self._random = random.Random(seed)
         self._heap: list[tuple[float, int, SchedulerEvent, int]] = []
         self._runs: dict[str, int] = {}
@@ -98,7 +101,7 @@ class Simulator:
         heapq.heappush(self._heap, (at_s, self._numbers, event, run))
 
     def _is_current(self, event: SchedulerEvent, number: int) -> bool:
-        run = self._runs.get(event.job_id) if isinstance(event, RunEnded | RunFailed) else None
+        run = self._runs.get(event.job_id) if isinstance(event, RunEnded | RunFailed | RunProgressed) else None
         return run == number
 
     def _handle(self, now_s: float, event: SchedulerEvent) -> None:
@@ -138,3 +141,8 @@ class Simulator:
             self._push(self.now_s + duration_s * share, failed, number)
         else:
             self._push(self.now_s + duration_s, RunEnded(decision.job_id), number)
+        power = self._random.lognormvariate(0, self._noise) if self._reports else 1.0
+        for report in range(1, self._reports + 1):
+            share = report / (self._reports + 1)
+            moved_bytes = int(left * share**power)
+            self._push(self.now_s + duration_s * share, RunProgressed(decision.job_id, moved_bytes), number)

@@ -32,6 +32,11 @@ STORE_DOWN_WAIT_S = 30.0
 """Wait after a run that failed because its store is down, if the store is not known to be down by then."""
 RUNS_MAX = 20
 """Latest runs of a job, besides the current one, that later estimates learn from."""
+PROGRESS_SHARE = 0.05
+"""Share of a run after which its end is estimated anew from its progress. A run has at most 20 such
+estimates, and none for its last part, which depends on other things than the rate."""
+PROGRESS = "progress"
+"""Kind of the estimates from progress."""
 DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
     "delayed",
     "owned",
@@ -43,7 +48,10 @@ DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
 
 @dataclass
 class JobState:
-    """The state of a job that has not ended. `runs` has start and estimated duration in seconds."""
+    """The state of a job that has not ended. `runs` has start and estimated duration in seconds.
+
+    `seen` has times in the current run, and how long it would still last by its progress until then [s].
+    """
 
     job: ServiceJob
     number: int
@@ -56,6 +64,8 @@ class JobState:
     moved_bytes: int = 0
     charged: list[Resource] = field(default_factory=list)
     runs: list[tuple[float, float]] = field(default_factory=list)
+    seen: list[tuple[float, float]] = field(default_factory=list)
+    seen_share: float = 0.0
     estimate_s: float = 0.0
     estimate_kind: str = ""
 
@@ -77,7 +87,7 @@ class Scheduler:
         self._freed: dict[Resource, None] = {}
         self._fresh: dict[WaitingQueue, None] = {}
         self._timers: list[tuple[float, int, str, str]] = []
-        self._calibrations = {kind: Calibration() for kind in (OWNED_PHASE, QUEUED_PHASE, RUNNING_PHASE)}
+        self._calibrations = {kind: Calibration() for kind in (OWNED_PHASE, QUEUED_PHASE, RUNNING_PHASE, PROGRESS)}
         self._decisions: list[Decision] = []
         self._now_s = 0.0
 
@@ -119,6 +129,8 @@ class Scheduler:
         state = self._jobs.get(job_id)
         if state is None or state.phase == PAUSED_PHASE:
             return None
+        if state.phase == RUNNING_PHASE and state.seen:
+            return self._calibrations[PROGRESS].interval(*state.seen[-1], self._now_s)
         if state.phase == RUNNING_PHASE and state.grant:
             return self._calibrations[RUNNING_PHASE].interval(*state.runs[-1], self._now_s)
         first = state
@@ -335,6 +347,7 @@ class Scheduler:
         for resource in state.charged if unsent else ():
             self._at[resource].shares.charge(state.job.tenant, state.job.activity, -unsent)
         state.left_bytes, state.grant, state.moved_bytes = unsent, None, 0
+        state.seen, state.seen_share = [], 0.0
         self._free(grant.resources)
 
     def _ended(self, event: events.RunEnded) -> None:
@@ -343,6 +356,8 @@ class Scheduler:
             return
         for started_s, run_s in state.runs:
             self._calibrations[RUNNING_PHASE].add(run_s, self._now_s - started_s)
+        for at_s, left_s in state.seen:
+            self._calibrations[PROGRESS].add(left_s, self._now_s - at_s)
         self._calibrations[state.estimate_kind].add(state.estimate_s, self._now_s - state.job.submitted_s)
         self._end_run(state, state.left_bytes)
         self._remove(state)
@@ -377,8 +392,15 @@ class Scheduler:
 
     def _progressed(self, event: events.RunProgressed) -> None:
         state = self._jobs.get(event.job_id)
-        if state and state.grant:
-            state.moved_bytes = max(state.moved_bytes, event.moved_bytes)
+        if state is None or state.grant is None:
+            return
+        state.moved_bytes = max(state.moved_bytes, event.moved_bytes)
+        left = max(0, state.left_bytes - event.moved_bytes) if event.left_bytes is None else event.left_bytes
+        took_s = self._now_s - state.runs[-1][0]
+        share = event.moved_bytes / (event.moved_bytes + left) if event.moved_bytes > 0 else 0.0
+        if took_s > 0 and state.seen_share + PROGRESS_SHARE <= share <= 1 - PROGRESS_SHARE:
+            state.seen_share = share
+            state.seen.append((self._now_s, took_s * left / event.moved_bytes))
 
     def _withdraw(self, state: JobState, reason: str) -> None:
         """Stop a job's run, or take the job out of its queue."""
