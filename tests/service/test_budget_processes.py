@@ -84,8 +84,8 @@ def add_job(connection: Any, number: int) -> None:
     connection.execute(insert(jobs).values(id=f"j{number}", tenant="lab", idempotency_key=f"{number}", **row, **times))
 
 
-def receipt(bytes_done: int, *lines: dict[str, Any]) -> str:
-    runs = [{"started_unix_ms": 0, "ended_unix_ms": 1000}]
+def receipt(bytes_done: int, *lines: dict[str, Any], moved_bytes: tuple[int, ...] = ()) -> str:
+    runs = [{"started_unix_ms": 0, "ended_unix_ms": 1000, "moved_bytes": moved} for moved in moved_bytes or (None,)]
     return json.dumps({"progress": {"bytes_done": bytes_done}, "runs": runs, "cost": {"lines": lines}})
 
 
@@ -149,6 +149,21 @@ def test_tiers_count_the_volume_of_the_month(database: ServiceDatabase) -> None:
         invoice = invoice_of(connection, "lab", month())
     assert invoice is not None
     assert sum(each["usd_micros"] for each in invoice["lines"]) == sum(totals)
+
+
+def test_volume_that_was_moved_is_charged_although_the_last_run_saw_none_of_it(database: ServiceDatabase) -> None:
+    price = {"name": "t", "unit": "GB", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1000}]}
+    gb = 10**9
+    with database.write() as connection:
+        connection.execute(insert(tariffs).values(set_unix_ms=1, document=json.dumps([price])))
+    assert submit_quoted(database, 1, 9_000)
+    totals = []
+    for last in (receipt(2 * gb), receipt(0), receipt(gb, moved_bytes=(2 * gb, 0, 3 * gb))):
+        with database.write() as connection:
+            job_moved(connection, "j1", "failed", last, now_unix_ms())
+            totals.append(sum(each["usd_micros"] for each in charges_of(connection, "j1")))
+            job_moved(connection, "j1", "waiting", None, now_unix_ms())
+    assert totals == [2_000, 2_000, 5_000]
 
 
 def month() -> str:

@@ -64,9 +64,13 @@ class EventStore:
             )
             if found is not None and found[0] is not None:
                 self._last, self._run, self._bytes = found[0], found[1] + 1, int(found[2])
+        before: dict[str, Any] = {}
         with suppress(*_FAILURES):
+            # If the run before was killed, nothing else says what it has moved.
+            line = read_progress(database, job_id)
+            before = {} if line is None else {"progress_before": json.loads(line)}
             database.write("DELETE FROM progress WHERE job = ?", (job_id,), durable=False)
-        self._put_document("run_started", job_id=job_id, version=__version__, folder=folder_id(folder))
+        self._put_document("run_started", job_id=job_id, version=__version__, folder=folder_id(folder), **before)
         self.flush()
 
     def append(self, line: bytes) -> None:

@@ -86,17 +86,33 @@ def _objects(path: str | None) -> dict[str, Any] | None:
 
 
 def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
-    """Return each run with its version, its times, its outcome, and its notices."""
+    """Return each run with its version, its times, its outcome, its notices, and the bytes that it has moved.
+
+    Of a killed run, those until its last recorded progress.
+    """
     runs: list[dict[str, Any]] = []
     for _, document, _ in read_events(database, job_id):
         if document["event"] == "run_started":
+            if runs and runs[-1]["moved_bytes"] is None:
+                runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress_before"))
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
-            runs.append({**started, "ended_unix_ms": None, "outcome": None, "message": None, "notices": []})
+            ended = {"ended_unix_ms": None, "outcome": None, "message": None, "notices": [], "moved_bytes": None}
+            runs.append({**started, **ended})
         elif not runs:
             continue
         elif document["event"] == "run_ended":
             runs[-1]["ended_unix_ms"] = document.get("at_unix_ms")
             runs[-1]["outcome"], runs[-1]["message"] = document.get("outcome"), document.get("message")
+        elif document["event"] == "done":
+            runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress"))
         elif document["event"] == "notice":
             runs[-1]["notices"].append(document.get("message"))
     return runs
+
+
+def _moved_bytes(progress: Any) -> int | None:
+    """Return what a run has moved, without what earlier runs had; None if that is not known."""
+    try:
+        return max(0, int(progress["bytes_done"]) - int(progress["bytes_earlier"]))
+    except (KeyError, TypeError, ValueError):
+        return None

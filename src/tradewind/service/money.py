@@ -116,10 +116,13 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
 def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
     """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
 
-    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those.
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those. What was
+    charged for volume and time is never given back: a run that finds its source gone has moved nothing.
     """
     job, tenant = account["job"], account["tenant"]
-    use = TariffUse(int(receipt["progress"]["bytes_done"]), _run_ms(receipt["runs"]))
+    query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
+    counted = TariffUse(*map(int, connection.execute(query.where(charges.c.job == job)).one()))
+    use = TariffUse(max(counted.volume_bytes, _moved_bytes(receipt)), max(counted.run_ms, _run_ms(receipt["runs"])))
     owed: defaultdict[str, int] = defaultdict(int)
     lines = [*ledger_amounts(tenant, job, receipt["cost"]), *_tariff_lines(connection, account, use, now_ms)]
     for line in lines:
@@ -129,15 +132,7 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
         owed[f"price kept by quote {account['quote']}"] = -over
     before = _charged(connection, job)
     new = {what: owed.get(what, 0) - before.get(what, 0) for what in {**before, **owed}}
-    counted = connection.execute(
-        select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0)).where(
-            charges.c.job == job
-        )
-    ).one()
-    quantity = {
-        "volume_bytes": max(0, use.volume_bytes - int(counted[0])),
-        "run_ms": max(0, use.run_ms - int(counted[1])),
-    }
+    quantity = {"volume_bytes": use.volume_bytes - counted.volume_bytes, "run_ms": use.run_ms - counted.run_ms}
     nothing = dict.fromkeys(quantity, 0)
     for what, micros in new.items():
         if micros or any(quantity.values()):
@@ -158,6 +153,12 @@ def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: Tarif
         return tariff_amounts(tariffs_at(connection, opened_ms), links, use, used, opened_ms)
     except MarketError:
         return []
+
+
+def _moved_bytes(receipt: Mapping[str, Any]) -> int:
+    """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again."""
+    moved = sum(run.get("moved_bytes") or 0 for run in receipt["runs"])
+    return max(int(receipt["progress"]["bytes_done"]), moved)
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:
