@@ -96,7 +96,13 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
             if runs and runs[-1]["moved_bytes"] is None:
                 runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress_before"))
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
-            ended = {"ended_unix_ms": None, "outcome": None, "message": None, "notices": [], "moved_bytes": None}
+            ended: dict[str, Any] = {
+                "ended_unix_ms": None,
+                "outcome": None,
+                "message": None,
+                "notices": [],
+                "moved_bytes": None,
+            }
             runs.append({**started, **ended})
         elif not runs:
             continue
