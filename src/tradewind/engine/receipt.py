@@ -94,7 +94,7 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
     for _, document, _ in read_events(database, job_id):
         if document["event"] == "run_started":
             if runs and runs[-1]["moved_bytes"] is None:
-                runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress_before"))
+                runs[-1]["moved_bytes"] = _moved_by_killed(runs[-1], document)
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
             ended: dict[str, Any] = {
                 "ended_unix_ms": None,
@@ -114,6 +114,18 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
         elif document["event"] == "notice":
             runs[-1]["notices"].append(document.get("message"))
     return runs
+
+
+def _moved_by_killed(run: dict[str, Any], following: dict[str, Any]) -> int | None:
+    """Return what a killed run has moved, as the start of the run after it states.
+
+    The status is that of an earlier run if the lead of this one wrote none.
+    """
+    found = [_moved_bytes(following.get("progress_before"))]
+    status = following.get("status_before")
+    if status is not None and status["at_unix_ms"] >= (run["started_unix_ms"] or 0):
+        found.append(_moved_bytes(status["progress"]))
+    return max((moved for moved in found if moved is not None), default=None)
 
 
 def _moved_bytes(progress: Any) -> int | None:
