@@ -166,6 +166,25 @@ def test_volume_that_was_moved_is_charged_although_the_last_run_saw_none_of_it(d
     assert totals == [2_000, 2_000, 5_000]
 
 
+def test_a_job_that_is_resumed_in_another_month_is_not_priced_again(database: ServiceDatabase) -> None:
+    tiers = [{"from_quantity": 0, "usd_micros_per_unit": 1000}, {"from_quantity": 3, "usd_micros_per_unit": 100}]
+    gb, now_ms = 10**9, now_unix_ms()
+    next_month_ms = now_ms + 40 * 86_400_000
+    with database.write() as connection:
+        connection.execute(update(budgets).values(limit_usd_micros=10**9))
+        document = json.dumps([{"name": "t", "unit": "GB", "tiers": tiers}])
+        connection.execute(insert(tariffs).values(set_unix_ms=1, document=document))
+    for number in range(2):
+        assert submit_quoted(database, number, 10**6)
+    with database.write() as connection:
+        job_moved(connection, "j0", "done", receipt(4 * gb), now_ms)
+        job_moved(connection, "j1", "failed", receipt(2 * gb), now_ms)
+        assert sum(each["usd_micros"] for each in charges_of(connection, "j1")) == 200
+        job_moved(connection, "j1", "waiting", None, next_month_ms)
+        job_moved(connection, "j1", "done", receipt(3 * gb), next_month_ms)
+        assert sum(each["usd_micros"] for each in charges_of(connection, "j1")) == 200 + 1000
+
+
 def month() -> str:
     from tradewind.market.invoice import month_of
 

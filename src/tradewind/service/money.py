@@ -17,6 +17,7 @@ from tradewind.errors import MarketError
 from tradewind.service.budgets import has_budget, require_room
 from tradewind.service.money_tables import accounts, charges
 from tradewind.service.prices import (
+    TARIFF_LINE,
     Amount,
     TariffUse,
     ledger_amounts,
@@ -116,23 +117,30 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
 def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
     """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
 
-    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those. What was
-    charged for volume and time is never given back: a run that finds its source gone has moved nothing.
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those. The tariff
+    prices only what is new: volume of an earlier month keeps its price, and a run that finds its source gone gives
+    nothing back.
     """
     job, tenant = account["job"], account["tenant"]
     query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
-    counted = TariffUse(*map(int, connection.execute(query.where(charges.c.job == job)).one()))
-    use = TariffUse(max(counted.volume_bytes, _moved_bytes(receipt)), max(counted.run_ms, _run_ms(receipt["runs"])))
-    owed: defaultdict[str, int] = defaultdict(int)
-    lines = [*ledger_amounts(tenant, job, receipt["cost"]), *_tariff_lines(connection, account, use, now_ms)]
-    for line in lines:
-        owed[line.what] += line.usd_micros
-    price = account["quote_usd_micros"]
-    if price is not None and (over := sum(owed.values()) - price) > 0:
-        owed[f"price kept by quote {account['quote']}"] = -over
-    before = _charged(connection, job)
-    new = {what: owed.get(what, 0) - before.get(what, 0) for what in {**before, **owed}}
-    quantity = {"volume_bytes": use.volume_bytes - counted.volume_bytes, "run_ms": use.run_ms - counted.run_ms}
+    counted_bytes, counted_ms = map(int, connection.execute(query.where(charges.c.job == job)).one())
+    more = TariffUse(
+        max(0, _moved_bytes(receipt) - counted_bytes),
+        max(0, _run_ms(receipt["runs"]) - counted_ms),
+    )
+    before, kept = _charged(connection, job), f"price kept by quote {account['quote']}"
+    new: defaultdict[str, int] = defaultdict(int)
+    for line in ledger_amounts(tenant, job, receipt["cost"]):
+        new[line.what] += line.usd_micros
+    for what, micros in before.items():
+        if what != kept and not what.startswith(TARIFF_LINE):
+            new[what] -= micros
+    for line in _tariff_lines(connection, account, more, now_ms):
+        new[line.what] += line.usd_micros
+    if account["quote_usd_micros"] is not None:
+        total = sum(before.values()) - before.get(kept, 0) + sum(new.values())
+        new[kept] = min(0, account["quote_usd_micros"] - total) - before.get(kept, 0)
+    quantity = {"volume_bytes": more.volume_bytes, "run_ms": more.run_ms}
     nothing = dict.fromkeys(quantity, 0)
     for what, micros in new.items():
         if micros or any(quantity.values()):
@@ -147,7 +155,7 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
 def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: TariffUse, now_ms: int) -> list[Amount]:
     """Return the tariff's lines by the price list in force when the job was submitted; none if a link has no tariff."""
     opened_ms = account["opened_unix_ms"]
-    used = used_in_month(connection, account["tenant"], now_ms, without_job=account["job"])
+    used = used_in_month(connection, account["tenant"], now_ms)
     try:
         links = json.loads(account["links"])
         return tariff_amounts(tariffs_at(connection, opened_ms), links, use, used, opened_ms)
