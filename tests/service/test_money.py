@@ -148,6 +148,8 @@ def test_a_job_is_charged_for_what_it_moved_before_its_source_was_removed(server
     until(admin, job_id, "paused")
     source.rename(server.data / "elsewhere")
     moved_bytes = sum(path.stat().st_size for path in there.iterdir())
+    charges = admin.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+    assert sum(line["usd_micros"] for line in charges) == moved_bytes // 100, "it may stay paused for ever"
     for _ in range(2):
         assert admin.post(f"/v1/jobs/{job_id}/resume").status_code == 202
         until(admin, job_id, "failed")

@@ -292,7 +292,10 @@ class JobWorker:
             self._end(row, lease, "done")
             return
         self._end_machines(row, found)
-        self._queue.move(row.id, (row.state,), DRAINED[row.state], lease=lease)
+        state, fields = DRAINED[row.state], dict[str, Any]()
+        if state == "paused" and found is not None:
+            fields["receipt"] = json.dumps(public_receipt(row, state, found.receipt()))
+        self._queue.move(row.id, (row.state,), state, lease=lease, **fields)
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""

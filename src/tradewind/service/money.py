@@ -66,11 +66,15 @@ def job_submitted(
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
-    """Settle the account of a job that has ended, or open that of a resumed one.
+    """Settle the account of a job that has ended, or open that of a resumed one. A paused job is charged so far: it may
+    stay paused for ever.
 
     Raises ApiProblem: 402 if the budget has too little left, 409 if the tenant has a budget and the job no quote.
     """
     account = connection.execute(select(accounts).where(accounts.c.job == job)).mappings().first()
+    if account is not None and state == "paused" and receipt is not None:
+        _charge(connection, account, json.loads(receipt), now_ms)
+        _set_account(connection, job, reserved_usd_micros=_left_usd_micros(connection, account))
     if account is None or account["is_open"] != (state in CLOSED):
         return
     if state in CLOSED:
@@ -78,11 +82,10 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
             _charge(connection, account, json.loads(receipt), now_ms)
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
-    price, left = account["quote_usd_micros"], 0
-    if price is None:
+    left = _left_usd_micros(connection, account)
+    if account["quote_usd_micros"] is None:
         _require_no_budget(connection, account["tenant"])
     else:
-        left = max(0, price - sum(_charged(connection, job).values()))
         require_room(connection, account["tenant"], f"job {job}", left, now_ms)
     _set_account(connection, job, is_open=1, reserved_usd_micros=left)
 
@@ -102,6 +105,11 @@ def _require_no_budget(connection: Connection, tenant: str) -> None:
 
 def _set_account(connection: Connection, job: str, **fields: int) -> None:
     connection.execute(update(accounts).where(accounts.c.job == job).values(**fields))
+
+
+def _left_usd_micros(connection: Connection, account: Mapping[Any, Any]) -> int:
+    """Return what a job may still be charged by its quote; 0 without one."""
+    return max(0, (account["quote_usd_micros"] or 0) - sum(_charged(connection, account["job"]).values()))
 
 
 def _charged(connection: Connection, job: str) -> dict[str, int]:
