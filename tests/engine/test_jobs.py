@@ -138,7 +138,7 @@ def test_the_remains_of_a_killed_client_are_removed(store: JobStore) -> None:
     used = store.hold("used")
     for job_id in ("a-job", "old", "used"):
         os.utime(store.path(job_id), (0, 0))
-    store.prune()
+    store.remove_remains()
     assert sorted(os.listdir(store.folder)) == ["a-job", "fresh", "used"]
     used.release()
 
@@ -163,17 +163,6 @@ def test_one_process_at_a_time_runs_a_job(store: JobStore) -> None:
     lock.release()
     lock.release()
     store.hold("job-1").release()
-
-
-def test_only_the_newest_finished_jobs_are_kept(store: JobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "FINISHED_JOBS_MAX", 2)
-    monkeypatch.setattr(jobs, "FINISHED_JOBS_SLACK", 2)
-    for number, state in enumerate(["done", "interrupted", "failed"]):
-        make(store, f"job-{number}", state)
-    assert store.prune() == 0
-    make(store, "job-3", "done")
-    assert store.prune() == 1
-    assert [record.id for record in store.records()] == ["job-1", "job-2", "job-3"]
 
 
 def test_ids_are_valid_in_the_contract() -> None:

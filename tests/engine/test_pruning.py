@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.engine.test_jobs import make
+from tradewind.engine import pruning
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
-from tradewind.engine.pruning import Pruned, prune
+from tradewind.engine.pruning import Pruned, prune, prune_oldest
 from tradewind.fleet.journal import FleetJournal
 from tradewind.model.ledger import Ledger, MachineUse
 
@@ -73,3 +74,31 @@ def test_a_job_whose_machines_have_not_ended_stays(store: JobStore) -> None:
     journal.close("f1")
     rented(store, "machine", 13.0)
     assert prune(store, NEW_UNIX_MS).jobs == ("fleet", "machine")
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "OVER_JOBS_MAX", 2)
+    monkeypatch.setattr(pruning, "OVER_JOBS_SLACK", 2)
+
+
+@pytest.mark.usefixtures("few")
+def test_only_the_newest_jobs_that_are_over_are_kept(store: JobStore) -> None:
+    for number, state in enumerate(["done", "interrupted", "cancelled"]):
+        make(store, f"job-{number}", state)
+    assert prune_oldest(store) == Pruned()
+    make(store, "job-3", "done")
+    assert prune_oldest(store).jobs == ("job-0",)
+    assert kept(store) == ["job-1", "job-2", "job-3"]
+
+
+@pytest.mark.usefixtures("few")
+def test_the_oldest_jobs_stay_too_if_they_can_be_resumed_or_are_held_or_have_machines(store: JobStore) -> None:
+    for number, state in enumerate(["failed", "done", "done", "done", "done", "done"]):
+        make(store, f"job-{number}", state)
+    store.settle("job-0")
+    ending = store.hold("job-1")
+    rented(store, "job-2", None)
+    assert prune_oldest(store).jobs == ("job-3",)
+    ending.release()
+    assert kept(store) == ["job-0", "job-1", "job-2", "job-4", "job-5"]

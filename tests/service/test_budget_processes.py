@@ -85,8 +85,8 @@ def add_job(connection: Any, number: int) -> None:
     connection.execute(insert(jobs).values(id=f"j{number}", tenant="lab", idempotency_key=f"{number}", **row, **times))
 
 
-def receipt(bytes_done: int, *lines: dict[str, Any]) -> str:
-    runs = [{"started_unix_ms": 0, "ended_unix_ms": 1000}]
+def receipt(bytes_done: int, *lines: dict[str, Any], moved_bytes: tuple[int, ...] = ()) -> str:
+    runs = [{"started_unix_ms": 0, "ended_unix_ms": 1000, "moved_bytes": moved} for moved in moved_bytes or (None,)]
     return json.dumps({"progress": {"bytes_done": bytes_done}, "runs": runs, "cost": {"lines": lines}})
 
 
@@ -150,6 +150,55 @@ def test_tiers_count_the_volume_of_the_month(database: ServiceDatabase) -> None:
         invoice = invoice_of(connection, "lab", month())
     assert invoice is not None
     assert sum(each["usd_micros"] for each in invoice["lines"]) == sum(totals)
+
+
+def test_volume_that_was_moved_is_charged_although_the_last_run_saw_none_of_it(database: ServiceDatabase) -> None:
+    price = {"name": "t", "unit": "GB", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1000}]}
+    gb = 10**9
+    with database.write() as connection:
+        connection.execute(insert(tariffs).values(set_unix_ms=1, document=json.dumps([price])))
+    assert submit_quoted(database, 1, 9_000)
+    totals = []
+    for last in (receipt(2 * gb), receipt(0), receipt(gb, moved_bytes=(2 * gb, 0, 3 * gb))):
+        with database.write() as connection:
+            job_moved(connection, "j1", "failed", last, database_unix_ms(connection))
+            totals.append(sum(each["usd_micros"] for each in charges_of(connection, "j1")))
+            job_moved(connection, "j1", "waiting", None, database_unix_ms(connection))
+    assert totals == [2_000, 2_000, 5_000]
+
+
+def test_a_job_that_is_resumed_in_another_month_is_not_priced_again(database: ServiceDatabase) -> None:
+    tiers = [{"from_quantity": 0, "usd_micros_per_unit": 1000}, {"from_quantity": 3, "usd_micros_per_unit": 100}]
+    gb, now_ms = 10**9, database.now_unix_ms()
+    next_month_ms = now_ms + 40 * 86_400_000
+    with database.write() as connection:
+        connection.execute(update(budgets).values(limit_usd_micros=10**9))
+        document = json.dumps([{"name": "t", "unit": "GB", "tiers": tiers}])
+        connection.execute(insert(tariffs).values(set_unix_ms=1, document=document))
+    for number in range(2):
+        assert submit_quoted(database, number, 10**6)
+    with database.write() as connection:
+        job_moved(connection, "j0", "done", receipt(4 * gb), now_ms)
+        job_moved(connection, "j1", "failed", receipt(2 * gb), now_ms)
+        assert sum(each["usd_micros"] for each in charges_of(connection, "j1")) == 200
+        job_moved(connection, "j1", "waiting", None, next_month_ms)
+        job_moved(connection, "j1", "done", receipt(3 * gb), next_month_ms)
+        assert sum(each["usd_micros"] for each in charges_of(connection, "j1")) == 200 + 1000
+
+
+def test_a_paused_job_is_charged_so_far_and_reserves_the_rest(database: ServiceDatabase) -> None:
+    with database.write() as connection:
+        price = {"name": "t", "unit": "GB", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1000}]}
+        connection.execute(insert(tariffs).values(set_unix_ms=1, document=json.dumps([price])))
+    assert submit_quoted(database, 1, 3_000)
+    figures = []
+    for state, done in (("paused", 2), ("waiting", 0), ("paused", 2), ("waiting", 0), ("done", 5)):
+        with database.write() as connection:
+            job_moved(connection, "j1", state, receipt(done * 10**9) if done else None, database_unix_ms(connection))
+            view = budget_view(connection, "lab", database_unix_ms(connection))
+        assert view is not None
+        figures.append((view["spent_usd_micros"], view["reserved_usd_micros"]))
+    assert figures == [(2_000, 1_000)] * 4 + [(3_000, 0)]
 
 
 def month() -> str:

@@ -135,6 +135,28 @@ def test_a_budget_is_never_exceeded_by_concurrent_jobs(server: Server, admin: ht
         assert crowd.put("/v1/tenants/crowd/budget", json={"limit_usd_micros": 1}).status_code == 403
 
 
+def test_a_job_is_charged_for_what_it_moved_before_its_source_was_removed(server: Server, admin: httpx.Client) -> None:
+    source, there = server.data / "removed", server.data / "removed-copy"
+    source.mkdir()
+    for number in range(20):
+        (source / f"{number:02}").write_bytes(bytes(100_000))
+    slow = {"recursive": True, "limit_bytes_per_s": 1_000_000}
+    job_id = submit(admin, "removed", source, there, **slow).json()["id"]
+    while not there.exists() or len(list(there.glob("[0-9]*"))) < 5:
+        time.sleep(0.02)
+    assert admin.post(f"/v1/jobs/{job_id}/pause").status_code == 202
+    until(admin, job_id, "paused")
+    source.rename(server.data / "elsewhere")
+    moved_bytes = sum(path.stat().st_size for path in there.iterdir())
+    charges = admin.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+    assert sum(line["usd_micros"] for line in charges) == moved_bytes // 100, "it may stay paused for ever"
+    for _ in range(2):
+        assert admin.post(f"/v1/jobs/{job_id}/resume").status_code == 202
+        until(admin, job_id, "failed")
+        charges = admin.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+        assert sum(line["usd_micros"] for line in charges) == moved_bytes // 100
+
+
 def test_a_failed_job_without_a_quote_is_not_resumed_under_a_budget(server: Server, admin: httpx.Client) -> None:
     with tenant_of(server, admin, "late") as late:
         source = server.data / "late"

@@ -5,14 +5,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import insert
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from tests.service.server import WAIT_S, Server, do_not_overlap, get, submit, until
+from tradewind.service.budgets import require_room, write_budget
+from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.problems import ApiProblem
+from tradewind.service.tables import tenants
 
 SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
 FILES = 12
@@ -169,3 +175,32 @@ def test_urls_that_are_refused(tmp_path: Path, url: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason) as refused:
         checked_url(url)
     assert "secret" not in f"{refused.value} {refused.value.hint}"
+
+
+@pytest.mark.usefixtures("replicas")
+def test_a_budget_that_is_changed_meanwhile_holds(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    database = ServiceDatabase(tmp_path, postgres.url)
+    with database.write() as connection:
+        connection.execute(insert(tenants).values(name="changed", created_unix_ms=1))
+        write_budget(connection, "changed", 1_000, "month", now_unix_ms())
+
+    def reserve() -> None:
+        with database.write_rows() as connection:
+            require_room(connection, "changed", "job j", 5_000, now_unix_ms())
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as connection:
+            write_budget(connection, "changed", 2_000, "day", now_unix_ms())
+            reserving = pool.submit(reserve)
+            waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            with psycopg.connect(postgres.url, autocommit=True) as watcher:
+                while watcher.execute(waits).fetchone() == (0,):
+                    time.sleep(0.01)
+        with pytest.raises(ApiProblem) as refused:
+            reserving.result(WAIT_S)
+    assert refused.value.status == 402
+    database.close()

@@ -130,7 +130,7 @@ def test_a_damaged_job_is_reported_until_it_is_repaired_or_removed(state: Path, 
     assert str(error).startswith(f"{damaged} is unreadable: ") and len(str(error)) < 500
     with pytest.raises(JobUnreadable):
         store.load(PAUSED)
-    store.prune()
+    store.remove_remains()
     assert damaged.exists()
     damaged.write_text(good)
     store.database._leave()

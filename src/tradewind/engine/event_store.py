@@ -12,11 +12,13 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from tradewind._version import __version__
 from tradewind.errors import ConfigError, StateError
 from tradewind.model.document import parse_json
+from tradewind.model.files import read_regular
 from tradewind.model.records import dataclass
 from tradewind.state.database import Database
 
@@ -64,9 +66,12 @@ class EventStore:
             )
             if found is not None and found[0] is not None:
                 self._last, self._run, self._bytes = found[0], found[1] + 1, int(found[2])
+        before: dict[str, Any] = {}
         with suppress(*_FAILURES):
+            # If the run before was killed, nothing else says what it has moved.
+            before = _counts_before(database, job_id, folder)
             database.write("DELETE FROM progress WHERE job = ?", (job_id,), durable=False)
-        self._put_document("run_started", job_id=job_id, version=__version__, folder=folder_id(folder))
+        self._put_document("run_started", job_id=job_id, version=__version__, folder=folder_id(folder), **before)
         self.flush()
 
     def append(self, line: bytes) -> None:
@@ -113,6 +118,19 @@ class EventStore:
         self._last += 1
         self._bytes += len(line)
         self._waiting.append((self._job_id, self._last, self._run, line))
+
+
+def _counts_before(database: Database, job_id: str, folder: str) -> dict[str, Any]:
+    """Return the latest counts of the run before: `progress_before` as its client recorded them, and `status_before` as
+    its lead did. A lead outlives a killed client by seconds.
+    """
+    line, before = read_progress(database, job_id), {}
+    if line is not None:
+        before["progress_before"] = json.loads(line)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        status = parse_json(read_regular(Path(folder) / "status.json"))
+        before["status_before"] = {"at_unix_ms": int(status["updated_unix_ms"]), "progress": status["progress"]}
+    return before
 
 
 def folder_id(folder: str) -> str:

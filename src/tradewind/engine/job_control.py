@@ -14,6 +14,7 @@ from tradewind.engine.launch_spec import LaunchSpec, stored_launch
 from tradewind.engine.ledger import JobLedger, LedgerBook
 from tradewind.engine.own_files import refuse_own_files
 from tradewind.engine.patterns import gateway_existence
+from tradewind.engine.pruning import prune_oldest
 from tradewind.engine.request import Options, UrlOrPath, place_texts, resolve
 from tradewind.engine.result import OVER_CEILING
 from tradewind.engine.running import RunningJob
@@ -115,7 +116,7 @@ class JobControl:
                     }
                     plan = plan_document(launch.plan)
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
-                    self.store.prune()
+                    prune_oldest(self.store)
                 overlay = launch.plan.overlay
                 ledger = Ledger(launch.prices, None if overlay is None else overlay.cost.total_usd)
                 return self._run(

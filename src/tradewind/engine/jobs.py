@@ -48,18 +48,14 @@ OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "s
 CANCELLING_FILE = "cancelling"
 #: A line per object in a job's folder, in the form of `--report`.
 OBJECTS_FILE = "objects.ndjson"
-#: A longer list of objects (about 20,000) is removed when the job is done. Up to FINISHED_JOBS_MAX lists are kept.
+#: A longer list of objects (about 20,000) is removed when the job is done. Up to 1,000 lists are kept, see `pruning`.
 OBJECTS_BYTES_MAX = 4 << 20
-#: Maximum finished jobs kept; the oldest are removed first. Jobs that can be resumed are never removed.
-FINISHED_JOBS_MAX = 1000
 #: Number of the latest jobs that are searched for an unfinished job of the same source and destinations.
 LATEST_JOBS = 100
 #: Timeout for a lead that was asked to stop: it drains for 4 s, ends its uploads, and its gateway exits.
 LEAD_END_S_MAX = 120.0
 #: Age at which a folder without a job is removed, unless a client holds its lock.
 MADE_S_MAX = 3600.0
-#: Number of excess jobs that must accumulate before jobs are removed.
-FINISHED_JOBS_SLACK = 100
 
 #: State as the lead reports it, or `paused`: interrupted by a user who wanted a pause.
 RecordedState = JobState | Literal["paused"]
@@ -331,24 +327,17 @@ class JobStore:
             )
         return lock
 
-    def prune(self) -> int:
-        """Remove the oldest finished jobs beyond FINISHED_JOBS_MAX; return their number.
-
-        Also removes what is left of jobs whose client was killed before they were recorded, uncounted.
-        """
+    def remove_remains(self) -> None:
+        """Remove the folders of jobs whose client was killed before they were recorded."""
         known = {row[0] for row in self.database.rows("SELECT id FROM jobs UNION SELECT id FROM imports")}
         for job_id in self._folders():
             if job_id not in known and self._was_never_made(job_id):
                 remove_folder(self.path(job_id))
-        if len(known) < FINISHED_JOBS_MAX + FINISHED_JOBS_SLACK:
-            return 0
-        finished = [record.id for record in self.records() if record.state in ENDED]
-        excess = finished[: max(0, len(finished) - FINISHED_JOBS_MAX)]
-        removed = [*excess, *(known - set(self._folders()))]
-        for job_id in excess:
-            remove_folder(self.path(job_id))
-        self._delete(removed)
-        return len(excess)
+
+    def remove_rows_without_folder(self) -> None:
+        """Remove the records of jobs whose folder somebody has removed. Raises StateError."""
+        known = {row[0] for row in self.database.rows("SELECT id FROM jobs UNION SELECT id FROM imports")}
+        self._delete(sorted(known - set(self._folders())))
 
     def _delete(self, job_ids: Sequence[str]) -> None:
         with self.database.transaction(durable=False) as connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
 from tradewind.engine.gateways import has_fleet
@@ -13,10 +14,14 @@ from tradewind.fleet.journal import FleetJournal
 from tradewind.model.ledger import Ledger
 from tradewind.model.records import dataclass
 
-__all__ = ["Pruned", "prune"]
+__all__ = ["Pruned", "prune", "prune_oldest"]
 
 #: States of jobs that are over: they do not run, and cannot be resumed.
 OVER = ("done", "cancelled")
+#: Maximum jobs kept that are over; the oldest are removed first.
+OVER_JOBS_MAX = 1000
+#: Number of excess jobs that must accumulate before jobs are removed.
+OVER_JOBS_SLACK = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +39,31 @@ def prune(store: JobStore, before_unix_ms: int, *, dry_run: bool = False) -> Pru
     A job stays if it runs, can be resumed, is unreadable, or if one of its machines or fleets has not ended. With
     `dry_run` nothing is removed. Raises StateError.
     """
+    query = "SELECT id FROM jobs WHERE created_unix_ms < ? ORDER BY id"
+    return _removed(store, [job_id for (job_id,) in store.database.rows(query, (before_unix_ms,))], dry_run=dry_run)
+
+
+def prune_oldest(store: JobStore) -> Pruned:
+    """Remove the oldest jobs that are over, beyond OVER_JOBS_MAX, and what is left of jobs that were never recorded.
+
+    The same jobs stay as with `prune`. Raises StateError.
+    """
+    store.remove_remains()
+    # Jobs that failed can be resumed. Those that are open in the database may be over by their status.
+    found = store.database.row("SELECT count(*) FROM jobs WHERE state != 'failed'")
+    if found is None or found[0] < OVER_JOBS_MAX + OVER_JOBS_SLACK:
+        return Pruned()
+    over = [record.id for record in store.records() if record.state in OVER]
+    removed = _removed(store, over[: max(0, len(over) - OVER_JOBS_MAX)])
+    store.remove_rows_without_folder()
+    return removed
+
+
+def _removed(store: JobStore, job_ids: Iterable[str], *, dry_run: bool = False) -> Pruned:
     fleets = FleetJournal(store.state_dir)
     removed: list[str] = []
     costs: list[float] = []
-    query = "SELECT id FROM jobs WHERE created_unix_ms < ? ORDER BY id"
-    for (job_id,) in list(store.database.rows(query, (before_unix_ms,))):
+    for job_id in job_ids:
         with suppress(JobBusy, JobNotFound, JobUnreadable, OSError), ExitStack() as held:
             if store.load(job_id).state not in OVER:
                 continue

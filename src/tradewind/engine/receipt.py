@@ -94,12 +94,18 @@ def carried_of(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
-    """Return each run with its version, its times, its outcome, what its routes carried, and its notices."""
+    """Return each run with its version, its times, its outcome, its notices, and the bytes that it has moved and that
+    its routes carried.
+
+    Of a killed run, those moved are known until its last recorded progress.
+    """
     runs: list[dict[str, Any]] = []
     for _, document, _ in read_events(database, job_id):
         if document["event"] == "run_started":
+            if runs and runs[-1]["moved_bytes"] is None:
+                runs[-1]["moved_bytes"] = _moved_by_killed(runs[-1], document)
             started = {"version": document.get("version"), "started_unix_ms": document.get("at_unix_ms")}
-            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "carried"))
+            unknown = dict.fromkeys(("ended_unix_ms", "outcome", "message", "moved_bytes", "carried"))
             runs.append({**started, **unknown, "notices": []})
         elif not runs:
             continue
@@ -107,7 +113,28 @@ def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:
             runs[-1]["ended_unix_ms"] = document.get("at_unix_ms")
             runs[-1]["outcome"], runs[-1]["message"] = document.get("outcome"), document.get("message")
         elif document["event"] == Summary.TAG[1]:
+            runs[-1]["moved_bytes"] = _moved_bytes(document.get("progress"))
             runs[-1]["carried"] = carried_of(document["progress"])
         elif document["event"] == "notice":
             runs[-1]["notices"].append(document.get("message"))
     return runs
+
+
+def _moved_by_killed(run: dict[str, Any], following: dict[str, Any]) -> int | None:
+    """Return what a killed run has moved, as the start of the run after it states.
+
+    The status is that of an earlier run if the lead of this one wrote none.
+    """
+    found = [_moved_bytes(following.get("progress_before"))]
+    status = following.get("status_before")
+    if status is not None and status["at_unix_ms"] >= (run["started_unix_ms"] or 0):
+        found.append(_moved_bytes(status["progress"]))
+    return max((moved for moved in found if moved is not None), default=None)
+
+
+def _moved_bytes(progress: Any) -> int | None:
+    """Return what a run has moved, without what earlier runs had; None if that is not known."""
+    try:
+        return max(0, int(progress["bytes_done"]) - int(progress["bytes_earlier"]))
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -125,6 +126,7 @@ class ServiceClient:
     def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
+        from http.client import HTTPException
         from urllib.error import HTTPError
         from urllib.request import HTTPRedirectHandler, Request, build_opener
 
@@ -139,11 +141,16 @@ class ServiceClient:
         try:
             request = Request(self._url + path, data, sent, method=method)
             with build_opener(NoRedirect).open(request, timeout=ANSWER_S_MAX) as answer:
-                document: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES_MAX))
+                document = json.loads(answer.read(ANSWER_BYTES_MAX))
+                if not isinstance(document, dict):
+                    raise ValueError("the answer is not that of a transfer service")
                 return document
         except HTTPError as error:
-            raise _refusal(error.code, error.read(ANSWER_BYTES_MAX), self._url) from None
-        except (OSError, ValueError) as error:
+            content = b""
+            with suppress(OSError, HTTPException):
+                content = error.read(ANSWER_BYTES_MAX)
+            raise _refusal(error.code, content, self._url) from None
+        except (OSError, ValueError, HTTPException) as error:  # The service may be killed within its answer.
             raise GatewayLost(
                 f"{self._url}: {getattr(error, 'reason', error)}",
                 hint="check the address, and that the service is running",

@@ -10,7 +10,7 @@ import calendar
 import time
 from typing import Any, Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tradewind.errors import BudgetExceeded
 from tradewind.market.budget import TenantBudget
@@ -18,7 +18,7 @@ from tradewind.service.auction_tables import bids
 from tradewind.service.money_tables import accounts, budgets, charges
 from tradewind.service.problems import ApiProblem
 
-__all__ = ["Period", "budget_view", "has_budget", "period_start_ms", "require_room"]
+__all__ = ["Period", "budget_view", "has_budget", "period_start_ms", "require_room", "write_budget"]
 
 Period = Literal["day", "month"]
 #: Id of all open reservations together, in the record that decides.
@@ -30,6 +30,21 @@ def period_start_ms(period: str, now_ms: int) -> int:
     now = time.gmtime(now_ms / 1000)
     day = 1 if period == "month" else now.tm_mday
     return calendar.timegm((now.tm_year, now.tm_mon, day, 0, 0, 0)) * 1000
+
+
+def write_budget(connection: Connection, tenant: str, limit_usd_micros: int | None, period: str, now_ms: int) -> None:
+    """Set the budget of a tenant; with None, remove it.
+
+    A row that exists is changed and not replaced: who waits for its lock on PostgreSQL would find the old one gone, not
+    see the new one, and take the tenant for one without a budget.
+    """
+    mine = budgets.c.tenant == tenant
+    if limit_usd_micros is None:
+        connection.execute(delete(budgets).where(mine))
+        return
+    values = {"period": period, "limit_usd_micros": limit_usd_micros, "updated_unix_ms": now_ms}
+    if connection.execute(update(budgets).where(mine).values(**values)).rowcount == 0:
+        connection.execute(insert(budgets).values(tenant=tenant, **values))
 
 
 def has_budget(connection: Connection, tenant: str) -> bool:

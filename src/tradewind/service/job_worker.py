@@ -310,8 +310,13 @@ class JobWorker:
             self._end(row, lease, "done")
             return
         self._end_machines(row, found)
-        moved_bytes = row.moved_bytes if found is None else max(row.moved_bytes, found.record.progress.bytes_done)
-        self._queue.move(row.id, (row.state,), DRAINED[row.state], lease=lease, moved_bytes=moved_bytes)
+        state = DRAINED[row.state]
+        fields: dict[str, Any] = {"moved_bytes": row.moved_bytes}
+        if found is not None:
+            fields["moved_bytes"] = max(row.moved_bytes, found.record.progress.bytes_done)
+            if state == "paused":
+                fields["receipt"] = json.dumps(public_receipt(row, state, found.receipt()))
+        self._queue.move(row.id, (row.state,), state, lease=lease, **fields)
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""

@@ -186,7 +186,7 @@ class JobQueue:
         return _row(row)
 
     def receipt(self, job_id: str) -> dict[str, Any] | None:
-        """Return the receipt of a job that has ended; None for any other."""
+        """Return the receipt of a job that has ended or is paused; None for any other."""
         with self._database.read() as connection:
             text = connection.execute(select(jobs.c.receipt).where(jobs.c.id == job_id)).scalar()
         found: dict[str, Any] | None = None if text is None else json.loads(text)

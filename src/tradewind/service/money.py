@@ -17,6 +17,7 @@ from tradewind.errors import MarketError
 from tradewind.service.budgets import has_budget, require_room
 from tradewind.service.money_tables import accounts, charges
 from tradewind.service.prices import (
+    TARIFF_LINE,
     Amount,
     TariffUse,
     ledger_amounts,
@@ -66,11 +67,15 @@ def job_submitted(
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
-    """Settle the account of a job that has ended, or open that of a resumed one.
+    """Settle the account of a job that has ended, or open that of a resumed one. A paused job is charged so far: it may
+    stay paused for ever.
 
     Raises ApiProblem: 402 if the budget has too little left, 409 if the tenant has a budget and the job no quote.
     """
     account = connection.execute(select(accounts).where(accounts.c.job == job)).mappings().first()
+    if account is not None and state == "paused" and receipt is not None:
+        _charge(connection, account, json.loads(receipt), now_ms)
+        _set_account(connection, job, reserved_usd_micros=_left_usd_micros(connection, account))
     if account is None or account["is_open"] != (state in CLOSED):
         return
     if state in CLOSED:
@@ -78,11 +83,10 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
             _charge(connection, account, json.loads(receipt), now_ms)
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
-    price, left = account["quote_usd_micros"], 0
-    if price is None:
+    left = _left_usd_micros(connection, account)
+    if account["quote_usd_micros"] is None:
         _require_no_budget(connection, account["tenant"])
     else:
-        left = max(0, price - sum(_charged(connection, job).values()))
         require_room(connection, account["tenant"], f"job {job}", left, now_ms)
     _set_account(connection, job, is_open=1, reserved_usd_micros=left)
 
@@ -104,6 +108,11 @@ def _set_account(connection: Connection, job: str, **fields: int) -> None:
     connection.execute(update(accounts).where(accounts.c.job == job).values(**fields))
 
 
+def _left_usd_micros(connection: Connection, account: Mapping[Any, Any]) -> int:
+    """Return what a job may still be charged by its quote; 0 without one."""
+    return max(0, (account["quote_usd_micros"] or 0) - sum(_charged(connection, account["job"]).values()))
+
+
 def _charged(connection: Connection, job: str) -> dict[str, int]:
     query = (
         select(charges.c.what, func.sum(charges.c.usd_micros))
@@ -119,28 +128,30 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
 
     Tariffs price the bytes as they were sent: compression lowers the volume.
 
-    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those.
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those. The tariff
+    prices only what is new: volume of an earlier month keeps its price, and a run that finds its source gone gives
+    nothing back.
     """
     job, tenant = account["job"], account["tenant"]
-    use = TariffUse(round(receipt["progress"]["bytes_done"] * sent_part(receipt)), _run_ms(receipt["runs"]))
-    owed: defaultdict[str, int] = defaultdict(int)
-    lines = [*ledger_amounts(tenant, job, receipt["cost"]), *_tariff_lines(connection, account, use, now_ms)]
-    for line in lines:
-        owed[line.what] += line.usd_micros
-    price = account["quote_usd_micros"]
-    if price is not None and (over := sum(owed.values()) - price) > 0:
-        owed[f"price kept by quote {account['quote']}"] = -over
-    before = _charged(connection, job)
-    new = {what: owed.get(what, 0) - before.get(what, 0) for what in {**before, **owed}}
-    counted = connection.execute(
-        select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0)).where(
-            charges.c.job == job
-        )
-    ).one()
-    quantity = {
-        "volume_bytes": max(0, use.volume_bytes - int(counted[0])),
-        "run_ms": max(0, use.run_ms - int(counted[1])),
-    }
+    query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
+    counted_bytes, counted_ms = map(int, connection.execute(query.where(charges.c.job == job)).one())
+    more = TariffUse(
+        max(0, round(_moved_bytes(receipt) * sent_part(receipt)) - counted_bytes),
+        max(0, _run_ms(receipt["runs"]) - counted_ms),
+    )
+    before, kept = _charged(connection, job), f"price kept by quote {account['quote']}"
+    new: defaultdict[str, int] = defaultdict(int)
+    for line in ledger_amounts(tenant, job, receipt["cost"]):
+        new[line.what] += line.usd_micros
+    for what, micros in before.items():
+        if what != kept and not what.startswith(TARIFF_LINE):
+            new[what] -= micros
+    for line in _tariff_lines(connection, account, more, now_ms):
+        new[line.what] += line.usd_micros
+    if account["quote_usd_micros"] is not None:
+        total = sum(before.values()) - before.get(kept, 0) + sum(new.values())
+        new[kept] = min(0, account["quote_usd_micros"] - total) - before.get(kept, 0)
+    quantity = {"volume_bytes": more.volume_bytes, "run_ms": more.run_ms}
     nothing = dict.fromkeys(quantity, 0)
     for what, micros in new.items():
         if micros or any(quantity.values()):
@@ -155,12 +166,18 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
 def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: TariffUse, now_ms: int) -> list[Amount]:
     """Return the tariff's lines by the price list in force when the job was submitted; none if a link has no tariff."""
     opened_ms = account["opened_unix_ms"]
-    used = used_in_month(connection, account["tenant"], now_ms, without_job=account["job"])
+    used = used_in_month(connection, account["tenant"], now_ms)
     try:
         links = json.loads(account["links"])
         return tariff_amounts(tariffs_at(connection, opened_ms), links, use, used, opened_ms)
     except MarketError:
         return []
+
+
+def _moved_bytes(receipt: Mapping[str, Any]) -> int:
+    """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again."""
+    moved = sum(run.get("moved_bytes") or 0 for run in receipt["runs"])
+    return max(int(receipt["progress"]["bytes_done"]), moved)
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:

@@ -18,6 +18,7 @@ from tradewind.service.budgets import period_start_ms
 from tradewind.service.money_tables import charges, tariffs
 
 __all__ = [
+    "TARIFF_LINE",
     "Amount",
     "TariffUse",
     "hourly_tariff",
@@ -32,7 +33,7 @@ __all__ = [
 MS_PER_HOUR = 3_600_000
 BYTES_PER_GB = 10**9
 #: Prefix of the lines of a tariff.
-TARIFF_LINE = "service"
+TARIFF_LINE = "service: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,10 @@ def price_time_ms(connection: Connection, now_ms: int) -> int:
     return max(now_ms, newest or 0)
 
 
-def used_in_month(connection: Connection, tenant: str, at_ms: int, *, without_job: str = "") -> TariffUse:
+def used_in_month(connection: Connection, tenant: str, at_ms: int) -> TariffUse:
     """Return what a tenant has used in the month of a time, for the tiers of tariffs."""
     query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
-    query = query.where(
-        charges.c.tenant == tenant,
-        charges.c.at_unix_ms >= period_start_ms("month", at_ms),
-        charges.c.job != without_job,
-    )
+    query = query.where(charges.c.tenant == tenant, charges.c.at_unix_ms >= period_start_ms("month", at_ms))
     volume_bytes, run_ms = connection.execute(query).one()
     return TariffUse(int(volume_bytes), int(run_ms))
 
@@ -95,7 +92,7 @@ def tariff_amounts(
         quantity = _quantity(tariff, use) / len(links)
         cost_usd = tariff.cost_usd(quantity, _quantity(tariff, before))
         exact_micros.append(cost_usd * MICROS_PER_USD)
-        names.append(f"{TARIFF_LINE}: {tariff.name}, {src} → {dst}")
+        names.append(f"{TARIFF_LINE}{tariff.name}, {src} → {dst}")
         before = TariffUse(
             before.volume_bytes + use.volume_bytes // len(links), before.run_ms + use.run_ms // len(links)
         )

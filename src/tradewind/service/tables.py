@@ -52,8 +52,9 @@ tokens = Table(
 
 #: `owned` is the JSON list of places that the job writes. `proposal` and `engine_job` are ids of the engine:
 #: `proposal` is recorded before the job starts, so that a restarted server finds what it has started. `receipt` is
-#: kept when the job has ended, because the engine removes old jobs. `owner` is the replica that works on an active job,
-#: until `lease_unix_ms` by the database's clock; `epoch` counts the owners, so that an earlier one changes nothing.
+#: kept when the job has ended, because the engine removes old jobs, and while it is paused. `owner` is the replica
+#: that works on an active job, until `lease_unix_ms` by the database's clock; `epoch` counts the owners, so
+#: that an earlier one changes nothing.
 #: For the scheduler: `size_bytes` and `price_usd_micros` if they are known before the start; `failures` counts those of
 #: each retry class (JSON), and `failure` is the last one; `moved_bytes` are proven so far; `granted` is what the job
 #: was started with (JSON); `earliest_unix_ms` and `latest_unix_ms` say when it will end. `traceparent` is the span

@@ -7,17 +7,17 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import delete, insert, select
+from sqlalchemy import insert, select
 
 from tradewind.market.tariff import Tariff
 from tradewind.model.document import to_document
 from tradewind.service.api.tenants import AUDIT, NAME, TENANTS
 from tradewind.service.auth import Sender, needs
-from tradewind.service.budgets import budget_view
+from tradewind.service.budgets import budget_view, write_budget
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.invoices import INVOICE_ID, csv_of, invoice_months, invoice_of
 from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX, TARIFFS_MAX
-from tradewind.service.money_tables import budgets, tariffs
+from tradewind.service.money_tables import tariffs
 from tradewind.service.prices import price_time_ms, tariffs_at
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import tenants
@@ -143,13 +143,7 @@ def set_budget(name: Name, body: BudgetRequest, request: Request, sender: Sender
         now = database_unix_ms(connection)
         if connection.execute(select(tenants.c.name).where(tenants.c.name == name)).first() is None:
             raise ApiProblem(404, "no such tenant")
-        connection.execute(delete(budgets).where(budgets.c.tenant == name))
-        if body.limit_usd_micros is not None:
-            connection.execute(
-                insert(budgets).values(
-                    tenant=name, period=body.period, limit_usd_micros=body.limit_usd_micros, updated_unix_ms=now
-                )
-            )
+        write_budget(connection, name, body.limit_usd_micros, body.period, now)
         record_change(connection, sender.tenant, sender.token, "budget.set", name, body.model_dump())
         found = budget_view(connection, name, now)
     return Response(status_code=204) if found is None else found
