@@ -20,7 +20,8 @@ def s3rver() -> Server:
         require("node"), str(package / "bin" / "s3rver.js"), "--silent", "--no-vhost-buckets",
         "--address", "127.0.0.1", "--port", str(port), "--directory", str(folder / "data"),
     ]  # fmt: skip
-    process = spawn(command, folder)
+    # Its pages of listings have tokens in a cipher that OpenSSL 3 only knows as a legacy one.
+    process = spawn(command, folder, {"NODE_OPTIONS": "--openssl-legacy-provider"})
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, endpoint, folder)
     client = {

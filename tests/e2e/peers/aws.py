@@ -31,9 +31,7 @@ CASES = [
     Case("mv 4", {"test.txt": "1"}, {}, "mv SRC/test.txt DST/", {"test.txt": "1"}, left={}),
     Case("mv 5", TWO, {}, "mv SRC DST --recursive", TWO, left={}),
     Case("mv 6", TWO, {}, "mv SRC DST/ -r --exclude *.jpg", {"test1.txt": "1"}, left={"test2.jpg": "2"}),
-    Case(
-        "mv 7", BELOW, {}, "mv SRC/ DST/ -r --exclude another/*", {"test1.txt": "1"}, left={"another/test1.txt": "2"}
-    ),
+    Case("mv 7", BELOW, {}, "mv SRC/ DST/ -r --exclude another/*", {"test1.txt": "1"}, left={"another/test1.txt": "2"}),
     Case("rm 1", {}, TWO, "rm DST/test2.jpg", {"test1.txt": "1"}),
     Case("rm 2", {}, TWO, "rm DST --recursive -y", {}),
     Case("rm 3", {}, TWO, "rm DST/ --recursive -y --exclude *.jpg", {"test2.jpg": "2"}),
@@ -54,10 +52,25 @@ CASES = [
         "sync SRC DST --exclude *another/*",
         {"test1.txt": "1", "another/test2.txt": "2"},
     ),
-    Case("filters: .git/*", GIT, {}, "cp SRC DST -r --exclude .git/*", {"foo.txt": "3", "bar.txt": "4", "baz.jpg": "5"}),
+    Case(
+        "filters: .git/*", GIT, {}, "cp SRC DST -r --exclude .git/*", {"foo.txt": "3", "bar.txt": "4", "baz.jpg": "5"}
+    ),
     Case("filters: /ba*", GIT, {}, "cp SRC DST -r --exclude /ba* --exclude .git", {"foo.txt": "3"}),
-    Case("filters: two --include", GIT, {}, "cp SRC DST -r --exclude * --include *.jpg --include f*", {"foo.txt": "3", "baz.jpg": "5"}),
-    Case("ls 2", {}, {"test.txt": "1", "p/test.txt": "2"}, "ls DST", {"test.txt": "1", "p/test.txt": "2"}, prints=("p/", "test.txt")),
+    Case(
+        "filters: two --include",
+        GIT,
+        {},
+        "cp SRC DST -r --exclude * --include *.jpg --include f*",
+        {"foo.txt": "3", "baz.jpg": "5"},
+    ),
+    Case(
+        "ls 2",
+        {},
+        {"test.txt": "1", "p/test.txt": "2"},
+        "ls DST",
+        {"test.txt": "1", "p/test.txt": "2"},
+        prints=("p/", "test.txt"),
+    ),
     Case("ls 3", {}, {"test.txt": "1"}, "ls DST/none", {"test.txt": "1"}, code=3, prints=()),
     Case(
         "ls 4",

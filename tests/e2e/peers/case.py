@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 Tree = dict[str, str]
-"""Content by name. A name that ends with `/` is an empty directory; its content is empty. Stores have no such names."""
+"""Content by name. A name that ends with `/` is an empty directory, or an empty object of a store."""
 
 
 @dataclass(frozen=True)

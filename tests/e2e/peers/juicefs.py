@@ -11,7 +11,9 @@ DEEP = {name: name for name in ("a1/b1/c1", "a1/b1/c2", "a1/b2/c1", "a1/b2/c2", 
 
 def filtered(name: str, source: Tree, rules: str, *expected: str) -> Case:
     """A copy of what the rules include."""
-    return Case(f"TestSyncIncludeAndExclude: {name}", source, {}, f"sync SRC DST {rules}", {key: key for key in expected})
+    return Case(
+        f"TestSyncIncludeAndExclude: {name}", source, {}, f"sync SRC DST {rules}", {key: key for key in expected}
+    )
 
 
 CASES = [
@@ -27,7 +29,15 @@ CASES = [
     filtered("two --exclude", SIMPLE, "--exclude a* --exclude c*", "b1", "b2"),
     filtered("an exception first", SIMPLE, "--exclude a[1-2]", "ab1", "ab2", "b1", "b2", "c1", "c2"),
     filtered("?", SIMPLE, "--exclude ab?", "a1/z1/z2", "a2", "b1", "b2", "c1", "c2"),
-    filtered("a rule with slashes", DEEP, "--exclude a*/b[1-2]/c1 --exclude a4", "a1/b1/c2", "a1/b2/c2", "a2/b1/c2", "a3/b2/c2"),
+    filtered(
+        "a rule with slashes",
+        DEEP,
+        "--exclude a*/b[1-2]/c1 --exclude a4",
+        "a1/b1/c2",
+        "a1/b2/c2",
+        "a2/b1/c2",
+        "a3/b2/c2",
+    ),
     filtered("the last match wins", SIMPLE, "--exclude a* --include a2 --exclude c*", "a2", "b1", "b2"),
     filtered("a directory", DEEP, "--exclude b1/", "a1/b2/c1", "a1/b2/c2", "a3/b2/c2", "a4"),
     filtered("only at the top", {"x": "x", "d/x": "d/x"}, "--exclude /x", "d/x"),

@@ -7,6 +7,7 @@ from tests.e2e.peers.case import Case
 DASHES = "-" * 60
 SAME = {"a": "one", "d/b": "two"}
 HELLO = {"sub dir/hello world": "hello world"}
+EMPTY = {**HELLO, "dir2/": ""}
 MOVED = {"potato2": DASHES, "empty space": "-", "potato3": f"{DASHES} UPDATED"}
 
 COPY = [
@@ -23,8 +24,9 @@ COPY = [
         code=4,
         listed=("potato2", "notfound"),
     ),
-    Case("TestCopyEmptyDirectories: they are not copied", {**HELLO, "dir2/": ""}, {}, "cp -r SRC DST", HELLO),
-    Case("TestSyncEmptyDirectories: they are not copied", {**HELLO, "dir2/": ""}, {}, "sync SRC DST", HELLO),
+    Case("TestCopyEmptyDirectories", EMPTY, {}, "cp -r SRC DST", EMPTY),
+    Case("TestSyncEmptyDirectories", EMPTY, {}, "sync SRC DST", EMPTY),
+    Case("TestMoveEmptyDirectories", EMPTY, {}, "mv -r SRC DST", EMPTY, left={}),
     Case("TestCopyAfterDelete: an empty source is refused", {}, HELLO, "cp -r SRC DST", HELLO, code=3),
     Case("TestCopyAfterDelete", {}, HELLO, "cp -r SRC DST --allow-empty", HELLO),
     Case("TestCopyRedownload", HELLO, HELLO, "sync SRC DST", HELLO),
@@ -152,7 +154,14 @@ MOVE = [
         MOVED,
         left={},
     ),
-    Case("TestServerSideMove to a new place", MOVED, {}, "mv -r SRC DST/new", {f"new/{k}": v for k, v in MOVED.items()}, left={}),
+    Case(
+        "TestServerSideMove to a new place",
+        MOVED,
+        {},
+        "mv -r SRC DST/new",
+        {f"new/{k}": v for k, v in MOVED.items()},
+        left={},
+    ),
     Case(
         "TestServerSideMoveWithFilter",
         MOVED,

@@ -30,7 +30,13 @@ COPY = [
         "cp SRC/*/**.txt DST/",
         {"b/y.txt": "4", "c/d/e/y.txt": "5"},
     ),
-    Case("TestCopyMultipleS3ObjectsToS3_Issue70", {"config/.local/f1": "1"}, {}, "cp -r SRC/config DST/x/", {"x/.local/f1": "1"}),
+    Case(
+        "TestCopyMultipleS3ObjectsToS3_Issue70",
+        {"config/.local/f1": "1"},
+        {},
+        "cp -r SRC/config DST/x/",
+        {"x/.local/f1": "1"},
+    ),
     Case("TestCopyWithNoMatch", KEYS, {}, "cp SRC/none* DST/", {}, code=3),
     Case("TestCopyS3ObjectsWithRawFlag: the name wins", STARS, {}, "cp SRC/f*.txt DST/", {"f*.txt": "1"}),
     Case(
@@ -40,7 +46,13 @@ COPY = [
         "cp -r SRC/abc* DST/",
         {"f.txt": "1", "g.py": "2"},
     ),
-    Case("TestCopyWithExcludeFilter", FILTERED, {}, "cp -r SRC DST --exclude *.txt", {"readme.md": "2", "x.gz": "3", "a/f.py": "5"}),
+    Case(
+        "TestCopyWithExcludeFilter",
+        FILTERED,
+        {},
+        "cp -r SRC DST --exclude *.txt",
+        {"readme.md": "2", "x.gz": "3", "a/f.py": "5"},
+    ),
     Case(
         "TestCopyWithExcludeFilters",
         FILTERED,
@@ -48,7 +60,13 @@ COPY = [
         "cp -r SRC DST --exclude *.txt --exclude *.gz",
         {"readme.md": "2", "a/f.py": "5"},
     ),
-    Case("TestCopyWithExcludeFilters and a pattern", FILTERED, {}, "cp SRC/** DST/ --exclude a/", {"t.txt": "1", "readme.md": "2", "x.gz": "3"}),
+    Case(
+        "TestCopyWithExcludeFilters and a pattern",
+        FILTERED,
+        {},
+        "cp SRC/** DST/ --exclude a/",
+        {"t.txt": "1", "readme.md": "2", "x.gz": "3"},
+    ),
     Case("TestCopyWithIncludeFilter", FILTERED, {}, "cp -r SRC DST --include *.txt", {"t.txt": "1", "a/f.txt": "4"}),
     Case(
         "TestCopyLocalFilesWithSymlinks: links are skipped",
@@ -80,7 +98,13 @@ SYNC = [
         {"new/child1/name": "A", "new/child2/name": "B"},
     ),
     Case("TestSyncS3BucketToEmptyFolder", NESTED, {}, "sync SRC/** DST/", NESTED),
-    Case("TestSyncS3BucketToEmptyS3Bucket", KEYS, {}, "sync SRC/** DST/p/", {f"p/{key}": text for key, text in KEYS.items()}),
+    Case(
+        "TestSyncS3BucketToEmptyS3Bucket",
+        KEYS,
+        {},
+        "sync SRC/** DST/p/",
+        {f"p/{key}": text for key, text in KEYS.items()},
+    ),
     Case(
         "TestSyncLocalFolderToS3BucketSourceNewer",
         {"a": "updated", "d/b": "NEW"},
@@ -192,6 +216,13 @@ LIST = [
     Case("TestListNonexistingS3Object", {}, KEYS, "ls DST/none*", KEYS, code=3, prints=()),
     Case("TestListS3ObjectsWithExcludeFilter", {}, KEYS, "ls -r DST --exclude *.txt", KEYS, prints=("b.log",)),
     Case("TestDiskUsage", {}, KEYS, "du DST", KEYS),
-    Case("TestCatS3Object", {}, {"a": "one\n", "b": "two\n"}, "cat DST/*", {"a": "one\n", "b": "two\n"}, prints=("one", "two")),
+    Case(
+        "TestCatS3Object",
+        {},
+        {"a": "one\n", "b": "two\n"},
+        "cat DST/*",
+        {"a": "one\n", "b": "two\n"},
+        prints=("one", "two"),
+    ),
 ]
 CASES = [*COPY, *SYNC, *REMOVE, *LIST]
