@@ -18,7 +18,6 @@ from tests.e2e.peers import aws, juicefs, rclone, s5cmd
 from tests.e2e.peers.case import Case, Tree
 
 OLD_S, SAME_S, NEW_S = 1_400_000_000, 1_500_000_000, 4_000_000_000
-ONE_PLACE = {"rm", "ls", "du", "cat"}
 PEERS = {"rclone": rclone.CASES, "s5cmd": s5cmd.CASES, "juicefs": juicefs.CASES, "aws": aws.CASES}
 #: The examples of aws mostly repeat what cases of the others say.
 SLOW = {"aws"}
@@ -79,18 +78,18 @@ def change_source(place: FilePlace, case: Case) -> None:
 
 
 def words_of(case: Case, source: Place, there: Place, listed: Path) -> list[str]:
-    """Return the command line."""
+    """Return the command line, with the flags of the places in it."""
     listed.write_text("".join(f"{name}\n" for name in case.listed))
-    names = {"SRC": source.url, "DST": there.url, "LIST": str(listed)}
-    words = shlex.split(case.command)
-    for name, url in names.items():
-        words = [word.replace(name, url) for word in words]
-    if words[0] in ONE_PLACE:
-        words += there.flags("src")
-    else:
-        from_there = "DST" in case.command.split()[1:][0]
-        words += (there if from_there else source).flags("src") + there.flags("dst")
-    return [*words, "--json"] if case.copies is not None else words
+    words: list[str] = []
+    flags: list[str] = []
+    sides = ["src", "dst"]
+    for word in shlex.split(case.command):
+        named = next((place for name, place in (("SRC", source), ("DST", there)) if word.startswith(name)), None)
+        if named is not None or word == "-":
+            side = sides.pop(0)
+            flags += named.flags(side) if named is not None else []
+        words.append(word.replace("SRC", source.url).replace("DST", there.url).replace("LIST", str(listed)))
+    return [*words, *flags, *(["--json"] if case.copies is not None else [])]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,15 @@ COPY = [
     ),
 ]
 SYNC = [
-    Case("TestSyncSingleS3ObjectToLocalTwice: sync takes directories", KEYS, {}, "sync SRC/a.txt DST/", {}, code=2),
+    Case(
+        "TestSyncSingleS3ObjectToLocalTwice: sync takes directories",
+        KEYS,
+        {},
+        "sync SRC/a.txt DST/",
+        {},
+        code=2,
+        files_only=True,
+    ),
     Case("TestSyncLocalFolderToS3EmptyBucket", NESTED, {}, "sync SRC/ DST/", NESTED),
     Case(
         "TestSyncMultipleFilesWithWildcardedDirectory",
