@@ -124,28 +124,6 @@ fn known_limits(name: &str) -> BTreeSet<Ability> {
             UploadConditions,
         ]
         .into(),
-        // Keys are paths on its disk. It checks neither conditions nor checksums, and lets everybody in.
-        "s3rver" => [
-            Abort,
-            AbortIsFinal,
-            Authentication,
-            ByteOrder,
-            CopyPart,
-            CopyPreconditions,
-            DotSegments,
-            EmptySegments,
-            FirstByte,
-            LongSegments,
-            PendingUploads,
-            PutConditions,
-            RefusesDamage,
-            ReplacingCopyConditions,
-            UploadChecksums,
-            UploadConditions,
-        ]
-        .into(),
-        // Keys are paths in its filer. It makes the bucket of an object that is written.
-        "seaweedfs" => [Backslash, ByteOrder, DotSegments, EmptySegments, LongSegments, MissingBucket].into(),
         // moto behind Google's header names.
         "gcs" => [
             Authentication,
