@@ -84,6 +84,7 @@ test-all: setup ## Run all tests, also slow ones, 10,000 simulations, and each f
 	SIMULATION_SEEDS=10000 $(RUST_TESTS) -- --include-ignored
 	@# Building takes longer than a test may. Without the clusters their tests are skipped with the reason.
 	-@$(BIN)/python -m testbed.kubelab install
+	-@$(BIN)/python -m testbed.servers install --all
 	TRADEWIND_SEEDS=300 $(BIN)/python -m pytest
 	fuzz/run
 

@@ -214,3 +214,17 @@ def test_the_symptoms_are_messages_of_the_code() -> None:
     ]
     assert len(pieces) > 50
     assert not [piece for piece in pieces if piece not in code]
+
+
+def test_the_commands_and_options_of_the_translation_tables_exist() -> None:
+    """Each row's last cell is Tradewind's."""
+    text = (ROOT / "docs" / "guides" / "coming-from.md").read_text(encoding="utf-8")
+    cells = [line.rstrip(" |").rpartition("|")[2] for line in text.splitlines() if line.startswith("|")]
+    named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    commands = [shlex.split(name)[1:] for name in named if name.startswith("tradewind ")]
+    assert len(commands) > 20
+    for words in commands:
+        build_parser(words[0], import_module(f"tradewind.cli.{words[0]}")).parse_strictly(words[1:])
+    options = {word for name in named for word in name.split() if word.startswith("--")}
+    assert len(options) > 30
+    assert not options - set(re.findall(r"--[\w-]+", (ROOT / "docs" / "reference" / "cli.md").read_text()))

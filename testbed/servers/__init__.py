@@ -10,7 +10,21 @@ from testbed.servers.install import InstallError
 from testbed.servers.moto import moto
 from testbed.servers.process import Server, ServerError
 from testbed.servers.rclone import rclone
+from testbed.servers.s3rver import s3rver
+from testbed.servers.seaweedfs import seaweedfs
 from testbed.servers.shared import shared
 from testbed.servers.versitygw import versitygw
 
-__all__ = ["InstallError", "Server", "ServerError", "azurite", "gcs", "moto", "rclone", "shared", "versitygw"]
+__all__ = [
+    "InstallError",
+    "Server",
+    "ServerError",
+    "azurite",
+    "gcs",
+    "moto",
+    "rclone",
+    "s3rver",
+    "seaweedfs",
+    "shared",
+    "versitygw",
+]

@@ -15,7 +15,18 @@ from collections.abc import Callable
 
 from testbed.clouds.azure.server import azure_program
 from testbed.clouds.gcp.discovery import compute_discovery
-from testbed.servers import InstallError, Server, ServerError, azurite, gcs, moto, rclone, versitygw
+from testbed.servers import (
+    InstallError,
+    Server,
+    ServerError,
+    azurite,
+    gcs,
+    moto,
+    rclone,
+    s3rver,
+    seaweedfs,
+    versitygw,
+)
 from testbed.servers.install import cache_folder
 
 STARTERS: dict[str, Callable[[], Server]] = {
@@ -25,8 +36,12 @@ STARTERS: dict[str, Callable[[], Server]] = {
     "azurite": azurite,
     "gcs": gcs,
     "rclone": rclone,
+    "s3rver": s3rver,
+    "seaweedfs": seaweedfs,
 }
 DEFAULT = ["versitygw"]
+#: Servers that only slow tests use. `make test` does not install them.
+SLOW = {"s3rver", "seaweedfs"}
 #: Files that the stand-ins of clouds need. moto stands for AWS.
 CLOUDS: dict[str, Callable[[], object]] = {"Azure's API": azure_program, "Google's API": compute_discovery}
 
@@ -39,14 +54,15 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="install if needed, start, print exports, run until interrupted")
     up.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(STARTERS)} (default: {' '.join(DEFAULT)})")
-    verbs.add_parser("install", help="install all, start each once, name the unavailable ones")
+    install = verbs.add_parser("install", help="install servers, start each once, name the unavailable ones")
+    install.add_argument("--all", action="store_true", help="also install those that only slow tests use")
     verbs.add_parser("where", help="print the folder that holds the installed servers")
     arguments = parser.parse_args()
     if arguments.verb == "where":
         print(cache_folder())
         return 0
     if arguments.verb == "install":
-        return _install()
+        return _install([name for name in STARTERS if arguments.all or name not in SLOW])
     names: list[str] = arguments.names or DEFAULT
     if unknown := [name for name in names if name not in STARTERS]:
         parser.error(f"unknown server: {', '.join(unknown)}")
@@ -70,12 +86,12 @@ def _up(names: list[str]) -> int:
     return 0
 
 
-def _install() -> int:
-    """Install the servers one after the other, so that they leave processors and network to other programs."""
+def _install(names: list[str]) -> int:
+    """Install these servers one after the other, so that they leave processors and network to other programs."""
     code = 0
-    for name, start in STARTERS.items():
+    for name in names:
         try:
-            start().stop()
+            STARTERS[name]().stop()
         except (InstallError, ServerError) as error:
             print(f"note: the test server {name} could not be installed: {error}", file=sys.stderr)
             code = 1

@@ -17,13 +17,19 @@ from testbed.drive import Command
 from testbed.faults import HttpProxy
 from testbed.places import AzurePlace, FilePlace, GcsPlace, Place, S3Place
 from testbed.s3 import S3
-from testbed.servers import Server, azurite, gcs, moto, rclone, shared, versitygw
+from testbed.servers import Server, azurite, gcs, moto, rclone, s3rver, seaweedfs, shared, versitygw
 
 PROCESS_END_S = 20.0
 """Maximum time until the gateways of a killed client have ended, on a busy machine."""
 
 #: The fixtures of the S3 servers.
-S3_FIXTURES = {"versitygw": "s3_server", "moto": "moto_server", "rclone": "rclone_server"}
+S3_FIXTURES = {
+    "versitygw": "s3_server",
+    "moto": "moto_server",
+    "rclone": "rclone_server",
+    "s3rver": "s3rver_server",
+    "seaweedfs": "seaweedfs_server",
+}
 
 
 def started(start: Callable[[], Server], needs: str, folder: Path) -> Iterator[Server]:
@@ -66,6 +72,16 @@ def rclone_server(run_folder: Path) -> Iterator[Server]:
     yield from started(rclone, "python3", run_folder / "servers")
 
 
+@pytest.fixture(scope="session")
+def s3rver_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(s3rver, "npm", run_folder / "servers")
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server(run_folder: Path) -> Iterator[Server]:
+    yield from started(seaweedfs, "python3", run_folder / "servers")
+
+
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[Command]:
     """The command without any configuration. At the end none of its processes may live."""
@@ -102,7 +118,7 @@ def proxy(s3_server: Server) -> Iterator[HttpProxy]:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest, command: Command, tmp_path: Path) -> Callable[[str], Place]:
-    """Makes an empty place of a kind: `file`, `versitygw`, `moto`, `rclone`, `gcs` or `azure`."""
+    """Makes an empty place of a kind: `file`, one of `S3_FIXTURES`, `gcs` or `azure`."""
 
     def make(kind: str) -> Place:
         if kind == "file":

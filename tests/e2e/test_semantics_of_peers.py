@@ -1,162 +1,129 @@
-"""Expectations of users of rclone and s5cmd, as a table: trees before, a command, trees after.
+"""Expectations of users of rclone, s5cmd, juicefs and aws, as tables: trees before, a command, trees after.
 
-The cases have the names of rclone's `fs/sync/sync_test.go` and of s5cmd's `e2e/*_test.go`. Only the behaviour is taken
-from there. Where Tradewind differs on purpose, the case says so, and docs/guides/coming-from.md explains it.
+Where Tradewind differs on purpose, the case says so, and docs/guides/coming-from.md explains it.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from testbed.drive import Command
-from testbed.places import Place
-from testbed.trees import tree_hashes
+from testbed.places import FilePlace, Place
+from tests.e2e.peers import aws, juicefs, rclone, s5cmd
+from tests.e2e.peers.case import Case, Tree
 
-OLD_S, NEW_S = 1_500_000_000, 1_600_000_000
-Tree = dict[str, str]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One command between two directories. SRC and DST in the command stand for them."""
-
-    name: str
-    source: Tree
-    before: Tree
-    command: str
-    after: Tree
-    code: int = 0
-    #: The files that remain in the source; the whole source unless stated.
-    left: Tree | None = None
-    #: Names of files at the source that are newer than those at the destination.
-    newer: tuple[str, ...] = field(default=())
-
-
-SAME = {"a": "one", "d/b": "two"}
-SYNC = [
-    Case("TestCopy", SAME, {}, "cp -r SRC DST", SAME),
-    Case("TestCopyWithDryRun", SAME, {}, "cp -r SRC DST --dry-run", {}),
-    Case("TestCopyMissingDirectory", {}, {}, "cp -r SRC/none DST", {}, code=3),
-    Case("TestCopyRedownload", SAME, SAME, "sync SRC DST", SAME),
-    Case("TestSyncSizeOnly", {"a": "new"}, {"a": "old"}, "sync SRC DST --compare size", {"a": "old"}, newer=("a",)),
-    Case(
-        "TestSyncBasedOnCheckSum", {"a": "x"}, {"a": "x"}, "sync SRC DST --compare checksum", {"a": "x"}, newer=("a",)
-    ),
-    Case("TestSyncAfterChangingModtimeOnly", {"a": "x"}, {"a": "x"}, "sync SRC DST", {"a": "x"}, newer=("a",)),
-    Case("TestSyncAfterAddingAFile", SAME, {"a": "one"}, "sync SRC DST", SAME),
-    Case("TestSyncAfterChangingFilesSizeOnly", {"a": "longer"}, {"a": "x"}, "sync SRC DST", {"a": "longer"}),
-    Case("TestSyncAfterChangingContentsOnly", {"a": "new"}, {"a": "old"}, "sync SRC DST", {"a": "new"}, newer=("a",)),
-    Case(
-        "TestSyncAfterRemovingAFileAndAddingAFileDryRun",
-        {"n": "new"},
-        {"x": "extra"},
-        "sync SRC DST --delete --dry-run",
-        {"x": "extra"},
-    ),
-    Case(
-        "TestSyncAfterRemovingAFileAndAddingAFile",
-        {"n": "new"},
-        {"x": "extra"},
-        "sync SRC DST --delete -y",
-        {"n": "new"},
-    ),
-    Case(
-        "TestSyncAfterRemovingAFileAndAddingAFileSubDir",
-        {"d/n": "new"},
-        {"d/x": "extra", "e/x": "extra"},
-        "sync SRC DST --delete -y",
-        {"d/n": "new"},
-    ),
-    Case(
-        "TestSyncWithExclude",
-        {"a": "one", "skip": "new"},
-        {"skip": "old!", "x": "extra"},
-        "sync SRC DST --delete -y --exclude skip",
-        {"a": "one", "skip": "old!"},
-    ),
-    Case(
-        "TestSyncWithMaxDelete: the deletions are refused as a whole",
-        {"a": "one"},
-        {"x": "1", "y": "2"},
-        "sync SRC DST --delete --max-delete 1",
-        {"a": "one", "x": "1", "y": "2"},
-        code=1,
-    ),
-    Case(
-        "TestSync of an empty source: refused", {}, {"x": "extra"}, "sync SRC DST --delete -y", {"x": "extra"}, code=3
-    ),
-    Case(
-        "deleting more than half: refused without -y",
-        {"n": "new"},
-        {"x": "1"},
-        "sync SRC DST --delete",
-        {"n": "new", "x": "1"},
-        code=1,
-    ),
-    Case("TestMoveWithoutDeleteEmptySrcDirs", SAME, {"a": "old"}, "mv -r SRC DST", SAME, left={}),
-    Case(
-        "TestServerSideMoveWithFilter",
-        {"a.txt": "1", "b.log": "2"},
-        {},
-        "mv -r SRC DST --exclude *.log",
-        {"a.txt": "1"},
-        left={"b.log": "2"},
-    ),
-]
-KEYS = {"a.txt": "1", "b.log": "2", "d/c.txt": "3"}
-GLOBS = [
-    Case("TestCopyMultipleFilesToS3WithWildcard", KEYS, {}, "cp SRC/*.txt DST/", {"a.txt": "1"}),
-    Case("s5cmd's * crosses directories: **", KEYS, {}, "cp SRC/**.txt DST/", {"a.txt": "1", "d/c.txt": "3"}),
-    Case("TestCopyDirToS3", KEYS, {}, "cp -r SRC DST/up/", {f"up/{key}": text for key, text in KEYS.items()}),
-    Case("TestCopySingleFileToS3WithPrefix", KEYS, {}, "cp SRC/a.txt DST/p/", {"p/a.txt": "1"}),
-    Case("TestCopySingleFileToS3WithAdjacentSlashes", KEYS, {}, "cp SRC/a.txt DST/p", {"p": "1"}),
-    Case("TestCopyWithExcludeFilters", KEYS, {}, "cp -r SRC DST --exclude *.txt", {"b.log": "2"}),
-    Case("TestRemoveMultipleObjects", {}, KEYS, "rm DST/*.txt", {"b.log": "2", "d/c.txt": "3"}),
-    Case("TestRemoveTenThousandObjects", {}, KEYS, "rm -r DST/d", {"a.txt": "1", "b.log": "2"}),
-    Case("TestRemoveMultipleFilesExclude", {}, KEYS, "rm -r DST --exclude *.log -y", {"b.log": "2"}),
-    Case("TestRemoveNonexistingLocalFile", {}, KEYS, "rm DST/none", KEYS, code=3),
-    Case("TestListS3ObjectsWithWildcard without a match", {}, KEYS, "ls DST/none*", KEYS, code=3),
+OLD_S, SAME_S, NEW_S = 1_400_000_000, 1_500_000_000, 4_000_000_000
+PEERS = {"rclone": rclone.CASES, "s5cmd": s5cmd.CASES, "juicefs": juicefs.CASES, "aws": aws.CASES}
+#: The examples of aws mostly repeat what cases of the others say.
+SLOW = {"aws"}
+ALL = [
+    pytest.param(case, id=f"{peer} {case.name}", marks=[pytest.mark.slow] if peer in SLOW else [])
+    for peer, cases in PEERS.items()
+    for case in cases
 ]
 
 
-def written(place: Place, tree: Tree) -> None:
-    """Write the tree, with old times where a place has files."""
+def write(place: Place, tree: Tree) -> None:
+    """Write the tree. All files get the same time."""
     for key, text in tree.items():
+        if isinstance(place, FilePlace) and key.endswith("/"):
+            (place.folder / key).mkdir(parents=True)
+            continue
         place.put(key, text.encode())
+        if isinstance(place, FilePlace):
+            os.utime(place.folder / key, (SAME_S, SAME_S))
 
 
-@pytest.mark.parametrize("kind", ["file", pytest.param("versitygw", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", [*SYNC, *GLOBS], ids=lambda case: case.name)
-def test_a_command_does_what_the_peers_users_expect(
-    case: Case, kind: str, place: Callable[[str], Place], command: Command, tmp_path: Path
-) -> None:
-    source, there = tmp_path / "source", place(kind)
-    source.mkdir()
-    for key, text in case.source.items():
-        path = source / key
+def files(tree: Tree) -> Tree:
+    """Return the tree without its empty directories."""
+    return {name: text for name, text in tree.items() if not name.endswith("/")}
+
+
+def read(place: Place) -> Tree:
+    """Return the tree, without links. Empty directories of a folder are part of it."""
+    if not isinstance(place, FilePlace):
+        return {key: place.get(key).decode() for key in place.sizes()}
+    found: Tree = {}
+    for path in place.folder.rglob("*"):
+        name = str(path.relative_to(place.folder))
+        if path.is_symlink():
+            continue
+        if path.is_file():
+            found[name] = path.read_text()
+        elif not any(path.iterdir()):
+            found[f"{name}/"] = ""
+    return found
+
+
+def after(case: Case, place: Place) -> Tree:
+    """Return the tree that the command leaves at the destination. A store has only directories that were copied."""
+    copied = {name: text for name, text in case.source.items() if name.endswith("/")}
+    return case.after if isinstance(place, FilePlace) else {**files(case.after), **copied}
+
+
+def change_source(place: FilePlace, case: Case) -> None:
+    """Set the times of files that are older or newer than those at the destination, and make the links."""
+    for names, time_s in ((case.older, OLD_S), (case.newer, NEW_S)):
+        for name in names:
+            os.utime(place.folder / name, (time_s, time_s))
+    for name, target in case.links.items():
+        path = place.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        # Without a stated difference both sides have one time, as after a copy.
-        os.utime(path, (OLD_S, OLD_S))
-    written(there, case.before)
-    if kind == "file":
-        for key in case.before:
-            os.utime(Path(there.url) / key, (OLD_S, OLD_S))
-    for key in case.newer:
-        time_s = NEW_S if kind == "file" else 4_000_000_000
-        os.utime(source / key, (time_s, time_s))
-    words = [word.replace("SRC", str(source)).replace("DST", there.url) for word in case.command.split()]
-    side = "src" if words[0] in ("rm", "ls") else "dst"
-    done = command.run(*words, *there.flags(side))
-    if kind != "file" and done.code == 4:
-        # The objects of this test may be as young as the job, which then keeps them. The next sync deletes them.
-        done = command.run(*words, *there.flags(side))
+        path.symlink_to(target)
+
+
+def words_of(case: Case, source: Place, there: Place, listed: Path) -> list[str]:
+    """Return the command line, with the flags of the places in it."""
+    listed.write_text("".join(f"{name}\n" for name in case.listed))
+    words: list[str] = []
+    flags: list[str] = []
+    sides = ["src", "dst"]
+    for word in shlex.split(case.command):
+        named = next((place for name, place in (("SRC", source), ("DST", there)) if word.startswith(name)), None)
+        if named is not None or word == "-":
+            side = sides.pop(0)
+            flags += named.flags(side) if named is not None else []
+        words.append(word.replace("SRC", source.url).replace("DST", there.url).replace("LIST", str(listed)))
+    return [*words, *flags, *(["--json"] if case.copies is not None else [])]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("file", "file"),
+        *(
+            pytest.param(kinds, marks=pytest.mark.slow)
+            for kinds in [("file", "versitygw"), ("versitygw", "file"), ("versitygw", "versitygw")]
+        ),
+    ],
+    ids="-".join,
+)
+@pytest.mark.parametrize("case", ALL)
+def test_a_command_does_what_the_peers_users_expect(
+    case: Case, kinds: tuple[str, str], place: Callable[[str], Place], command: Command, tmp_path: Path
+) -> None:
+    if case.files_only and kinds != ("file", "file"):
+        pytest.skip("this case is about files")
+    source, there = place(kinds[0]), place(kinds[1])
+    write(there, case.before)
+    write(source, case.source)
+    if isinstance(source, FilePlace):
+        change_source(source, case)
+    words = words_of(case, source, there, tmp_path / "names")
+    stdin = None if case.stdin is None else case.stdin.encode()
+    done = command.run(*words, stdin=stdin)
+    if kinds != ("file", "file") and done.code == 4 and case.code != 4:
+        # The objects of this test may be as young as the job, which then keeps them. The next run deletes them.
+        done = command.run(*words, stdin=stdin)
     done.expect(case.code)
-    assert {key: there.get(key).decode() for key in there.sizes()} == case.after
-    left = case.source if case.left is None else case.left
-    assert set(tree_hashes(source)) == set(left)
+    assert read(there) == after(case, there)
+    assert files(read(source)) == files(case.source if case.left is None else case.left)
+    if case.prints is not None:
+        assert tuple(done.stdout.replace(there.url, "DST").splitlines()) == case.prints
+    if case.copies is not None:
+        assert done.summary["progress"]["objects_done"] == case.copies

@@ -57,6 +57,25 @@ CANNOT = {
         "upload_checksums",
         "upload_conditions",
     ],
+    "s3rver": [
+        "abort",
+        "abort_is_final",
+        "authentication",
+        "byte_order",
+        "copy_part",
+        "copy_preconditions",
+        "dot_segments",
+        "empty_segments",
+        "first_byte",
+        "long_segments",
+        "pending_uploads",
+        "put_conditions",
+        "refuses_damage",
+        "replacing_copy_conditions",
+        "upload_checksums",
+        "upload_conditions",
+    ],
+    "seaweedfs": ["backslash", "byte_order", "dot_segments", "empty_segments", "long_segments", "missing_bucket"],
     "azurite": ["backslash", "dot_segments", "copy_part", "abort_is_final", "upload_checksums"],
 }
 """Features that each server lacks. The suite reports the tests that it skips for them."""
@@ -98,6 +117,8 @@ def azure_store(server: Server) -> dict[str, Any]:
         pytest.param("gcs_server", gcs_store, id="gcs"),
         pytest.param("azure_server", azure_store, id="azurite"),
         pytest.param("rclone_server", s3_store, id="rclone", marks=pytest.mark.slow),
+        pytest.param("s3rver_server", s3_store, id="s3rver", marks=pytest.mark.slow),
+        pytest.param("seaweedfs_server", s3_store, id="seaweedfs", marks=pytest.mark.slow),
     ],
 )
 def test_the_suite_passes_on(

@@ -165,11 +165,18 @@ fn unquote(etag: &str) -> Option<String> {
     (!etag.is_empty()).then(|| etag.to_owned())
 }
 
-/// Reads a `LocationConstraint`; empty for S3's first region.
+/// Reads a `LocationConstraint`, which SeaweedFS puts into a `CreateBucketConfiguration`; empty for S3's first region.
 pub(crate) fn parse_location(xml: &[u8]) -> Result<String, XmlError> {
+    location_in(xml, "LocationConstraint")
+        .or_else(|error| location_in(xml, "CreateBucketConfiguration").map_err(|_| error))
+}
+
+fn location_in(xml: &[u8], root: &str) -> Result<String, XmlError> {
     let mut location = String::new();
-    walk(xml, "LocationConstraint", |at| {
-        at.text.trim().clone_into(&mut location);
+    walk(xml, root, |at| {
+        if at.name == "LocationConstraint" {
+            at.text.trim().clone_into(&mut location);
+        }
         Ok(())
     })?;
     Ok(location)
@@ -449,7 +456,11 @@ mod tests {
         assert_eq!(said(named).unwrap(), "eu-west-3");
         assert_eq!(said("<LocationConstraint/>").unwrap(), "");
         assert_eq!(said("<LocationConstraint></LocationConstraint>").unwrap(), "");
-        assert!(said("<ListBucketResult/>").is_err());
+        let wrapped = |inner: &str| said(&format!("<CreateBucketConfiguration>{inner}</CreateBucketConfiguration>"));
+        assert_eq!(wrapped("<LocationConstraint>eu-west-3</LocationConstraint>").unwrap(), "eu-west-3");
+        assert_eq!(wrapped("<LocationConstraint></LocationConstraint>").unwrap(), "");
+        let error = said("<ListBucketResult/>").unwrap_err().to_string();
+        assert_eq!(error, "unreadable answer: <ListBucketResult> where <LocationConstraint> was expected");
     }
 
     #[test]

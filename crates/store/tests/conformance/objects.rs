@@ -47,7 +47,11 @@ async fn ranges_are_exact() {
     each(&[], async |s| {
         let data = bytes(2_500_000, 3);
         s.put("a", data.clone()).await;
-        for range in [0..1, 0..2_500_000, 7..1_048_600, 2_499_999..2_500_000, 1_000_000..2_500_000, 5..5] {
+        let mut ranges = vec![0..2_500_000, 7..1_048_600, 2_499_999..2_500_000, 1_000_000..2_500_000, 5..5];
+        if !s.lacks(Ability::FirstByte) {
+            ranges.push(0..1);
+        }
+        for range in ranges {
             let read = s.read("a", Some(range.clone())).await.unwrap();
             assert!(read == data[range.start as usize..range.end as usize], "{range:?}");
         }

@@ -66,7 +66,7 @@ async fn one_part_is_enough() {
 
 #[tokio::test]
 async fn an_aborted_upload_leaves_nothing() {
-    each(&[], async |s| {
+    each(&[Ability::Abort], async |s| {
         let upload = s.store.open_upload(&s.key("big"), &PutOptions::default()).await.unwrap();
         put_part(s, &upload, 1, 0, bytes(1000, 3)).await;
         s.store.abort_upload(&s.key("big"), &upload).await.unwrap();
