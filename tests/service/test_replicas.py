@@ -16,7 +16,7 @@ from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from tests.service.server import WAIT_S, Server, do_not_overlap, get, submit, until
 from tradewind.service.budgets import require_room, write_budget
-from tradewind.service.database import ServiceDatabase, now_unix_ms
+from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import tenants
 
@@ -186,15 +186,15 @@ def test_a_budget_that_is_changed_meanwhile_holds(
     database = ServiceDatabase(tmp_path, postgres.url)
     with database.write() as connection:
         connection.execute(insert(tenants).values(name="changed", created_unix_ms=1))
-        write_budget(connection, "changed", 1_000, "month", now_unix_ms())
+        write_budget(connection, "changed", 1_000, "month", database_unix_ms(connection))
 
     def reserve() -> None:
         with database.write_rows() as connection:
-            require_room(connection, "changed", "job j", 5_000, now_unix_ms())
+            require_room(connection, "changed", "job j", 5_000, database_unix_ms(connection))
 
     with ThreadPoolExecutor(1) as pool:
         with database.write() as connection:
-            write_budget(connection, "changed", 2_000, "day", now_unix_ms())
+            write_budget(connection, "changed", 2_000, "day", database_unix_ms(connection))
             reserving = pool.submit(reserve)
             waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
             with psycopg.connect(postgres.url, autocommit=True) as watcher:
