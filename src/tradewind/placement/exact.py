@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from tradewind.model.records import dataclass
 from tradewind.placement.assignment import Assignment, flows_by_region
+from tradewind.placement.deadline import Deadline
 from tradewind.placement.flow_greedy import Preferences, upgrade
 from tradewind.placement.model import Columns, CountModel, Cut, columns_of
 from tradewind.placement.packing import PackingUndecided, packed, smallest_misfit
@@ -34,24 +34,22 @@ class Polished:
 
 
 def polish(
-    preferences: Preferences, known: Assignment, relaxation: Relaxation, time_limit_s: float, gap: float
+    preferences: Preferences, known: Assignment, relaxation: Relaxation, deadline: Deadline, gap: float
 ) -> Polished:
-    """Improve a known assignment by branch and bound, until its gap is at most `gap` or the time is over.
+    """Improve a known assignment by branch and bound, until its gap is at most `gap` or the deadline.
 
     Columns that cannot be part of a better assignment are left out first (reduced-cost fixing). If the relaxation knows
     no prices, or too many columns are left, the bound stays that of the relaxation.
     """
     paths = preferences.paths
-    deadline_s = time.monotonic() + time_limit_s
     best, bound_s = known, relaxation.bound_s
     columns, all_columns = _columns(paths, best, relaxation)
     cuts: list[Cut] = []
     while best.total_fct_s * (1 - max(gap, CLOSED)) > bound_s and len(cuts) < CUTS_MAX:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
+        if deadline.is_over:
             break
         model = CountModel(paths, columns, cuts, whole=True)
-        path_of, counts, found_bound_s = model.whole(left_s, gap, best.path_of, _counts(best))
+        path_of, counts, found_bound_s = model.whole(deadline, gap, best.path_of, _counts(best))
         if all_columns:
             bound_s = max(bound_s, min(found_bound_s, best.total_fct_s))
         if path_of is None:

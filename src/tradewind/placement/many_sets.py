@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tradewind.placement.flow_greedy import Preferences
 from tradewind.placement.packing import FITS
@@ -39,8 +40,9 @@ class _Groups:
         paths = preferences.paths
         self._paths, self._flow = paths, flow
         ordered, ranks = preferences.ordered[flow], preferences.ranks[flow]
+        needed = ~_needless(preferences, flow)[ordered]
+        ordered, ranks = ordered[needed], ranks[needed]
         self.ordered = ordered
-        self.rates = paths.rate_mbps[flow, ordered]
         #: Group of each position in `ordered`.
         self.rank_of: list[int] = ranks.tolist()
         starts = np.searchsorted(ranks, np.arange((self.rank_of[-1] if self.rank_of else -1) + 2)).tolist()
@@ -68,7 +70,7 @@ class _Groups:
 class _Branch:
     """A state of F-FCT, and the sets that lead to it as bits."""
 
-    __slots__ = ("bound_s", "heads", "loads", "path_of", "room", "sets", "spent_cents")
+    __slots__ = ("bound_s", "heads", "loads", "path_of", "sets", "spent_cents")
 
     def __init__(self, sets: int, flows: int, regions: int) -> None:
         self.sets = sets
@@ -79,8 +81,6 @@ class _Branch:
         self.heads: list[tuple[float, int, int]] = []
         #: Total if each flow in `heads` gets a path of its group, and others without a path stay direct.
         self.bound_s = 0.0
-        #: Most that each path can carry in any of the sets; None if it must be computed again.
-        self.room: FloatArray | None = None
 
     def split(self, sets: int) -> _Branch:
         """Return a branch that continues on its own with some of the sets."""
@@ -88,7 +88,7 @@ class _Branch:
         other.sets = sets
         other.path_of, other.heads = list(self.path_of), list(self.heads)
         other.loads = [list(of_region) for of_region in self.loads]
-        other.spent_cents, other.bound_s, other.room = self.spent_cents, self.bound_s, self.room
+        other.spent_cents, other.bound_s = self.spent_cents, self.bound_s
         return other
 
 
@@ -100,6 +100,14 @@ class SetSearch:
         problem = paths.problem
         self.paths = paths
         self._flows = [_Groups(preferences, flow) for flow in range(len(problem.flows))]
+        count = max((len(groups.ordered) for groups in self._flows), default=0)
+        #: By flow and position: paths and rates; positions that a flow does not have fit nowhere.
+        self._ordered = np.zeros((len(self._flows), count + 1), dtype=np.int64)
+        self._rates_mbps = np.full((len(self._flows), count + 1), math.nan)
+        for flow, groups in enumerate(self._flows):
+            self._ordered[flow, : len(groups.ordered)] = groups.ordered
+            self._rates_mbps[flow, : len(groups.ordered)] = paths.rate_mbps[flow, groups.ordered]
+        self._room_mbps = np.empty_like(self._rates_mbps)
         self._fct_s: list[list[float]] = paths.fct_s.tolist()
         self._capacity = [region.capacity_mbps * FITS for region in problem.regions]
         self._setup = [region.setup_cents for region in problem.regions]
@@ -117,9 +125,9 @@ class SetSearch:
         self._more = [_more(column) for column in zip(*sets, strict=True)]
         self._best, self._limit_s = (below_s, -1), below_s * ROUNDING
         every = _Branch((1 << len(sets)) - 1, len(self._flows), len(self._capacity))
-        every.bound_s = sum(groups.direct_s for groups in self._flows)
-        for flow in range(len(self._flows)):
-            self._wait(every, flow, 0)
+        every.bound_s = sum(groups.fct_s[0] if groups.fct_s else groups.direct_s for groups in self._flows)
+        every.heads = [(-groups.gains_s[0], flow, 0) for flow, groups in enumerate(self._flows) if groups.gains_s]
+        self._wait(every)
         left = [every]
         while left:
             self._follow(left.pop(), left)
@@ -155,8 +163,14 @@ class SetSearch:
     def _decide(self, branch: _Branch, flow: int, group: int, option: Option | None) -> None:
         """Let a flow take a path, or wait for its next group."""
         if option is None:
-            branch.bound_s += self._flows[flow].direct_s - self._flows[flow].fct_s[group]
-            self._wait(branch, flow, group + 1)
+            groups = self._flows[flow]
+            if group + 1 < len(groups.gains_s):
+                branch.bound_s += groups.fct_s[group + 1] - groups.fct_s[group]
+                heappush(branch.heads, (-groups.gains_s[group + 1], flow, group + 1))
+            else:
+                branch.bound_s += groups.direct_s - groups.fct_s[group]
+            if branch.bound_s <= self._limit_s:
+                self._wait(branch)
             return
         _, cents, _, _, path, instances, rate_mbps = option
         branch.path_of[flow] = path
@@ -166,20 +180,25 @@ class SetSearch:
             if number == len(loads):
                 loads.append(0.0)
             loads[number] += rate_mbps
-        branch.room = None
 
-    def _wait(self, branch: _Branch, flow: int, group: int) -> None:
-        """Let a flow wait for its next group with a path that some set has room for."""
-        groups = self._flows[flow]
-        start = groups.starts[group]
-        if branch.room is None:
-            branch.room = self._room(branch)
-        fits = groups.rates[start:] <= branch.room[groups.ordered[start:]]
-        at = int(fits.argmax()) if len(fits) else 0
-        if len(fits) and fits[at]:
-            found = groups.rank_of[start + at]
-            heappush(branch.heads, (-groups.gains_s[found], flow, found))
-            branch.bound_s += groups.fct_s[found] - groups.direct_s
+    def _wait(self, branch: _Branch) -> None:
+        """Let each flow without a path wait for a group that some set has room for, its present one or a later one."""
+        np.take(self._room(branch), self._ordered, out=self._room_mbps, mode="clip")
+        fits = self._rates_mbps <= self._room_mbps
+        heads: list[tuple[float, int, int]] = []
+        for _, flow, group in branch.heads:
+            groups = self._flows[flow]
+            if group < len(groups.gains_s):
+                start = groups.starts[group]
+                at = start + int(fits[flow, start:].argmax())
+                if fits[flow, at]:
+                    found = groups.rank_of[at]
+                    heads.append((-groups.gains_s[found], flow, found))
+                    branch.bound_s += groups.fct_s[found] - groups.fct_s[group]
+                    continue
+                branch.bound_s += groups.direct_s - groups.fct_s[group]
+        heapify(heads)
+        branch.heads = heads
 
     def _room(self, branch: _Branch) -> FloatArray:
         """Return the highest rate for which a path has room in any of the sets."""
@@ -225,6 +244,21 @@ class SetSearch:
                     break
         found.sort()
         return found
+
+
+def _needless(preferences: Preferences, flow: int) -> NDArray[np.bool_]:
+    """Return for each path whether it has two proxies where one of them alone is as good.
+
+    F-FCT never takes it: the path over one proxy needs less room and money and comes first.
+    """
+    paths = preferences.paths
+    rate_mbps, value = paths.rate_mbps[flow], preferences.value[flow]
+    pairs = paths.second >= 0
+    needless = np.zeros(len(pairs), dtype=np.bool_)
+    for ends in (paths.first, paths.second):
+        alone = 1 + ends[pairs]
+        needless[pairs] |= (rate_mbps[alone] == rate_mbps[pairs]) & (value[alone] == value[pairs])
+    return needless
 
 
 def _more(counts: Sequence[int]) -> list[int]:

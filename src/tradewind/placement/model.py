@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass
+from tradewind.placement.deadline import Deadline
 from tradewind.placement.paths import DIRECT, IntArray, Paths
 from tradewind.placement.problem import FloatArray
 
@@ -260,10 +261,19 @@ class CountModel:
         rows.add(np.full(len(hit), row), hit, np.ones(len(hit)))
         rows.add(np.array([row]), np.array([self._instances_at + cut.region]), np.array([-float(size)]))
 
-    def relaxed(self, time_limit_s: float = math.inf) -> Relaxed | None:
-        """Solve with fractions; None if the time limit is reached first."""
-        self._highs.setOptionValue("time_limit", time_limit_s)
+    def _run(self, deadline: Deadline) -> None:
+        """Solve until a deadline. HiGHS itself knows only wall time."""
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + deadline.wall_left_s)
+        stop = [self._highs.cbSimplexInterrupt, self._highs.cbMipInterrupt]
+        for callback in stop:
+            callback.subscribe(lambda event: event.interrupt() if deadline.is_over else None)
         self._highs.run()
+        for callback in stop:
+            callback.clear()
+
+    def relaxed(self, deadline: Deadline) -> Relaxed | None:
+        """Solve with fractions; None if the deadline is reached first."""
+        self._run(deadline)
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = self._highs.getSolution()
@@ -287,14 +297,13 @@ class CountModel:
         self._highs.changeColBounds(len(self.columns) + region, least, most)
 
     def whole(
-        self, time_limit_s: float, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
+        self, deadline: Deadline, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
     ) -> tuple[list[int] | None, tuple[int, ...], float]:
         """Solve with whole flows and instances. `start` is a known path per flow, and `counts` its instances.
 
         Returns the path per flow (None if none was found), the instances per region, and a lower bound of the total.
         """
         highs, columns = self._highs, self.columns
-        highs.setOptionValue("time_limit", time_limit_s)
         highs.setOptionValue("mip_rel_gap", gap)
         highs.setOptionValue("mip_abs_gap", 1e-9)
         if start is not None:
@@ -302,7 +311,7 @@ class CountModel:
             taken = np.asarray(start)[columns.flow] == columns.path
             solution.col_value = np.append(taken.astype(np.float64), np.asarray(counts, dtype=np.float64))
             highs.setSolution(solution)
-        highs.run()
+        self._run(deadline)
         info = highs.getInfo()
         bound = float(info.mip_dual_bound)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:

@@ -7,12 +7,12 @@ of the answer make attractive (column generation). Each round gives a valid boun
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass
+from tradewind.placement.deadline import Deadline
 from tradewind.placement.model import Columns, CountModel, Duals, Relaxed, columns_of, lagrangian_bound, priced
 from tradewind.placement.paths import DIRECT, Paths
 from tradewind.placement.problem import FloatArray
@@ -42,16 +42,14 @@ class Relaxation:
     columns: Columns
 
 
-def relax(paths: Paths, time_limit_s: float) -> Relaxation:
-    """Solve the relaxation within about `time_limit_s`. Without time, the bound is that of the fastest paths."""
+def relax(paths: Paths, deadline: Deadline) -> Relaxation:
+    """Solve the relaxation until a deadline. Without time, the bound is that of the fastest paths."""
     least_s = float(paths.fct_s.min(axis=1).sum()) if len(paths.fct_s) else 0.0
     useful = paths.gain_s > GAIN_MIN * paths.fct_s[:, :1]
     kept = useful if useful.sum() <= COLUMNS_MAX else _best_of_each(paths.gain_s, useful)
     best = Relaxation(least_s, None, None, columns_of(paths, kept))
-    deadline_s = time.monotonic() + time_limit_s
     for _ in range(ROUNDS_MAX):
-        left_s = deadline_s - time.monotonic()
-        answer = CountModel(paths, best.columns, whole=False).relaxed(left_s) if left_s > 0 else None
+        answer = None if deadline.is_over else CountModel(paths, best.columns, whole=False).relaxed(deadline)
         if answer is None:
             break
         bound_s = lagrangian_bound(paths, answer.duals)
