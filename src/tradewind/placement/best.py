@@ -8,7 +8,7 @@ from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.deadline import Deadline, deadline_in
 from tradewind.placement.diving import dive
-from tradewind.placement.exact import Polished, polish
+from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
 from tradewind.placement.local_search import improve, ruin_and_recreate
 from tradewind.placement.model import Duals, priced
@@ -32,12 +32,14 @@ MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
 MOVED_MAX = 2
 """Most placements of a kind that are improved by moves."""
-SEARCH_S_MIN = 1.5
+SEARCH_S_MIN = 2.0
 """CPU time of the search beyond the algorithms of the paper, even if these have used up the limit."""
 RELAXED_PART = 0.35
-"""Part of the CPU time that the relaxation may take; then parts of the rest for its rounding and for moves."""
-ROUNDED_PART = 0.5
-MOVED_PART = 0.8
+"""Part of the CPU time that the relaxation may take; then parts of what is left for its rounding, for moves, and for
+a better bound."""
+ROUNDED_PART = 0.35
+MOVED_PART = 0.15
+BOUND_PART = 0.9
 CAPACITY_PARTS = (0.95, 1.0)
 """Parts of the capacities with which the relaxation is rounded; see `dive`."""
 
@@ -64,7 +66,8 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     best = _best_moved(by_gain, [best, *_rounded(by_gain, relaxation, deadline.part(ROUNDED_PART))])
     thrifty = by_gain if relaxation.duals is None else _thrifty(paths, relaxation.duals)
     best = ruin_and_recreate(by_gain, thrifty, best, deadline.part(MOVED_PART), target_s)
-    return polish(by_gain, best, relaxation, deadline, AUTO_GAP)
+    bound_s = bound_by_counts(best, relaxation, deadline.part(BOUND_PART))
+    return polish(by_gain, best, replace(relaxation, bound_s=bound_s), deadline, AUTO_GAP)
 
 
 def _best_moved(by_gain: Preferences, known: list[Assignment]) -> Assignment:

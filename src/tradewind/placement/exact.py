@@ -15,7 +15,7 @@ from tradewind.placement.packing import PackingUndecided, packed, smallest_misfi
 from tradewind.placement.paths import DIRECT, Paths
 from tradewind.placement.relaxation import COLUMNS_MAX, Relaxation, reduced_costs
 
-__all__ = ["Polished", "polish", "repaired"]
+__all__ = ["Polished", "bound_by_counts", "polish", "repaired"]
 
 CUTS_MAX = 500
 """Most rows for flows that do not fit."""
@@ -65,6 +65,18 @@ def polish(
             break
         cuts += fresh
     return Polished(best, min(bound_s, best.total_fct_s))
+
+
+def bound_by_counts(known: Assignment, relaxation: Relaxation, deadline: Deadline) -> float:
+    """Return a bound of the total by branch and bound over the instances, while flows may be divided [s].
+
+    The relaxation pays for parts of instances. Whole ones leave less money, which raises the bound.
+    """
+    columns, all_columns = _columns(known.paths, known, relaxation)
+    if not all_columns or deadline.is_over:
+        return relaxation.bound_s
+    model = CountModel(known.paths, columns, whole=False, whole_counts=True)
+    return max(relaxation.bound_s, min(model.bound_s(deadline), known.total_fct_s))
 
 
 def repaired(preferences: Preferences, path_of: Sequence[int], counts: Sequence[int] | None = None) -> Assignment:
@@ -123,7 +135,7 @@ def _columns(paths: Paths, known: Assignment, relaxation: Relaxation) -> tuple[C
     keep = np.zeros(paths.fct_s.shape, dtype=bool)
     complete = False
     if relaxation.duals is not None:
-        spare_s = max(0.0, known.total_fct_s - relaxation.bound_s) * (1 + CLOSED) + CLOSED
+        spare_s = max(0.0, known.total_fct_s - relaxation.priced_s) * (1 + CLOSED) + CLOSED
         keep = (reduced_costs(paths, relaxation.duals) <= spare_s) & (paths.gain_s > 0)
         complete = int(keep.sum()) <= COLUMNS_MAX
     if not complete:

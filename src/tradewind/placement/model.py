@@ -184,7 +184,9 @@ class _Rows:
 class CountModel:
     """The model over some columns, in HiGHS."""
 
-    def __init__(self, paths: Paths, columns: Columns, cuts: Sequence[Cut] = (), *, whole: bool) -> None:
+    def __init__(
+        self, paths: Paths, columns: Columns, cuts: Sequence[Cut] = (), *, whole: bool, whole_counts: bool = False
+    ) -> None:
         self.paths, self.columns = paths, columns
         problem, count = paths.problem, len(columns)
         self._flows, self._regions = len(problem.flows), len(problem.regions)
@@ -203,8 +205,9 @@ class CountModel:
         model.col_lower_ = np.zeros(count + self._regions)
         model.col_upper_ = np.append(np.ones(count), [float(region.max_instances) for region in problem.regions])
         rows.write(model)
-        if whole:
-            model.integrality_ = [highspy.HighsVarType.kInteger] * (count + self._regions)
+        if whole or whole_counts:
+            flows = highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous
+            model.integrality_ = [flows] * count + [highspy.HighsVarType.kInteger] * self._regions
         self._highs = _quiet_highs()
         self._highs.passModel(model)
 
@@ -291,6 +294,11 @@ class CountModel:
             values[len(self.columns) :],
             duals,
         )
+
+    def bound_s(self, deadline: Deadline) -> float:
+        """Return a lower bound of the total, the better the later the deadline; for a model with whole counts."""
+        self._run(deadline)
+        return float(self._highs.getInfo().mip_dual_bound)
 
     def set_counts(self, region: int, least: float, most: float) -> None:
         """Restrict the instances of a region. The next solve starts from the answer of the last one."""
