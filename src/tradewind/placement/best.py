@@ -6,7 +6,7 @@ import time
 
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
-from tradewind.placement.deadline import Deadline, deadline_in
+from tradewind.placement.deadline import CpuDeadline, deadline_in
 from tradewind.placement.diving import dive
 from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
@@ -99,7 +99,7 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
     return known
 
 
-def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: Deadline) -> list[Assignment]:
+def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline) -> list[Assignment]:
     """Return placements near to the relaxation."""
     found = []
     for number, part in enumerate(CAPACITY_PARTS):

@@ -6,14 +6,14 @@ import time
 
 from tradewind.model.records import dataclass
 
-__all__ = ["WALL_MORE_S", "Deadline", "deadline_in"]
+__all__ = ["WALL_MORE_S", "CpuDeadline", "deadline_in"]
 
 WALL_MORE_S = 15.0
 """Wall time beyond the CPU time after which a search ends anyway [s]."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class CpuDeadline:
     """The end of a search in this thread."""
 
     cpu_s: float
@@ -36,11 +36,11 @@ class Deadline:
         """Whether the search must end."""
         return self.left_s <= 0
 
-    def part(self, part: float) -> Deadline:
+    def part(self, part: float) -> CpuDeadline:
         """Return the end of a part of the time that is left."""
-        return Deadline(time.thread_time() + part * self.left_s, self.wall_s)
+        return CpuDeadline(time.thread_time() + part * self.left_s, self.wall_s)
 
 
-def deadline_in(cpu_s: float) -> Deadline:
+def deadline_in(cpu_s: float) -> CpuDeadline:
     """Return the deadline after so much CPU time of this thread."""
-    return Deadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + WALL_MORE_S)
+    return CpuDeadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + WALL_MORE_S)

@@ -6,7 +6,7 @@ import numpy as np
 
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
-from tradewind.placement.deadline import Deadline
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.exact import repaired
 from tradewind.placement.flow_greedy import Preferences
 from tradewind.placement.model import Columns, CountModel, Duals, Relaxed, columns_of
@@ -24,7 +24,9 @@ ROUNDED_COLUMNS_PER_FLOW = 40
 ROUGH_GAP = 2e-3
 
 
-def dive(by_gain: Preferences, relaxation: Relaxation, capacity_part: float, deadline: Deadline) -> Assignment | None:
+def dive(
+    by_gain: Preferences, relaxation: Relaxation, capacity_part: float, deadline: CpuDeadline
+) -> Assignment | None:
     """Return a placement near to the relaxation; None if there is none, or no time for one.
 
     Whole flows rarely fill an instance. With `capacity_part` below 1, less of each instance is filled on paper, so that
@@ -53,7 +55,7 @@ def _cheapest(paths: Paths, duals: Duals, per_flow: int) -> Columns:
     return columns_of(paths, (costs_s <= limit_s) & np.isfinite(costs_s))
 
 
-def _with_whole_counts(paths: Paths, relaxation: Relaxation, deadline: Deadline) -> Relaxed | None:
+def _with_whole_counts(paths: Paths, relaxation: Relaxation, deadline: CpuDeadline) -> Relaxed | None:
     """Fix the instances of one region after the other, the one nearest to a whole number first."""
     columns = relaxation.columns
     if relaxation.duals is not None:
@@ -73,5 +75,5 @@ def _with_whole_counts(paths: Paths, relaxation: Relaxation, deadline: Deadline)
     return answer
 
 
-def _relaxed(model: CountModel, deadline: Deadline) -> Relaxed | None:
+def _relaxed(model: CountModel, deadline: CpuDeadline) -> Relaxed | None:
     return None if deadline.is_over else model.relaxed(deadline)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tradewind.model.records import dataclass
 from tradewind.placement.assignment import Assignment, flows_by_region
-from tradewind.placement.deadline import Deadline
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.flow_greedy import Preferences, upgrade
 from tradewind.placement.model import Columns, CountModel, Cut, columns_of
 from tradewind.placement.packing import PackingUndecided, packed, smallest_misfit
@@ -34,7 +34,7 @@ class Polished:
 
 
 def polish(
-    preferences: Preferences, known: Assignment, relaxation: Relaxation, deadline: Deadline, gap: float
+    preferences: Preferences, known: Assignment, relaxation: Relaxation, deadline: CpuDeadline, gap: float
 ) -> Polished:
     """Improve a known assignment by branch and bound, until its gap is at most `gap` or the deadline.
 
@@ -67,7 +67,7 @@ def polish(
     return Polished(best, min(bound_s, best.total_fct_s))
 
 
-def bound_by_counts(known: Assignment, relaxation: Relaxation, deadline: Deadline) -> float:
+def bound_by_counts(known: Assignment, relaxation: Relaxation, deadline: CpuDeadline) -> float:
     """Return a bound of the total by branch and bound over the instances, while flows may be divided [s].
 
     The relaxation pays for parts of instances. Whole ones leave less money, which raises the bound.

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 
 from tradewind.placement.assignment import Assignment, Fit
-from tradewind.placement.deadline import Deadline
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.flow_greedy import Preferences, upgrade
 from tradewind.placement.paths import DIRECT
 
@@ -44,7 +44,7 @@ def ruin_and_recreate(
     preferences: Preferences,
     thrifty: Preferences,
     known: Assignment,
-    deadline: Deadline,
+    deadline: CpuDeadline,
     target_s: float,
     seed: int = 0,
 ) -> Assignment:

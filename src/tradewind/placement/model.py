@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass
-from tradewind.placement.deadline import Deadline
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.paths import DIRECT, IntArray, Paths
 from tradewind.placement.problem import FloatArray
 
@@ -264,7 +264,7 @@ class CountModel:
         rows.add(np.full(len(hit), row), hit, np.ones(len(hit)))
         rows.add(np.array([row]), np.array([self._instances_at + cut.region]), np.array([-float(size)]))
 
-    def _run(self, deadline: Deadline) -> None:
+    def _run(self, deadline: CpuDeadline) -> None:
         """Solve until a deadline. HiGHS itself knows only wall time."""
         self._highs.setOptionValue("time_limit", self._highs.getRunTime() + deadline.wall_left_s)
         stop = [self._highs.cbSimplexInterrupt, self._highs.cbMipInterrupt]
@@ -274,7 +274,7 @@ class CountModel:
         for callback in stop:
             callback.clear()
 
-    def relaxed(self, deadline: Deadline) -> Relaxed | None:
+    def relaxed(self, deadline: CpuDeadline) -> Relaxed | None:
         """Solve with fractions; None if the deadline is reached first."""
         self._run(deadline)
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
@@ -295,7 +295,7 @@ class CountModel:
             duals,
         )
 
-    def bound_s(self, deadline: Deadline) -> float:
+    def bound_s(self, deadline: CpuDeadline) -> float:
         """Return a lower bound of the total, the better the later the deadline; for a model with whole counts."""
         self._run(deadline)
         return float(self._highs.getInfo().mip_dual_bound)
@@ -305,7 +305,7 @@ class CountModel:
         self._highs.changeColBounds(len(self.columns) + region, least, most)
 
     def whole(
-        self, deadline: Deadline, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
+        self, deadline: CpuDeadline, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
     ) -> tuple[list[int] | None, tuple[int, ...], float]:
         """Solve with whole flows and instances. `start` is a known path per flow, and `counts` its instances.
 

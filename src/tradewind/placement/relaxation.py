@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass, replace
-from tradewind.placement.deadline import Deadline
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.model import Columns, CountModel, Duals, Relaxed, columns_of, lagrangian_bound, priced
 from tradewind.placement.paths import DIRECT, Paths
 from tradewind.placement.problem import FloatArray
@@ -44,7 +44,7 @@ class Relaxation:
     columns: Columns
 
 
-def relax(paths: Paths, deadline: Deadline) -> Relaxation:
+def relax(paths: Paths, deadline: CpuDeadline) -> Relaxation:
     """Solve the relaxation until a deadline. Without time, the bound is that of the fastest paths."""
     least_s = float(paths.fct_s.min(axis=1).sum()) if len(paths.fct_s) else 0.0
     useful = paths.gain_s > GAIN_MIN * paths.fct_s[:, :1]
