@@ -22,6 +22,8 @@ RUN_TIME_FLOWS = 60
 USUAL_SEEDS = 30
 BOXED = ("fig9", "fig10", "fig14")
 """Figures of a few points, drawn as boxes."""
+GAPS_OF = "fig14"
+"""The figure with a table of what `auto` proves."""
 LOGARITHMIC = ("fig11", "fig12", "fig13")
 
 
@@ -143,6 +145,8 @@ def _section(results: Results) -> str:
     lines = [f"## {figure.title}", "", wrapped(f"Paper: {figure.paper}"), ""]
     for name in figure.metrics:
         lines += _paths_table(results) if name == "paths" else _table(results, METRICS[name])
+    if figure.name == GAPS_OF:
+        lines += _auto_table(results)
     lines += [f"![acceleration by algorithm: {figure.title}](acceleration-{figure.name}.svg)", ""]
     return "\n".join(lines)
 
@@ -190,6 +194,29 @@ def _paths_table(results: Results) -> list[str]:
             )
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return [*lines, ""]
+
+
+def _auto_table(results: Results) -> list[str]:
+    """Return gaps and CPU times of `auto`, and its total relative to the best other algorithm on the same problem."""
+    lines = ["Table: `auto`, mean and highest.", ""]
+    lines += [f"| {results.figure.x_label} | seeds | proven gap [%] | CPU-s | total / best of the others |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    for label, series, x in _rows(results):
+        runs = results.at(series, x, "auto")
+        if not runs:
+            continue
+        others: dict[int, float] = {}
+        for run in results.runs:
+            if (run.series, run.x) == (series, x) and run.algorithm != "auto":
+                others[run.seed] = min(run.total_s, others.get(run.seed, run.total_s))
+        columns = [
+            ([100 * run.gap for run in runs if run.gap is not None], 1),
+            ([run.cpu_s for run in runs], 1),
+            ([run.total_s / others[run.seed] for run in runs if run.seed in others], 3),
+        ]
+        cells = [f"{statistics.fmean(of):.{digits}f}, {max(of):.{digits}f}" if of else "" for of, digits in columns]
+        lines.append(f"| {label} | {len(runs)} | {' | '.join(cells)} |")
+    return [*lines, ""] if any(run.algorithm == "auto" for run in results.runs) else []
 
 
 def _plot(results: Results) -> str:

@@ -12,6 +12,7 @@ from tradewind.errors import UsageError
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.check import placement_violations
+from tradewind.placement.deadline import deadline_in
 from tradewind.placement.paths import paths_of
 from tradewind.placement.place import ALGORITHMS, place
 from tradewind.placement.relaxation import relax
@@ -41,7 +42,7 @@ def test_small_problems_are_solved_to_the_proven_optimum(algorithm: str, number:
 def test_no_placement_beats_the_bound(seed: int) -> None:
     larger = problem(seed, flows=12, regions=6)
     paths = paths_of(larger)
-    bound_s = relax(paths, 10.0).bound_s
+    bound_s = relax(paths, deadline_in(10.0)).bound_s
     for algorithm in ("f-fct", "f-cost", "1p", "2p", "2p-rb"):
         assert place(larger, algorithm).total_fct_s >= bound_s * (1 - 1e-9)
 

@@ -32,10 +32,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--time-limit",
         metavar="TIME",
         type=typed(parse_duration_s),
-        help="time for auto (default 4s, more for more than 100 flows) and for exact (default 1min)",
+        help="CPU time for auto (default 4s, more for more than 100 flows) and for exact (default 1min)",
     )
     parser.add_argument(
-        "--explain", action="store_true", help="plan: show what limits each flow, and what one dollar more would save"
+        "--explain",
+        action="store_true",
+        help="plan: show what limits each flow, why it takes no faster path, and what one dollar more would save",
     )
     parser.add_argument("--frontier", action="store_true", help="plan: show the total time for other budgets, too")
 

@@ -6,19 +6,22 @@ import time
 
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
+from tradewind.placement.deadline import CpuDeadline, deadline_in
 from tradewind.placement.diving import dive
-from tradewind.placement.exact import Polished, polish
+from tradewind.placement.exact import Polished, bound_by_counts, polish
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, preferences_of, ranked, upgrade
 from tradewind.placement.local_search import improve, ruin_and_recreate
 from tradewind.placement.model import Duals, priced
 from tradewind.placement.paths import DIRECT, Paths
-from tradewind.placement.proxy_greedy import ProxySets, one_proxy
+from tradewind.placement.proxy_greedy import ProxySets, one_proxy, two_proxies, two_proxies_with_rollback
 from tradewind.placement.relaxation import Relaxation, relax
 
 __all__ = ["AUTO_GAP", "best_placement"]
 
 AUTO_GAP = 1e-3
 """The search ends when the total is proven to be within this part of the best one."""
+PROXY_GREEDY_MAX = 1_200
+"""Most flows times regions for which all algorithms of the paper run: 60 flows of 18 regions have 1,080."""
 ONE_PROXY_MAX = 3_000
 """Most flows times regions for which 1-P is tried. Its time grows with the square of the flows."""
 SMALL_MAX = 300
@@ -27,41 +30,52 @@ SMALL_PART = 0.4
 """Part of the time limit that it may take there."""
 MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
-RELAXED_BY = 0.35
-"""Part of the time limit until which the relaxation may run; the next two are for its rounding and for moves."""
-ROUNDED_BY = 0.6
-MOVED_BY = 0.9
+MOVED_MAX = 2
+"""Most placements of a kind that are improved by moves."""
+SEARCH_S_MIN = 2.0
+"""CPU time of the search beyond the algorithms of the paper, even if these have used up the limit."""
+RELAXED_PART = 0.35
+"""Part of the CPU time that the relaxation may take; then parts of what is left for its rounding, for moves, and for
+a better bound."""
+ROUNDED_PART = 0.35
+MOVED_PART = 0.15
+BOUND_PART = 0.9
 CAPACITY_PARTS = (0.95, 1.0)
 """Parts of the capacities with which the relaxation is rounded; see `dive`."""
 
 
-def best_placement(paths: Paths, time_limit_s: float) -> Polished:
-    """Return the best placement that is found within about `time_limit_s`, with a proven bound.
+def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
+    """Return the best placement that is found within about `cpu_limit_s` of CPU time, with a proven bound.
 
-    The same problem may end with another placement on a busier machine.
+    It is never worse than F-FCT and F-Cost, nor than 1-P, 2-P and 2-P RB if there are at most PROXY_GREEDY_MAX flows
+    times regions: these run to their end, whatever the limit. The search after them gets what is left of the limit,
+    but at least SEARCH_S_MIN. It ends at a limit of CPU time, so the same problem may end with another placement on
+    another machine.
     """
-    began_s = time.monotonic()
+    began_s = time.thread_time()
     by_gain = preferences_of(paths, "gain")
     best = _best_moved(by_gain, _greedy(by_gain))
-    relaxation = relax(paths, RELAXED_BY * time_limit_s)
+    deadline = deadline_in(max(SEARCH_S_MIN, cpu_limit_s - (time.thread_time() - began_s)))
+    relaxation = relax(paths, deadline.part(RELAXED_PART))
     if len(paths.problem.flows) * len(paths.problem.regions) <= SMALL_MAX:
-        found = polish(by_gain, best, relaxation, SMALL_PART * time_limit_s, AUTO_GAP)
+        found = polish(by_gain, best, relaxation, deadline.part(SMALL_PART), AUTO_GAP)
         best, relaxation = found.assignment, replace(relaxation, bound_s=max(found.bound_s, relaxation.bound_s))
     target_s = relaxation.bound_s / (1 - AUTO_GAP)
     if best.total_fct_s <= target_s:
         return Polished(best, min(relaxation.bound_s, best.total_fct_s))
-    best = _best_moved(by_gain, [best, *_rounded(by_gain, relaxation, began_s + ROUNDED_BY * time_limit_s)])
+    best = _best_moved(by_gain, [best, *_rounded(by_gain, relaxation, deadline.part(ROUNDED_PART))])
     thrifty = by_gain if relaxation.duals is None else _thrifty(paths, relaxation.duals)
-    best = ruin_and_recreate(by_gain, thrifty, best, began_s + MOVED_BY * time_limit_s, target_s)
-    left_s = max(0.0, time_limit_s - (time.monotonic() - began_s))
-    return polish(by_gain, best, relaxation, left_s, AUTO_GAP)
+    best = ruin_and_recreate(by_gain, thrifty, best, deadline.part(MOVED_PART), target_s)
+    bound_s = bound_by_counts(best, relaxation, deadline.part(BOUND_PART))
+    return polish(by_gain, best, replace(relaxation, bound_s=bound_s), deadline, AUTO_GAP)
 
 
 def _best_moved(by_gain: Preferences, known: list[Assignment]) -> Assignment:
-    """Return the best of some placements, each after moves."""
-    for assignment in known:
+    """Return the best of some placements, after moves of the MOVED_MAX best ones."""
+    best = sorted(known, key=lambda assignment: assignment.total_fct_s)[:MOVED_MAX]
+    for assignment in best:
         improve(by_gain, assignment, MOVES_MAX)
-    return min(known, key=lambda assignment: assignment.total_fct_s)
+    return min(best, key=lambda assignment: assignment.total_fct_s)
 
 
 def _thrifty(paths: Paths, duals: Duals) -> Preferences:
@@ -76,17 +90,20 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
     known = [flow_greedy(by_gain), flow_greedy(preferences_of(paths, "gain per cost"))]
     for assignment in known:
         upgrade(by_gain, assignment)
-    if len(paths.problem.flows) * len(paths.problem.regions) <= ONE_PROXY_MAX:
-        known.append(one_proxy(ProxySets(by_gain)))
+    size = len(paths.problem.flows) * len(paths.problem.regions)
+    if size <= ONE_PROXY_MAX:
+        sets = ProxySets(by_gain)
+        known.append(one_proxy(sets))
+        if size <= PROXY_GREEDY_MAX:
+            known += [two_proxies(sets), two_proxies_with_rollback(sets)]
     return known
 
 
-def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline_s: float) -> list[Assignment]:
+def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline) -> list[Assignment]:
     """Return placements near to the relaxation."""
     found = []
     for number, part in enumerate(CAPACITY_PARTS):
-        left_s = (deadline_s - time.monotonic()) / (len(CAPACITY_PARTS) - number)
-        made = dive(by_gain, relaxation, part, left_s) if left_s > 0 else None
+        made = dive(by_gain, relaxation, part, deadline.part(1 / (len(CAPACITY_PARTS) - number)))
         if made is not None:
             found.append(made)
     return found

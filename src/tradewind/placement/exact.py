@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from tradewind.model.records import dataclass
 from tradewind.placement.assignment import Assignment, flows_by_region
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.flow_greedy import Preferences, upgrade
 from tradewind.placement.model import Columns, CountModel, Cut, columns_of
 from tradewind.placement.packing import PackingUndecided, packed, smallest_misfit
 from tradewind.placement.paths import DIRECT, Paths
 from tradewind.placement.relaxation import COLUMNS_MAX, Relaxation, reduced_costs
 
-__all__ = ["Polished", "polish", "repaired"]
+__all__ = ["Polished", "bound_by_counts", "polish", "repaired"]
 
 CUTS_MAX = 500
 """Most rows for flows that do not fit."""
@@ -34,24 +34,22 @@ class Polished:
 
 
 def polish(
-    preferences: Preferences, known: Assignment, relaxation: Relaxation, time_limit_s: float, gap: float
+    preferences: Preferences, known: Assignment, relaxation: Relaxation, deadline: CpuDeadline, gap: float
 ) -> Polished:
-    """Improve a known assignment by branch and bound, until its gap is at most `gap` or the time is over.
+    """Improve a known assignment by branch and bound, until its gap is at most `gap` or the deadline.
 
     Columns that cannot be part of a better assignment are left out first (reduced-cost fixing). If the relaxation knows
     no prices, or too many columns are left, the bound stays that of the relaxation.
     """
     paths = preferences.paths
-    deadline_s = time.monotonic() + time_limit_s
     best, bound_s = known, relaxation.bound_s
     columns, all_columns = _columns(paths, best, relaxation)
     cuts: list[Cut] = []
     while best.total_fct_s * (1 - max(gap, CLOSED)) > bound_s and len(cuts) < CUTS_MAX:
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
+        if deadline.is_over:
             break
         model = CountModel(paths, columns, cuts, whole=True)
-        path_of, counts, found_bound_s = model.whole(left_s, gap, best.path_of, _counts(best))
+        path_of, counts, found_bound_s = model.whole(deadline, gap, best.path_of, _counts(best))
         if all_columns:
             bound_s = max(bound_s, min(found_bound_s, best.total_fct_s))
         if path_of is None:
@@ -67,6 +65,18 @@ def polish(
             break
         cuts += fresh
     return Polished(best, min(bound_s, best.total_fct_s))
+
+
+def bound_by_counts(known: Assignment, relaxation: Relaxation, deadline: CpuDeadline) -> float:
+    """Return a bound of the total by branch and bound over the instances, while flows may be divided [s].
+
+    The relaxation pays for parts of instances. Whole ones leave less money, which raises the bound.
+    """
+    columns, all_columns = _columns(known.paths, known, relaxation)
+    if not all_columns or deadline.is_over:
+        return relaxation.bound_s
+    model = CountModel(known.paths, columns, whole=False, whole_counts=True)
+    return max(relaxation.bound_s, min(model.bound_s(deadline), known.total_fct_s))
 
 
 def repaired(preferences: Preferences, path_of: Sequence[int], counts: Sequence[int] | None = None) -> Assignment:
@@ -125,7 +135,7 @@ def _columns(paths: Paths, known: Assignment, relaxation: Relaxation) -> tuple[C
     keep = np.zeros(paths.fct_s.shape, dtype=bool)
     complete = False
     if relaxation.duals is not None:
-        spare_s = max(0.0, known.total_fct_s - relaxation.bound_s) * (1 + CLOSED) + CLOSED
+        spare_s = max(0.0, known.total_fct_s - relaxation.priced_s) * (1 + CLOSED) + CLOSED
         keep = (reduced_costs(paths, relaxation.duals) <= spare_s) & (paths.gain_s > 0)
         complete = int(keep.sum()) <= COLUMNS_MAX
     if not complete:

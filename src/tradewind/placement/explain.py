@@ -1,4 +1,4 @@
-"""Reasons why each flow takes its path: what limits its rate, and why a faster path is not taken."""
+"""Reasons why each flow takes its path: what limits its rate, and why it does not take a faster path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tradewind.placement.plan import FlowPlan, PlacementPlan
 from tradewind.placement.problem import Flow, PlacementProblem
 from tradewind.placement.tcp import loss_limited_mbps, part_of_loss
 
-__all__ = ["FlowReason", "Limit", "reasons_of"]
+__all__ = ["FlowReason", "Limit", "Obstacle", "reasons_of"]
 
 Limit = Literal[
     "the last mile",
@@ -27,6 +27,10 @@ Limit = Literal[
     "the proxy's capacity",
     "the limit per flow",
 ]
+Obstacle = Literal["budget", "room", "better use"]
+"""Why a flow does not take a faster path: the budget has too little left; the proxies have no room for it; or the money
+and room that it needs shorten the total more elsewhere.
+"""
 SAME = 1e-6
 """Relative; rates that differ by less are equal."""
 
@@ -40,6 +44,10 @@ class FlowReason:
     fastest_path: tuple[str, ...]
     """Regions of the fastest path; the one with the fewest proxies if several are as fast."""
     fastest_fct_s: float
+    obstacle: Obstacle | None
+    """None if the flow takes a path as fast as any."""
+    more_cents: float
+    """Cost of the fastest path beyond that of the flow's own one: egress, and setup of instances not in use yet."""
 
     def is_fastest(self, flow: FlowPlan) -> bool:
         """Return whether a flow takes a path as fast as any."""
@@ -49,15 +57,40 @@ class FlowReason:
 def reasons_of(plan: PlacementPlan, problem: PlacementProblem) -> tuple[FlowReason, ...]:
     """Return the reason of each flow of a plan."""
     paths = paths_of(problem)
-    return tuple(_reason(paths, number, flow) for number, flow in enumerate(plan.flows))
+    return tuple(_reason(paths, number, flow, plan) for number, flow in enumerate(plan.flows))
 
 
-def _reason(paths: Paths, number: int, flow: FlowPlan) -> FlowReason:
+def _reason(paths: Paths, number: int, flow: FlowPlan, plan: PlacementPlan) -> FlowReason:
     problem, fct_s = paths.problem, paths.fct_s[number]
     least_s = float(fct_s.min())
     fastest = next(path for path in range(len(fct_s)) if fct_s[path] <= least_s * (1 + SAME))
     names = tuple(problem.regions[region].name for region in paths.regions[fastest])
-    return FlowReason(flow.id, _limit(paths, number, flow), names, least_s)
+    obstacle, more_cents = _obstacle(paths, number, flow, fastest, plan)
+    return FlowReason(flow.id, _limit(paths, number, flow), names, least_s, obstacle, more_cents)
+
+
+def _obstacle(
+    paths: Paths, number: int, flow: FlowPlan, fastest: int, plan: PlacementPlan
+) -> tuple[Obstacle | None, float]:
+    """Return why a flow does not take its fastest path, and what that would cost beyond its own path."""
+    if flow.fct_s <= paths.fct_s[number, fastest] * (1 + SAME):
+        return None, 0.0
+    own = {(proxy.region, proxy.instance) for proxy in flow.path}
+    rate_mbps, has_room = float(paths.rate_mbps[number, fastest]), True
+    more_cents = float(paths.egress_cents[number, fastest]) - flow.cents
+    for region in (paths.problem.regions[at] for at in paths.regions[fastest]):
+        used = [load for load in plan.instances if load.region == region.name]
+        free = [
+            region.capacity_mbps - load.load_mbps + (flow.rate_mbps if (load.region, load.instance) in own else 0.0)
+            for load in used
+        ]
+        if any(rate_mbps <= room_mbps * (1 + SAME) for room_mbps in free):
+            continue
+        has_room = has_room and len(used) < region.max_instances
+        more_cents += region.setup_cents
+    if not has_room:
+        return "room", more_cents
+    return "better use" if plan.cost_cents + more_cents <= plan.budget_cents * (1 + SAME) else "budget", more_cents
 
 
 def _limit(paths: Paths, number: int, planned: FlowPlan) -> Limit:

@@ -6,10 +6,10 @@ Where no move helps any more, some flows are made direct and placed again, and t
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 
 from tradewind.placement.assignment import Assignment, Fit
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.flow_greedy import Preferences, upgrade
 from tradewind.placement.paths import DIRECT
 
@@ -41,17 +41,22 @@ def improve(preferences: Preferences, assignment: Assignment, moves_max: int) ->
 
 
 def ruin_and_recreate(
-    preferences: Preferences, thrifty: Preferences, known: Assignment, deadline_s: float, target_s: float, seed: int = 0
+    preferences: Preferences,
+    thrifty: Preferences,
+    known: Assignment,
+    deadline: CpuDeadline,
+    target_s: float,
+    seed: int = 0,
 ) -> Assignment:
     """Place flows that share regions again, in random order, and keep what is better.
 
     Half of the time they are placed by `thrifty` preferences, which take the price of room and money into account.
 
-    Ends at `deadline_s` (monotonic), or when the total reaches `target_s`.
+    Ends at the deadline, or when the total reaches `target_s`.
     """
     rng = random.Random(seed)
     best = known
-    while time.monotonic() < deadline_s and best.total_fct_s > target_s:
+    while not deadline.is_over and best.total_fct_s > target_s:
         tried = best.copy()
         used = [flow for flow, path in enumerate(tried.path_of) if path != DIRECT]
         if not used:

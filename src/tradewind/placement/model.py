@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tradewind.model.records import dataclass
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.paths import DIRECT, IntArray, Paths
 from tradewind.placement.problem import FloatArray
 
@@ -183,7 +184,9 @@ class _Rows:
 class CountModel:
     """The model over some columns, in HiGHS."""
 
-    def __init__(self, paths: Paths, columns: Columns, cuts: Sequence[Cut] = (), *, whole: bool) -> None:
+    def __init__(
+        self, paths: Paths, columns: Columns, cuts: Sequence[Cut] = (), *, whole: bool, whole_counts: bool = False
+    ) -> None:
         self.paths, self.columns = paths, columns
         problem, count = paths.problem, len(columns)
         self._flows, self._regions = len(problem.flows), len(problem.regions)
@@ -202,8 +205,9 @@ class CountModel:
         model.col_lower_ = np.zeros(count + self._regions)
         model.col_upper_ = np.append(np.ones(count), [float(region.max_instances) for region in problem.regions])
         rows.write(model)
-        if whole:
-            model.integrality_ = [highspy.HighsVarType.kInteger] * (count + self._regions)
+        if whole or whole_counts:
+            flows = highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous
+            model.integrality_ = [flows] * count + [highspy.HighsVarType.kInteger] * self._regions
         self._highs = _quiet_highs()
         self._highs.passModel(model)
 
@@ -260,10 +264,19 @@ class CountModel:
         rows.add(np.full(len(hit), row), hit, np.ones(len(hit)))
         rows.add(np.array([row]), np.array([self._instances_at + cut.region]), np.array([-float(size)]))
 
-    def relaxed(self, time_limit_s: float = math.inf) -> Relaxed | None:
-        """Solve with fractions; None if the time limit is reached first."""
-        self._highs.setOptionValue("time_limit", time_limit_s)
+    def _run(self, deadline: CpuDeadline) -> None:
+        """Solve until a deadline. HiGHS itself knows only wall time."""
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + deadline.wall_left_s)
+        stop = [self._highs.cbSimplexInterrupt, self._highs.cbMipInterrupt]
+        for callback in stop:
+            callback.subscribe(lambda event: event.interrupt() if deadline.is_over else None)
         self._highs.run()
+        for callback in stop:
+            callback.clear()
+
+    def relaxed(self, deadline: CpuDeadline) -> Relaxed | None:
+        """Solve with fractions; None if the deadline is reached first."""
+        self._run(deadline)
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution = self._highs.getSolution()
@@ -282,19 +295,23 @@ class CountModel:
             duals,
         )
 
+    def bound_s(self, deadline: CpuDeadline) -> float:
+        """Return a lower bound of the total, the better the later the deadline; for a model with whole counts."""
+        self._run(deadline)
+        return float(self._highs.getInfo().mip_dual_bound)
+
     def set_counts(self, region: int, least: float, most: float) -> None:
         """Restrict the instances of a region. The next solve starts from the answer of the last one."""
         self._highs.changeColBounds(len(self.columns) + region, least, most)
 
     def whole(
-        self, time_limit_s: float, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
+        self, deadline: CpuDeadline, gap: float, start: Sequence[int] | None = None, counts: Sequence[int] = ()
     ) -> tuple[list[int] | None, tuple[int, ...], float]:
         """Solve with whole flows and instances. `start` is a known path per flow, and `counts` its instances.
 
         Returns the path per flow (None if none was found), the instances per region, and a lower bound of the total.
         """
         highs, columns = self._highs, self.columns
-        highs.setOptionValue("time_limit", time_limit_s)
         highs.setOptionValue("mip_rel_gap", gap)
         highs.setOptionValue("mip_abs_gap", 1e-9)
         if start is not None:
@@ -302,7 +319,7 @@ class CountModel:
             taken = np.asarray(start)[columns.flow] == columns.path
             solution.col_value = np.append(taken.astype(np.float64), np.asarray(counts, dtype=np.float64))
             highs.setSolution(solution)
-        highs.run()
+        self._run(deadline)
         info = highs.getInfo()
         bound = float(info.mip_dual_bound)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:

@@ -9,6 +9,7 @@ from tradewind.errors import InvalidPlan, UsageError
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.best import best_placement
 from tradewind.placement.check import placement_violations
+from tradewind.placement.deadline import deadline_in
 from tradewind.placement.exact import polish
 from tradewind.placement.flow_greedy import flow_greedy, preferences_of, upgrade
 from tradewind.placement.paths import Paths, paths_of
@@ -23,7 +24,7 @@ Algorithm = Literal["f-fct", "f-cost", "1p", "2p", "2p-rb", "exact", "auto"]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
 TIME_LIMITS_S = {"auto": 4.0, "exact": 60.0}
-"""Default time limits of the algorithms that have one."""
+"""Default limits of CPU time. See `deadline.py` for the limit of wall time."""
 LARGE_FLOWS_PER_S = 10.0
 """`auto` gets a second more for each so many flows beyond the first hundred."""
 RELAXING_PART = 0.5
@@ -31,7 +32,7 @@ RELAXING_PART = 0.5
 
 
 def place(problem: PlacementProblem, algorithm: str, time_limit_s: float | None = None) -> PlacementPlan:
-    """Return a checked plan. `time_limit_s` applies to `auto` and `exact`; None for their defaults.
+    """Return a checked plan. `time_limit_s` is the CPU time of `auto` and `exact`; None for their defaults.
 
     Raises UsageError for an unknown algorithm, InvalidPlan if the check refuses the plan.
     """
@@ -67,9 +68,9 @@ def _placed(paths: Paths, algorithm: str, time_limit_s: float) -> tuple[Assignme
         upgrade(by_gain, assignment)
         if algorithm != "exact":
             return assignment, None
-        began_s = time.monotonic()
-        relaxation = relax(paths, time_limit_s * RELAXING_PART)
-        found = polish(by_gain, assignment, relaxation, time_limit_s - (time.monotonic() - began_s), 0.0)
+        deadline = deadline_in(time_limit_s)
+        relaxation = relax(paths, deadline.part(RELAXING_PART))
+        found = polish(by_gain, assignment, relaxation, deadline, 0.0)
         return found.assignment, found.bound_s
     grow = {"1p": one_proxy, "2p": two_proxies, "2p-rb": two_proxies_with_rollback}[algorithm]
     return grow(ProxySets(by_gain)), None

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.flow_greedy import Preferences, flow_greedy, upgrade
+from tradewind.placement.many_sets import SetSearch
+from tradewind.placement.paths import DIRECT
 
 __all__ = ["Counts", "ProxySets", "one_proxy", "two_proxies", "two_proxies_with_rollback"]
 
@@ -21,23 +23,17 @@ SHORTER = 1 - 1e-9
 
 
 class ProxySets:
-    """Scores of sets of proxies: the total completion time of F-FCT with each. A set is scored once."""
+    """Sets of proxies, and those that are a step away from a set. A set is as good as F-FCT with it."""
 
     def __init__(self, preferences: Preferences) -> None:
         self.preferences = preferences
-        self._score_s: dict[Counts, float] = {}
+        self.search = SetSearch(preferences)
         self._most = tuple(region.max_instances for region in preferences.paths.problem.regions)
 
     @property
     def empty(self) -> Counts:
         """The set without a proxy."""
         return (0,) * len(self._most)
-
-    def score_s(self, counts: Counts) -> float:
-        """Return the total completion time with a set of proxies."""
-        if counts not in self._score_s:
-            self._score_s[counts] = flow_greedy(self.preferences, counts).total_fct_s
-        return self._score_s[counts]
 
     def with_one_more(self, counts: Counts) -> Iterator[Counts]:
         """Yield the set with one more proxy, in each region that may have one (ADD-ONE-PROXY)."""
@@ -80,12 +76,13 @@ def two_proxies_with_rollback(sets: ProxySets) -> Assignment:
 
 
 def _grown(sets: ProxySets, candidates: Candidates) -> Assignment:
-    best, best_s = sets.empty, sets.score_s(sets.empty)
-    while True:
-        found = min(candidates(best), key=sets.score_s, default=None)
-        if found is None or sets.score_s(found) >= best_s * SHORTER:
+    paths = sets.preferences.paths
+    best, best_s = sets.empty, float(paths.fct_s[:, DIRECT].sum())
+    while found := list(dict.fromkeys(candidates(best))):
+        number, total_s = sets.search.best(found, best_s * SHORTER)
+        if number < 0:
             break
-        best, best_s = found, sets.score_s(found)
+        best, best_s = found[number], total_s
     assignment = flow_greedy(sets.preferences, best)
     upgrade(sets.preferences, assignment)
     return assignment

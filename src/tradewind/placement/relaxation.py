@@ -7,12 +7,12 @@ of the answer make attractive (column generation). Each round gives a valid boun
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, replace
+from tradewind.placement.deadline import CpuDeadline
 from tradewind.placement.model import Columns, CountModel, Duals, Relaxed, columns_of, lagrangian_bound, priced
 from tradewind.placement.paths import DIRECT, Paths
 from tradewind.placement.problem import FloatArray
@@ -37,33 +37,35 @@ class Relaxation:
     bound_s: float
     """No placement has a smaller total completion time."""
     duals: Duals | None
-    """The prices that prove the bound; None if no relaxation was solved."""
+    """The best prices; None if no relaxation was solved."""
+    priced_s: float
+    """The bound that these prices prove. Others may prove a better `bound_s`."""
     answer: Relaxed | None
     columns: Columns
 
 
-def relax(paths: Paths, time_limit_s: float) -> Relaxation:
-    """Solve the relaxation within about `time_limit_s`. Without time, the bound is that of the fastest paths."""
+def relax(paths: Paths, deadline: CpuDeadline) -> Relaxation:
+    """Solve the relaxation until a deadline. Without time, the bound is that of the fastest paths."""
     least_s = float(paths.fct_s.min(axis=1).sum()) if len(paths.fct_s) else 0.0
     useful = paths.gain_s > GAIN_MIN * paths.fct_s[:, :1]
     kept = useful if useful.sum() <= COLUMNS_MAX else _best_of_each(paths.gain_s, useful)
-    best = Relaxation(least_s, None, None, columns_of(paths, kept))
-    deadline_s = time.monotonic() + time_limit_s
+    best = Relaxation(least_s, None, least_s, None, columns_of(paths, kept))
     for _ in range(ROUNDS_MAX):
-        left_s = deadline_s - time.monotonic()
-        answer = CountModel(paths, best.columns, whole=False).relaxed(left_s) if left_s > 0 else None
+        answer = None if deadline.is_over else CountModel(paths, best.columns, whole=False).relaxed(deadline)
         if answer is None:
             break
         bound_s = lagrangian_bound(paths, answer.duals)
         better = bound_s > best.bound_s
-        best = Relaxation(max(bound_s, best.bound_s), answer.duals if better else best.duals, answer, best.columns)
+        duals = answer.duals if better else best.duals
+        bound_s = max(bound_s, best.bound_s)
+        best = Relaxation(bound_s, duals, bound_s, answer, best.columns)
         priced_s = priced(paths, answer.duals)
         now_s = np.where(_with_direct(kept), priced_s, math.inf).min(axis=1, keepdims=True)
         fresh = _best_of_each(now_s - priced_s, useful & ~kept & (priced_s - now_s < ATTRACTIVE_S))
         if not fresh.any():
             break
         kept = kept | fresh
-        best = Relaxation(best.bound_s, best.duals, best.answer, columns_of(paths, kept))
+        best = replace(best, columns=columns_of(paths, kept))
     return best
 
 

@@ -14,6 +14,10 @@ __all__ = ["PlacementReport"]
 
 CENTS_PER_USD = 100.0
 BAR_WIDTH = 40
+CHANGED_MAX = 10
+"""Most flows that are listed with the next dollar."""
+CHANGED_PART = 1e-6
+"""Relative; completion times that differ by less are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +43,16 @@ class PlacementReport:
                         "limit": reason.limit,
                         "fastest_path": list(reason.fastest_path),
                         "fastest_fct_s": reason.fastest_fct_s,
+                        "obstacle": reason.obstacle,
+                        "more_cents": reason.more_cents,
                     }
                     for reason in self.reasons
                 ],
                 "next_dollar_saves_s": self._next_dollar_s,
+                "next_dollar_flows": [
+                    {"id": after.id, "path": [proxy.region for proxy in after.path], "fct_s": after.fct_s}
+                    for _, after in self._next_dollar_flows
+                ],
             }
         if self.frontier:
             document["frontier"] = [
@@ -66,7 +76,7 @@ class PlacementReport:
             yield f"proven    no placement is more than {plan.gap:.1%} faster"
         yield from self._flow_lines()
         if self.next_dollar is not None:
-            yield f"one dollar more saves {format_duration(self._next_dollar_s)} of all flows together"
+            yield from self._next_dollar_lines()
         yield from self._frontier_lines()
 
     @property
@@ -74,8 +84,29 @@ class PlacementReport:
         assert self.next_dollar is not None
         return max(0.0, self.plan.total_fct_s - self.next_dollar.total_fct_s)
 
+    @property
+    def _next_dollar_flows(self) -> list[tuple[FlowPlan, FlowPlan]]:
+        """The flows that end earlier or later with one dollar more, before and after; those that gain most first."""
+        if self.next_dollar is None or self._next_dollar_s <= 0:
+            return []
+        pairs = zip(self.plan.flows, self.next_dollar.flows, strict=True)
+        changed = [(now, after) for now, after in pairs if abs(now.fct_s - after.fct_s) > CHANGED_PART * now.fct_s]
+        return sorted(changed, key=lambda pair: pair[1].fct_s - pair[0].fct_s)
+
+    def _next_dollar_lines(self) -> Iterator[str]:
+        if self._next_dollar_s <= 0:
+            yield "one dollar more saves nothing"
+            return
+        yield f"one dollar more saves {format_duration(self._next_dollar_s)} of all flows together"
+        changed = self._next_dollar_flows
+        for now, after in changed[:CHANGED_MAX]:
+            yield f"  {now.id}  {format_duration(after.fct_s)} instead of {format_duration(now.fct_s)}, {_path(after)}"
+        if len(changed) > CHANGED_MAX:
+            yield f"  and {format_count(len(changed) - CHANGED_MAX, 'other flow')}"
+
     def _flow_lines(self) -> Iterator[str]:
         reasons = {reason.id: reason for reason in self.reasons}
+        left_cents = max(0.0, self.plan.budget_cents - self.plan.cost_cents)
         width = max((len(flow.id) for flow in self.plan.flows), default=0)
         for flow in self.plan.flows:
             line = (
@@ -83,7 +114,7 @@ class PlacementReport:
                 f"{flow.rate_mbps:.0f} Mbit/s, {_path(flow)}"
             )
             reason = reasons.get(flow.id)
-            yield line if reason is None else f"{line}; {_why(flow, reason)}"
+            yield line if reason is None else f"{line}; {_why(flow, reason, left_cents)}"
 
     def _frontier_lines(self) -> Iterator[str]:
         if not self.frontier:
@@ -95,11 +126,22 @@ class PlacementReport:
             yield f"  {_usd(plan.budget_cents):>8}  {format_duration(plan.total_fct_s):>9}  {bar}"
 
 
-def _why(flow: FlowPlan, reason: FlowReason) -> str:
+def _why(flow: FlowPlan, reason: FlowReason, left_cents: float) -> str:
     if reason.is_fastest(flow):
         return f"limited by {reason.limit}, and no path is faster"
     faster = " → ".join(reason.fastest_path) or "direct"
-    return f"limited by {reason.limit}; {faster} would take {format_duration(reason.fastest_fct_s)}"
+    return (
+        f"limited by {reason.limit}; {faster} would take {format_duration(reason.fastest_fct_s)}, "
+        f"{_obstacle(reason, left_cents)}"
+    )
+
+
+def _obstacle(reason: FlowReason, left_cents: float) -> str:
+    if reason.obstacle == "room":
+        return "but its proxies have no room for this flow"
+    if reason.obstacle == "budget":
+        return f"for {_usd(reason.more_cents)} more, but only {_usd(left_cents)} of the budget is left"
+    return "but other flows gain more from its money and room"
 
 
 def _path(flow: FlowPlan) -> str:
