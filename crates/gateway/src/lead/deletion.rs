@@ -7,6 +7,7 @@
 
 use crate::failure::{counted, failed_object, kind_name, object_url};
 use crate::lead::copies::{NotThere, ProvenCopy, not_told_apart};
+use crate::lead::names::Names;
 use crate::lead::survey::SurveyEnd;
 use crate::retry::{RetryPolicy, backoff};
 use futures::StreamExt;
@@ -14,13 +15,12 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Deletion, FailedObject, ToDelete};
 use tradewind_store::{
-    ErrorKind, Identity, ListRequest, ObjectDeletion, ObjectInfo, Precondition, Result, Store, stays,
+    ErrorKind, Identity, ListRequest, ObjectDeletion, ObjectInfo, Precondition, Result, Store, name_form, stays,
 };
 
 /// Maximum delete requests in flight, over all stores.
@@ -39,8 +39,8 @@ pub struct DeletionBacklog {
     writing: Mutex<Writing>,
     /// By index of the store; see [`DeletionBacklog::doubting_since`].
     doubted_since_unix_ms: Vec<Option<i64>>,
-    /// By index of the store: whether its listings state times more exactly than in whole seconds.
-    has_fine_times: Vec<AtomicBool>,
+    /// The names that the job writes at the destinations, in the forms of servers that may treat two names as one.
+    names: Arc<Names>,
 }
 
 #[derive(Debug)]
@@ -129,6 +129,24 @@ pub struct DeletionRun {
     pub stop: CancellationToken,
 }
 
+impl Entry {
+    /// The entry without the doubts that only matter if the job writes the object under another spelling of its name.
+    /// The time of a folder's marker is one of them: on a server that keeps objects as files it changes with the
+    /// folder's contents.
+    fn unless_written(self, store: &dyn Store, names: &Names) -> Self {
+        let written = name_form(store, &self.key).is_some_and(|form| names.may_have(self.store, &form));
+        if written {
+            return self;
+        }
+        let not_after_unix_ms = self.not_after_unix_ms.filter(|_| !self.is_marker());
+        Self { may_be_ours: false, not_after_unix_ms, ..self }
+    }
+
+    fn is_marker(&self) -> bool {
+        self.key.ends_with('/') && self.condition.size_bytes == Some(0)
+    }
+}
+
 impl DeletionBacklog {
     /// An empty backlog. Its unnamed file is in `dir`, or in the system's temporary directory.
     ///
@@ -140,23 +158,19 @@ impl DeletionBacklog {
             None => tempfile::tempfile()?,
         };
         let writing = Writing { file: BufWriter::new(file), totals: Vec::new() };
-        Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new(), has_fine_times: Vec::new() })
+        Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new(), names: Arc::default() })
     }
 
     /// Sets, for each store, the time from which an object may be this job's own work under another name: times are
     /// compared in whole seconds, and the job may have written in that very second. Objects listed as modified at that
     /// time or later are listed again right before they are deleted.
     pub fn doubting_since(self, doubted_since_unix_ms: Vec<Option<i64>>) -> Self {
-        let has_fine_times = doubted_since_unix_ms.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { doubted_since_unix_ms, has_fine_times, ..self }
+        Self { doubted_since_unix_ms, ..self }
     }
 
-    /// Notes how exactly the listing of the store with index `store` states times.
-    pub fn see_time(&self, store: u16, object: &ObjectInfo) {
-        if let Some(fine) = self.has_fine_times.get(usize::from(store)).filter(|_| object.modified_unix_ms % 1000 != 0)
-        {
-            fine.store(true, Ordering::Relaxed);
-        }
+    /// Sets the names that the job writes. Only an object that may be one of them under another spelling is in doubt.
+    pub fn knowing(self, names: Arc<Names>) -> Self {
+        Self { names, ..self }
     }
 
     fn is_doubtful(&self, store: u16, object: &ObjectInfo) -> bool {
@@ -170,17 +184,15 @@ impl DeletionBacklog {
     /// # Errors
     /// The file system's error; the backlog must not be run after it.
     pub fn push(&self, store: u16, object: &ObjectInfo, seen: Seen) -> io::Result<()> {
-        self.see_time(store, object);
         let exact = Precondition::exact(object);
         // A server that keeps objects as files may treat `a//b` as `a/b`. Without the time, an object that the job
         // wrote under one name would be deleted under the other if both have the same bytes.
         let (condition, not_after_unix_ms, copies) = match seen {
-            Seen::Listed if has_time_of_contents(object) => (Precondition::listed(object), None, Vec::new()),
             Seen::Listed => (Precondition::listed(object), exact.modified_unix_ms, Vec::new()),
             Seen::Copied(copies) if has_time_of_contents(object) => (Precondition::listed(object), None, copies),
             Seen::Copied(copies) => (exact, None, copies),
         };
-        let may_be_ours = self.is_doubtful(store, object) && !has_time_of_contents(object);
+        let may_be_ours = self.is_doubtful(store, object);
         let entry = Entry { store, key: object.key.clone(), condition, not_after_unix_ms, may_be_ours, copies };
         // After a panic the file may end in half a line; `Reading::next` refuses it.
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -315,7 +327,7 @@ impl DeletionRun {
     /// # Errors
     /// The backlog cannot be read. An object that a store refuses to delete is a [`Deleted::Failed`].
     pub async fn run(self, backlog: DeletionBacklog, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
-        let fine_times: Vec<bool> = backlog.has_fine_times.iter().map(|fine| fine.load(Ordering::Relaxed)).collect();
+        let names = Arc::clone(&backlog.names);
         let reading = backlog.read()?;
         let key_limits: Vec<usize> =
             self.stores.iter().map(|store| store.limits().delete_keys_max.clamp(1, CONDITIONAL_KEYS_MAX)).collect();
@@ -323,7 +335,7 @@ impl DeletionRun {
             let batch = reading.next_batch(&key_limits)?;
             Ok::<_, io::Error>(batch.map(|batch| (batch, (reading, key_limits))))
         });
-        let runs = batches.map(|batch| async { Ok::<u64, io::Error>(self.run_batch(batch?, &fine_times, &out).await) });
+        let runs = batches.map(|batch| async { Ok::<u64, io::Error>(self.run_batch(batch?, &names, &out).await) });
         let mut runs = std::pin::pin!(runs.buffer_unordered(BATCHES_AT_ONCE_MAX));
         let mut gone = 0;
         while let Some(batch) = runs.next().await {
@@ -332,13 +344,13 @@ impl DeletionRun {
         Ok(gone)
     }
 
-    async fn run_batch(&self, batch: Vec<Entry>, fine_times: &[bool], out: &mpsc::Sender<Deleted>) -> u64 {
+    async fn run_batch(&self, batch: Vec<Entry>, names: &Names, out: &mpsc::Sender<Deleted>) -> u64 {
         let Some(index) = batch.first().map(|entry| entry.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
         let looking = async {
             let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
-            let is_fine = fine_times.get(usize::from(index)).is_some_and(|fine| *fine);
-            self.keep_what_may_be_ours(store.as_ref(), batch, is_fine, out).await
+            let batch = batch.into_iter().map(|entry| entry.unless_written(store.as_ref(), names)).collect();
+            self.keep_what_may_be_ours(store.as_ref(), batch, out).await
         };
         let Some(batch) = self.stop.run_until_cancelled(looking).await else { return 0 };
         let verdicts = self.verdicts(store.as_ref(), batch).await;
@@ -394,14 +406,13 @@ impl DeletionRun {
         &self,
         store: &dyn Store,
         batch: Vec<Entry>,
-        has_fine_times: bool,
         out: &mpsc::Sender<Deleted>,
     ) -> Vec<Entry> {
         if self.dry_run || !self.has_written {
             return batch;
         }
         let looks = futures::stream::iter(batch.into_iter().map(|entry| async {
-            let seen = if entry.may_be_ours { self.list_again(store, &entry, has_fine_times).await } else { Ok(()) };
+            let seen = if entry.may_be_ours { self.list_again(store, &entry).await } else { Ok(()) };
             (entry, seen)
         }));
         let mut looks = std::pin::pin!(looks.buffered(LOOKS_AT_ONCE_MAX));
@@ -420,13 +431,12 @@ impl DeletionRun {
     }
 
     /// Lists an object that may be ours again, because a listing has milliseconds where `HEAD` has seconds. Returns an
-    /// error if the object must stay. `has_fine_times`: the store's listings state milliseconds, so a whole second is
-    /// exact too.
-    async fn list_again(&self, store: &dyn Store, entry: &Entry, has_fine_times: bool) -> Result<()> {
+    /// error if the object must stay.
+    async fn list_again(&self, store: &dyn Store, entry: &Entry) -> Result<()> {
         let Some(modified_unix_ms) = self.listed_unix_ms(store, &entry.key).await? else { return Ok(()) };
         let why = match entry.not_after_unix_ms {
             Some(listed) if listed != modified_unix_ms => "its modification time differs",
-            Some(_) if has_fine_times => return Ok(()),
+            Some(listed) if listed % 1000 != 0 => return Ok(()),
             _ => {
                 "it was written in the second in which this job started, so this job may have written it under another name"
             }

@@ -36,10 +36,6 @@ impl Walk {
         naming: Naming<'_>,
     ) -> Result<(), SurveyError> {
         self.source_objects.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        if let Some(extraneous) = &self.extraneous {
-            let listed = batch.iter().flat_map(|(_, theirs)| (0..).zip(theirs));
-            listed.for_each(|(store, theirs)| theirs.iter().for_each(|theirs| extraneous.see_time(store, theirs)));
-        }
         if self.survey.job.compare.is_some() {
             for (ours, theirs) in &batch {
                 self.source_tags.see(ours);
