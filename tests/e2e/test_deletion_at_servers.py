@@ -1,4 +1,4 @@
-"""`--delete` and `mv` at versitygw, which keeps objects as files: whatever has to go goes in one run, with exit code 0."""
+"""`--delete` and `mv` at versitygw, which keeps objects as files: everything extraneous goes in one run."""
 
 from __future__ import annotations
 

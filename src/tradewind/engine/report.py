@@ -93,8 +93,9 @@ def plan_lines(
 ) -> list[str]:
     """Return two lines that are shown before the start: the job, and its path with the price, if there is one.
 
-    `copied_by_store` is the number of destinations whose store is expected to copy by itself. The lead counts as a gateway only if bytes pass through it. A single gateway on another machine only lists the
-    source before there is a plan, so there is no path to show: only the first line is returned.
+    `copied_by_store` is the number of destinations whose store is expected to copy by itself. The lead counts as a
+    gateway only if bytes pass through it. A single gateway on another machine only lists the source before there is a
+    plan, so there is no path to show: only the first line is returned.
     """
     words = {"cp": "copy", "mv": "move", "sync": "sync"}
     first = f"{words.get(verb, verb):<7} {source} → {', '.join(destinations)}"
