@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import stat
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +15,13 @@ import pytest
 from testbed.drive import Command
 from testbed.places import Place, S3Place
 from testbed.servers.process import Server
-from testbed.trees import MIB, payload
+from testbed.trees import MIB, payload, write_large
 from tests.e2e.test_kept_times import OLD_NS, rclone
 
 IS_ROOT = os.geteuid() == 0
 CHUNKS = ["--chunk-size", "5MiB"]
+NOBODY = 65534
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--")
 MODES = {"private": 0o600, "program": 0o4755, "large": 0o751}
 #: The modes that a copy has: without the setuid bit, unless root keeps the owner too.
 PLAIN = {**MODES, "program": 0o755}
@@ -166,3 +171,42 @@ def test_a_bucket_plants_no_setuid_program_and_unreadable_values_are_counted(
     if IS_ROOT:
         command.run(*words[:-2], "--preserve", "mode,owner", *CHUNKS, *there.flags("src")).expect(0)
         assert {mode for path, mode in modes(copy).items() if path.startswith("ownerless")} == {0o755}
+
+
+@pytest.fixture
+def own_folder() -> Iterator[Path]:
+    """A folder of the user `nobody`, in one that everybody may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="tradewind-test-"))
+    if IS_ROOT:
+        os.chown(folder, NOBODY, NOBODY)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_read_only_upload_of_a_killed_run_starts_over(own_folder: Path) -> None:
+    """A run that is killed between the last part and the rename has given the temporary file its mode."""
+    command = Command(own_folder / "home", enter=AS_NOBODY if IS_ROOT else ())
+    if IS_ROOT:
+        if shutil.which("setpriv") is None:
+            pytest.skip("to run as another user needs setpriv (util-linux)")
+        os.chown(command.home, NOBODY, NOBODY)
+        if command.run("--version").code != 0:
+            pytest.skip("the user nobody may not run the command here")
+    source, copy = own_folder / "large", own_folder / "copy"
+    write_large(source, 48 * MIB)
+    source.chmod(0o444)
+    running = command.start("cp", source, copy, "--preserve", "mode", "--limit-rate", "20MB/s", *CHUNKS)
+    running.wait_for_bytes(10 * MIB)
+    running.signal(signal.SIGKILL)
+    running.finish()
+    (temporary,) = (path for path in own_folder.iterdir() if path.is_file() and path not in (source, copy))
+    temporary.chmod(0o444)
+    (job,) = command.jobs()
+    done = command.run("jobs", "resume", str(job["id"]), "--json").expect(0)
+    notes = [event["message"] for event in done.events if event["event"] == "notice"]
+    assert any("copy starts over: its unfinished upload cannot be resumed: " in note for note in notes), notes
+    assert copy.read_bytes() == source.read_bytes()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o444
+    assert not temporary.exists()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
+
 from testbed.drive import Command
 from testbed.faults import Answer, HttpProxy, Rule
 from testbed.places import AzurePlace, S3Place
 from testbed.servers import Server
-from testbed.trees import payload
+from testbed.trees import MIB, payload
 
 CONTENT = payload("forms", 50_000)
 
@@ -45,17 +47,31 @@ def test_objects_that_are_encrypted_with_kms_are_copied(
     assert not any("md5" in proof for proof in done.summary["proofs"]), "the ETag is no MD5"
 
 
-def test_an_object_with_a_customer_key_fails_and_says_why(
-    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path
+CUSTOMER_KEYS = {
+    "InvalidRequest": "The object was stored using a form of Server Side Encryption. The correct parameters must be "
+    "provided to retrieve the object.",
+    "ResourceIsEncryptedWithCustomerEncryptionKey": "The target object is encrypted by a customer-supplied key.",
+}
+"""The answers of Amazon and Google to a read without the key."""
+
+
+@pytest.mark.parametrize("code", CUSTOMER_KEYS)
+@pytest.mark.parametrize("size", [10, 6 * MIB], ids=["small", "large"])
+def test_a_customer_key_ends_the_job_with_one_line_and_no_retry(
+    command: Command, s3: S3Place, proxy: HttpProxy, tmp_path: Path, code: str, size: int
 ) -> None:
-    """The answer is that of Amazon S3 to a read without the key."""
-    s3.put("k", CONTENT)
+    for number in range(3):
+        s3.put(f"d/{number}", payload(str(number), size))
     s3.endpoint = proxy.endpoint
-    why = "The object was stored using a form of Server Side Encryption. The correct parameters must be provided"
-    proxy.add(Rule(Answer(400, "InvalidRequest", why), when=lambda request: request.is_read))
-    done = command.run("cp", "--json", f"{s3.url}/k", tmp_path / "k", *s3.flags("src"))
-    assert done.code == 1 and "Server Side Encryption" in done.stdout
-    assert not (tmp_path / "k").exists()
+    refused = proxy.add(Rule(Answer(400, code, CUSTOMER_KEYS[code]), when=lambda request: "/d/" in request.path))
+    words = ["--chunk-size", "5MiB", *s3.flags("src")]
+    done = command.run("cp", "-r", f"{s3.url}/d", f"{tmp_path / 'd'}/", *words).expect(1)
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert CUSTOMER_KEYS[code].rstrip(".") in error
+    assert "hint: Tradewind cannot send such keys: leave these objects out with --exclude" in done.stderr
+    assert not [path for path in (tmp_path / "d").rglob("*") if path.is_file()]
+    asked = [(each.request.method, each.request.path) for each in proxy.requests(refused.when)]
+    assert len(asked) == len(set(asked)), "nothing is retried"
 
 
 def test_requests_without_a_signature_have_no_credentials(

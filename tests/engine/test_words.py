@@ -91,6 +91,16 @@ def test_two_lines_before_the_start() -> None:
     assert plan_lines("mv", "a", ("b",), free)[1] == "via     2 gateways (0 relaying) on 1 route"
 
 
+def test_the_start_says_where_the_store_copies_by_itself() -> None:
+    def via(destinations: int, copied: int) -> str:
+        names = tuple(str(number) for number in range(destinations))
+        return plan_lines("cp", "a", names, local_plan(), copied_by_store=copied)[1]
+
+    assert via(1, 1) == "via     the store, which copies by itself; this machine only where the store refuses"
+    assert via(2, 1) == "via     this machine; to 1 of 2 destinations the store copies by itself"
+    assert via(2, 0) == "via     this machine, no gateways in between"
+
+
 def test_a_ceiling_is_shown_as_the_maximum_cost() -> None:
     words = plan_lines("cp", "a", ("b",), priced(), 0.002)[1]
     assert words == "via     2 gateways (0 relaying) on 1 route; at most $0.002 per GB, by --max-cost"

@@ -16,6 +16,7 @@ pub fn kind_name(kind: ErrorKind) -> &'static str {
         Overwritten => "overwritten",
         Occupied => "occupied",
         Archived => "archived",
+        CustomerKey => "customer_key",
         HasSnapshots => "has_snapshots",
         ChecksumMismatch | Lost => "mismatch",
         InvalidKey | Link | BrokenLink => "invalid_key",

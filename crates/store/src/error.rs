@@ -30,6 +30,8 @@ pub enum ErrorKind {
     HasSnapshots,
     /// The object is archived: it must be restored before it can be read.
     Archived,
+    /// The object is encrypted with a key that its owner keeps and must send with each request.
+    CustomerKey,
     /// The upload is unknown (aborted, completed or expired).
     UploadNotFound,
     /// The store asks for fewer requests (429, 503 SlowDown).
@@ -143,6 +145,9 @@ impl Error {
             Occupied => "delete it there, or choose another destination name",
             Unfinished => "resume the job when the store has finished, or allow more time with --store-work",
             Archived => "restore the archived objects first, or leave them out with --exclude",
+            CustomerKey => {
+                "Tradewind cannot send such keys: leave these objects out with --exclude, or copy them with a tool that has the key"
+            }
             HasSnapshots => "delete its snapshots first if nobody needs them, or leave the object out with --exclude",
             Link => "--follow-symlinks copies what symbolic links point to",
             BrokenLink => "repair or remove the link, or leave it and everything below it out with --exclude",

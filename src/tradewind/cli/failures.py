@@ -14,7 +14,7 @@ NAMED_OF_A_PATTERN_MAX = 3
 #: Maximum number of distinct failures. Further ones are only counted; the report names them.
 PATTERNS_MAX = 50
 #: Kinds of failures that may affect a whole store. They are shown at the end, when the number of objects is known.
-STORE_WIDE = frozenset({"bucket_not_found", "unauthenticated", "forbidden", "configuration"})
+STORE_WIDE = frozenset({"bucket_not_found", "unauthenticated", "forbidden", "configuration", "customer_key"})
 
 _VARYING = r"request \S+|\d+"
 

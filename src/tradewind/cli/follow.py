@@ -17,7 +17,7 @@ from tradewind.cli.failures import Failures
 from tradewind.cli.signals import STOPPING, SignalThread, StopHandlers
 from tradewind.cli.terminal import Terminal, can_ask, confirm
 from tradewind.engine.job import Job
-from tradewind.engine.passage import passage_lines
+from tradewind.engine.passage import copied_by_store, passage_lines
 from tradewind.engine.report import JobCost, job_cost, plan_lines, summary_lines
 from tradewind.engine.result import resume_hint
 from tradewind.engine.running import RunningJob, kill_started, kill_unclosed
@@ -91,7 +91,8 @@ class Follower(StopHandlers):
                 print(json.dumps({"event": "notice", "message": note}), flush=True)
         if note is not None:
             self._terminal.say(f"note: {note}")
-        self._terminal.say(*plan_lines(self._verb, source, destinations, job.plan, job.spec.ceiling_usd_per_gb))
+        ceiling, by_store = job.spec.ceiling_usd_per_gb, copied_by_store(job.spec)
+        self._terminal.say(*plan_lines(self._verb, source, destinations, job.plan, ceiling, by_store))
         if begun is not None:
             begun()
         if isinstance(job.spec.selection, ObjectSelection) and len(job.spec.targets) == 1:

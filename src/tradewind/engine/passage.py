@@ -10,7 +10,7 @@ from tradewind.model.plan import Plan
 from tradewind.model.store import StoreSpec
 from tradewind.model.units import format_count
 
-__all__ = ["passage_lines", "why_not_by_itself"]
+__all__ = ["copied_by_store", "passage_lines", "why_not_by_itself"]
 
 #: Schemes of places on this machine.
 LOCAL_SCHEMES = ("file", "mem", "pipe")
@@ -35,6 +35,13 @@ def why_not_by_itself(source: StoreSpec, target: StoreSpec) -> str | None:
     if apart and source.endpoint is not None and False in (source.path_style, target.path_style):
         return "the buckets have addresses of their own"
     return None
+
+
+def copied_by_store(spec: JobSpec) -> int:
+    """Return the number of destinations whose store is expected to copy the objects of a job by itself."""
+    if not spec.server_side_copy or _is_local(spec.source):
+        return 0
+    return sum(why_not_by_itself(spec.source, target.store) is None for target in spec.targets)
 
 
 def passage_lines(summary: Summary, plan: Plan, spec: JobSpec) -> list[str]:

@@ -84,19 +84,25 @@ def summary_lines(
 
 
 def plan_lines(
-    verb: str, source: str, destinations: tuple[str, ...], plan: Plan, ceiling_usd_per_gb: float | None = None
+    verb: str,
+    source: str,
+    destinations: tuple[str, ...],
+    plan: Plan,
+    ceiling_usd_per_gb: float | None = None,
+    copied_by_store: int = 0,
 ) -> list[str]:
     """Return two lines that are shown before the start: the job, and its path with the price, if there is one.
 
-    The lead counts as a gateway only if bytes pass through it. A single gateway on another machine only lists the
-    source before there is a plan, so there is no path to show: only the first line is returned.
+    `copied_by_store` is the number of destinations whose store is expected to copy by itself. The lead counts as a
+    gateway only if bytes pass through it. A single gateway on another machine only lists the source before there is a
+    plan, so there is no path to show: only the first line is returned.
     """
     words = {"cp": "copy", "mv": "move", "sync": "sync"}
     first = f"{words.get(verb, verb):<7} {source} → {', '.join(destinations)}"
     if not plan.stations():
         if plan.gateways[0].region != local_plan().gateways[0].region:
             return [first]
-        return [first, "via     this machine, no gateways in between"]
+        return [first, f"via     {_path_without_stations(len(destinations), copied_by_store)}"]
     passed = {name for route in plan.routes for name in route.nodes}
     relays = {name for route in plan.routes for name in route.nodes[1:-1]}
     path = (
@@ -110,6 +116,15 @@ def plan_lines(
     if price < plan.mean_usd_per_gb:
         return [first, f"via     {path}; at most {format_usd(price)} per GB, by --max-cost"]
     return [first, f"via     {path}; {format_usd(price)} per GB"]
+
+
+def _path_without_stations(destinations: int, copied_by_store: int) -> str:
+    """Return the path of the bytes if there are no gateways on other machines, in words."""
+    if not copied_by_store:
+        return "this machine, no gateways in between"
+    if copied_by_store == destinations:
+        return "the store, which copies by itself; this machine only where the store refuses"
+    return f"this machine; to {copied_by_store} of {destinations} destinations the store copies by itself"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
 
 use crate::failure::{counted, failed_object, kind_name, object_url};
 use crate::lead::copies::{NotThere, ProvenCopy, not_told_apart};
+use crate::lead::names::Names;
 use crate::lead::survey::SurveyEnd;
 use crate::retry::{RetryPolicy, backoff};
 use futures::StreamExt;
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tradewind_contract::{Deletion, FailedObject, ToDelete};
 use tradewind_store::{
-    ErrorKind, Identity, ListRequest, ObjectDeletion, ObjectInfo, Precondition, Result, Store, stays,
+    ErrorKind, Identity, ListRequest, ObjectDeletion, ObjectInfo, Precondition, Result, Store, name_form, stays,
 };
 
 /// Maximum delete requests in flight, over all stores.
@@ -38,6 +39,8 @@ pub struct DeletionBacklog {
     writing: Mutex<Writing>,
     /// By index of the store; see [`DeletionBacklog::doubting_since`].
     doubted_since_unix_ms: Vec<Option<i64>>,
+    /// The names that the job writes at the destinations, in the forms of servers that may treat two names as one.
+    names: Arc<Names>,
 }
 
 #[derive(Debug)]
@@ -126,6 +129,24 @@ pub struct DeletionRun {
     pub stop: CancellationToken,
 }
 
+impl Entry {
+    /// The entry without the doubts that only matter if the job writes the object under another spelling of its name.
+    /// The time of a folder's marker is one of them: on a server that keeps objects as files it changes with the
+    /// folder's contents.
+    fn unless_written(self, store: &dyn Store, names: &Names) -> Self {
+        let written = name_form(store, &self.key).is_some_and(|form| names.may_have(self.store, &form));
+        if written {
+            return self;
+        }
+        let not_after_unix_ms = self.not_after_unix_ms.filter(|_| !self.is_marker());
+        Self { may_be_ours: false, not_after_unix_ms, ..self }
+    }
+
+    fn is_marker(&self) -> bool {
+        self.key.ends_with('/') && self.condition.size_bytes == Some(0)
+    }
+}
+
 impl DeletionBacklog {
     /// An empty backlog. Its unnamed file is in `dir`, or in the system's temporary directory.
     ///
@@ -137,7 +158,7 @@ impl DeletionBacklog {
             None => tempfile::tempfile()?,
         };
         let writing = Writing { file: BufWriter::new(file), totals: Vec::new() };
-        Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new() })
+        Ok(Self { writing: Mutex::new(writing), doubted_since_unix_ms: Vec::new(), names: Arc::default() })
     }
 
     /// Sets, for each store, the time from which an object may be this job's own work under another name: times are
@@ -145,6 +166,11 @@ impl DeletionBacklog {
     /// time or later are listed again right before they are deleted.
     pub fn doubting_since(self, doubted_since_unix_ms: Vec<Option<i64>>) -> Self {
         Self { doubted_since_unix_ms, ..self }
+    }
+
+    /// Sets the names that the job writes. Only an object that may be one of them under another spelling is in doubt.
+    pub fn knowing(self, names: Arc<Names>) -> Self {
+        Self { names, ..self }
     }
 
     fn is_doubtful(&self, store: u16, object: &ObjectInfo) -> bool {
@@ -163,6 +189,7 @@ impl DeletionBacklog {
         // wrote under one name would be deleted under the other if both have the same bytes.
         let (condition, not_after_unix_ms, copies) = match seen {
             Seen::Listed => (Precondition::listed(object), exact.modified_unix_ms, Vec::new()),
+            Seen::Copied(copies) if has_time_of_contents(object) => (Precondition::listed(object), None, copies),
             Seen::Copied(copies) => (exact, None, copies),
         };
         let may_be_ours = self.is_doubtful(store, object);
@@ -275,6 +302,12 @@ pub fn is_folder(object: &ObjectInfo) -> bool {
     object.key.ends_with('/') && object.size_bytes == 0
 }
 
+/// Returns whether the time of the object says nothing about it: a server that keeps objects as files gives the marker
+/// of a folder the time at which the folder's contents last changed.
+fn has_time_of_contents(object: &ObjectInfo) -> bool {
+    is_folder(object) && object.etag.is_some() && object.file.is_none()
+}
+
 /// Refuses to delete more than half of a destination's objects: more often a wrong source than an intention.
 fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let backlog = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
@@ -294,6 +327,7 @@ impl DeletionRun {
     /// # Errors
     /// The backlog cannot be read. An object that a store refuses to delete is a [`Deleted::Failed`].
     pub async fn run(self, backlog: DeletionBacklog, out: mpsc::Sender<Deleted>) -> io::Result<u64> {
+        let names = Arc::clone(&backlog.names);
         let reading = backlog.read()?;
         let key_limits: Vec<usize> =
             self.stores.iter().map(|store| store.limits().delete_keys_max.clamp(1, CONDITIONAL_KEYS_MAX)).collect();
@@ -301,7 +335,7 @@ impl DeletionRun {
             let batch = reading.next_batch(&key_limits)?;
             Ok::<_, io::Error>(batch.map(|batch| (batch, (reading, key_limits))))
         });
-        let runs = batches.map(|batch| async { Ok::<u64, io::Error>(self.run_batch(batch?, &out).await) });
+        let runs = batches.map(|batch| async { Ok::<u64, io::Error>(self.run_batch(batch?, &names, &out).await) });
         let mut runs = std::pin::pin!(runs.buffer_unordered(BATCHES_AT_ONCE_MAX));
         let mut gone = 0;
         while let Some(batch) = runs.next().await {
@@ -310,11 +344,12 @@ impl DeletionRun {
         Ok(gone)
     }
 
-    async fn run_batch(&self, batch: Vec<Entry>, out: &mpsc::Sender<Deleted>) -> u64 {
+    async fn run_batch(&self, batch: Vec<Entry>, names: &Names, out: &mpsc::Sender<Deleted>) -> u64 {
         let Some(index) = batch.first().map(|entry| entry.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
         let looking = async {
             let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
+            let batch = batch.into_iter().map(|entry| entry.unless_written(store.as_ref(), names)).collect();
             self.keep_what_may_be_ours(store.as_ref(), batch, out).await
         };
         let Some(batch) = self.stop.run_until_cancelled(looking).await else { return 0 };

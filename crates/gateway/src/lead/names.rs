@@ -27,31 +27,42 @@ pub struct Names {
 impl Names {
     /// Adds the form of a name at the destination with index `target`. Returns whether it may have been added before.
     pub fn has_twin(&self, target: u16, form: &str) -> bool {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&target.to_le_bytes()).update(form.as_bytes());
-        let hash = *hasher.finalize().as_bytes();
-        let number =
-            |at: usize| usize::from(hash[at]) | usize::from(hash[at + 1]) << 8 | usize::from(hash[at + 2]) << 16;
-        let block = number(0) % BLOCKS * (BLOCK_BITS / WORD_BITS);
         let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         if words.is_empty() {
             // `vec![0; n]` gets zeroed pages from the system, which take no memory until they are touched.
             *words = vec![0; FILTER_BYTES / size_of::<u64>()];
         }
         let mut was_there = true;
-        for index in 0..BITS_OF_A_NAME {
-            let bit = number(3 + 2 * index) % BLOCK_BITS;
-            let (word, mask) = (block + bit / WORD_BITS, 1 << (bit % WORD_BITS));
+        for (word, mask) in bits(target, form) {
             was_there &= words[word] & mask != 0;
             words[word] |= mask;
         }
         was_there
     }
 
+    /// Returns whether the form of a name may have been added.
+    pub fn may_have(&self, target: u16, form: &str) -> bool {
+        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        !words.is_empty() && bits(target, form).into_iter().all(|(word, mask)| words[word] & mask != 0)
+    }
+
     /// Removes all names.
     pub fn clear(&self) {
         *self.words.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
     }
+}
+
+/// The bits of a name: for each, its word and its place there.
+fn bits(target: u16, form: &str) -> [(usize, u64); BITS_OF_A_NAME] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&target.to_le_bytes()).update(form.as_bytes());
+    let hash = *hasher.finalize().as_bytes();
+    let number = |at: usize| usize::from(hash[at]) | usize::from(hash[at + 1]) << 8 | usize::from(hash[at + 2]) << 16;
+    let block = number(0) % BLOCKS * (BLOCK_BITS / WORD_BITS);
+    std::array::from_fn(|index| {
+        let bit = number(3 + 2 * index) % BLOCK_BITS;
+        (block + bit / WORD_BITS, 1 << (bit % WORD_BITS))
+    })
 }
 
 #[cfg(test)]
@@ -64,6 +75,7 @@ mod tests {
         let by_chance = (0..200_000).filter(|index| names.has_twin(0, &format!("name {index}"))).count();
         assert!(by_chance < 20, "{by_chance}");
         assert!((0..200_000).all(|index| names.has_twin(0, &format!("name {index}"))));
+        assert!(names.may_have(0, "name 0") && !names.may_have(0, "another"));
         assert!(!names.has_twin(1, "name 0"), "each destination has names of its own");
         names.clear();
         assert!(!names.has_twin(0, "name 0"));

@@ -4,6 +4,7 @@
 //! whole object replaces itself, and a close whose upload is gone checks whether the object is already there.
 
 mod proof;
+mod refused_tags;
 mod target;
 
 use super::budget::Held;
@@ -15,18 +16,19 @@ use super::scope::WriteScope;
 use super::seal::{Opening, Seal};
 use super::work::{
     Close, Entry, Failure, Leaves, Manifest, PartPlace, Placed, Proof, SinkAnswer, SinkReply, Unsynced, WholePlace,
-    drop_refused_tags,
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use proof::with_md5;
 pub(crate) use proof::written_as;
 pub(super) use proof::{hold_same, parts_md5_tag};
+use refused_tags::{TagPath, without_refused_tags};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 pub use target::Target;
 use tokio_util::task::TaskTracker;
 use tradewind_store::{
-    Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, UploadId, Written, may_be_md5,
+    Checksums, PartSource, PartTag, Payload, Precondition, PutOptions, TagSupport, UploadId, Written, may_be_md5,
 };
 use tradewind_wire::Fault;
 use tradewind_wire::frame::Head;
@@ -147,21 +149,21 @@ impl Sink {
             Entry::Write { mut place, size_bytes, checksums, source_proof } => {
                 let target = self.target(place.target, &place.key)?;
                 place.options.expect = place.expect.take();
-                let mut tries = 0;
-                let put = loop {
-                    let put = target.run("put", &place.key, Some(&payload), |payload| {
-                        tries += 1;
-                        target.store.put(&place.key, payload, &checksums, &place.options)
-                    });
-                    match put.await {
-                        Err(failure) if place.drop_refused_tags(&failure) => {}
-                        put => break put,
-                    }
+                let (tries, key, sums, data) = (&AtomicU32::new(0), &place.key, &checksums, &payload);
+                let write = |options: PutOptions| async move {
+                    let put = |payload| {
+                        tries.fetch_add(1, Ordering::Relaxed);
+                        target.store.put(key, payload, sums, &options)
+                    };
+                    target.run("put", key, Some(data), put).await
                 };
+                let (put, dropped) = without_refused_tags(&mut place.options, TagPath::Sent, write).await;
+                place.tags_dropped |= dropped;
                 let written = match put {
                     Ok(written) => written,
                     Err(failure) => {
-                        let (checksums, payload, again) = (&checksums, Some(&payload), place.again || tries > 1);
+                        let (checksums, payload, again) =
+                            (&checksums, Some(&payload), place.again || tries.load(Ordering::Relaxed) > 1);
                         let wanted = Wanted { size_bytes, checksums, payload, parts: &[], again };
                         self.unless_met(target, &place, wanted, failure).await?
                     }
@@ -186,21 +188,22 @@ impl Sink {
         let target = self.target(place.target, &place.key)?;
         self.scope.check_copy(&source)?;
         place.options.expect = place.expect.take();
-        let mut tries = 0;
-        let copy = loop {
-            let copy = target.working("copy", &place.key, size_bytes, || {
-                tries += 1;
-                target.store.copy(&place.key, &source, &place.options)
-            });
-            match copy.await {
-                Err(failure) if place.drop_copied_tags(&failure, target.store.tag_support()) => {}
-                copy => break copy,
-            }
+        let (tries, key, from) = (&AtomicU32::new(0), &place.key, &source);
+        let copies_tags = target.store.tag_support() == TagSupport::Copied;
+        let path = if copies_tags { TagPath::Copied } else { TagPath::Sent };
+        let write = |options: PutOptions| async move {
+            let copy = || {
+                tries.fetch_add(1, Ordering::Relaxed);
+                target.store.copy(key, from, &options)
+            };
+            target.working("copy", key, size_bytes, copy).await.map_err(Failure::of_copy)
         };
+        let (copy, dropped) = without_refused_tags(&mut place.options, path, write).await;
+        place.tags_dropped |= dropped;
         let written = match copy {
             Ok(written) => written,
             Err(failure) => {
-                let again = place.again || tries > 1;
+                let again = place.again || tries.load(Ordering::Relaxed) > 1;
                 let wanted = Wanted { size_bytes, checksums: &listed, payload: None, parts: &[], again };
                 self.unless_met(target, &place, wanted, failure).await?
             }
@@ -281,21 +284,21 @@ impl Sink {
                 target.store.copy_part(&place.key, &place.upload, place.part, &source)
             })
             .await
+            .map_err(Failure::of_copy)
     }
 
     async fn open(&self, target: u16, key: &str, mut options: PutOptions) -> Result<SinkReply, Failure> {
         let target = self.target(target, key).map_err(|failure| failure.leaving(Leaves::NoUpload))?;
-        let (mut tries, mut tags_dropped) = (0, false);
-        let opened = loop {
-            let opened = target.run("open upload", key, None, |_| {
-                tries += 1;
+        let tries = &AtomicU32::new(0);
+        let write = |options: PutOptions| async move {
+            let open = |_| {
+                tries.fetch_add(1, Ordering::Relaxed);
                 target.store.open_upload(key, &options)
-            });
-            match opened.await {
-                Err(failure) if drop_refused_tags(&mut options, &failure) => tags_dropped = true,
-                opened => break opened,
-            }
+            };
+            target.run("open upload", key, None, open).await
         };
+        let (opened, tags_dropped) = without_refused_tags(&mut options, TagPath::Sent, write).await;
+        let tries = tries.load(Ordering::Relaxed);
         match opened {
             Ok(upload) => Ok(SinkReply::Opened { upload, asked_again: tries > 1, tags_dropped }),
             Err(failure) if tries == 1 && failure.is_plain_refusal() => Err(failure.leaving(Leaves::NoUpload)),
@@ -312,17 +315,16 @@ impl Sink {
         let Close { mut place, upload, parts, size_bytes, checksums, source_proof, sweep_since_unix_ms } = close;
         let target = self.target(place.target, &place.key)?;
         place.options.expect = place.expect.take();
-        let mut tries = 0;
-        let complete = loop {
-            let complete = target.working("complete upload", &place.key, size_bytes, || {
-                tries += 1;
-                target.store.complete_upload(&place.key, &upload, &parts, &checksums, &place.options)
-            });
-            match complete.await {
-                Err(failure) if place.drop_refused_tags(&failure) => {}
-                complete => break complete,
-            }
+        let (tries, key, to, sent, sums) = (&AtomicU32::new(0), &place.key, &upload, &parts, &checksums);
+        let write = |options: PutOptions| async move {
+            let complete = || {
+                tries.fetch_add(1, Ordering::Relaxed);
+                target.store.complete_upload(key, to, sent, sums, &options)
+            };
+            target.working("complete upload", key, size_bytes, complete).await
         };
+        let (complete, dropped) = without_refused_tags(&mut place.options, TagPath::Sent, write).await;
+        place.tags_dropped |= dropped;
         let written = match complete {
             Ok(written) => written,
             Err(failure) if failure.fault == Fault::UploadGone => {
@@ -337,7 +339,7 @@ impl Sink {
                 }
             }
             Err(failure) => {
-                let (checksums, again) = (&checksums, place.again || tries > 1);
+                let (checksums, again) = (&checksums, place.again || tries.load(Ordering::Relaxed) > 1);
                 let wanted = Wanted { size_bytes, checksums, payload: None, parts: &parts, again };
                 self.unless_met(target, &place, wanted, failure).await?
             }

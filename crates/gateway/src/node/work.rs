@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use tradewind_contract::{CodecChoice, VerifyMode};
 use tradewind_store::{
-    Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, TagSupport, UploadId, Written,
+    Checksums, Error, ErrorKind, Expect, PartSource, PartTag, Precondition, PutOptions, UploadId, Written,
 };
 use tradewind_wire::{Fault, RequestId, RouteId};
 
@@ -109,40 +109,6 @@ pub struct WholePlace {
     pub again: bool,
     /// True if the source has tags that are not in `options`.
     pub tags_dropped: bool,
-}
-
-impl WholePlace {
-    /// Drops optional tags if the store refused the write and may have done so because of them. Returns whether the
-    /// write can be tried again.
-    pub fn drop_refused_tags(&mut self, failure: &Failure) -> bool {
-        let dropped = drop_refused_tags(&mut self.options, failure);
-        self.tags_dropped |= dropped;
-        dropped
-    }
-
-    /// As [`Self::drop_refused_tags`], for a copy by the store. One that copies tags reads those of the source, and
-    /// refuses the copy to a caller who may not read or write them.
-    pub fn drop_copied_tags(&mut self, failure: &Failure, support: TagSupport) -> bool {
-        let options = &mut self.options;
-        let copies = support == TagSupport::Copied && options.tags.is_empty() && !options.drops_source_tags;
-        if !copies {
-            return self.drop_refused_tags(failure);
-        }
-        let dropped = options.tags_are_optional && failure.kind == "forbidden";
-        options.drops_source_tags = dropped;
-        self.tags_dropped |= dropped;
-        dropped
-    }
-}
-
-/// As [`WholePlace::drop_refused_tags`], for the options alone.
-pub fn drop_refused_tags(options: &mut PutOptions, failure: &Failure) -> bool {
-    let may_be_due = matches!(failure.kind.as_str(), "forbidden" | "bad_request" | "unsupported");
-    let drops = options.tags_are_optional && !options.tags.is_empty() && may_be_due;
-    if drops {
-        options.tags.clear();
-    }
-    drops
 }
 
 /// A sink's task for a parcel.
@@ -367,6 +333,10 @@ pub struct Unsynced {
     pub checksums: Checksums,
 }
 
+/// Kind of a failure to read an object that is encrypted with its owner's key.
+const CUSTOMER_KEY: &str = "customer_key";
+/// Kind of a failure because an upload no longer exists, or cannot be used.
+pub const UPLOAD_GONE: &str = "upload_gone";
 /// Kind of [`Failure::lost`].
 const LOST: &str = "lost";
 /// Kind of a failure where a store cannot be reached or does not answer; reports call it `unavailable`.
@@ -478,6 +448,12 @@ impl Failure {
         Self { hint: Some(hint.to_owned()), ..Self::new(Fault::Permanent, "overwritten", message) }
     }
 
+    /// The failure of a copy by the store, which may be due to its source: only reads need a customer's key.
+    pub fn of_copy(self) -> Self {
+        let side = if self.kind == CUSTOMER_KEY { Some(Side::Source) } else { self.side };
+        Self { side, ..self }
+    }
+
     /// A store's error, after the gateway's own retries.
     pub fn of_store(error: &Error, side: Side) -> Self {
         let (fault, kind) = classify(error.kind, side);
@@ -496,7 +472,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::Expired => (Fault::Unavailable, "expired"),
         ErrorKind::PreconditionFailed if side == Side::Source => (Fault::Changed, "changed"),
         ErrorKind::PreconditionFailed => (Fault::Permanent, "precondition_failed"),
-        ErrorKind::UploadNotFound => (Fault::UploadGone, "upload_gone"),
+        ErrorKind::UploadNotFound => (Fault::UploadGone, UPLOAD_GONE),
         ErrorKind::Timeout | ErrorKind::Connection => (Fault::Unavailable, OUT_OF_REACH),
         ErrorKind::SlowDown | ErrorKind::Server | ErrorKind::Truncated => (Fault::Unavailable, "unavailable"),
         // A retry would start from the beginning.
@@ -504,6 +480,7 @@ fn classify(kind: ErrorKind, side: Side) -> (Fault, &'static str) {
         ErrorKind::Occupied => (Fault::Permanent, "occupied"),
         ErrorKind::Overwritten => (Fault::Permanent, "overwritten"),
         ErrorKind::Archived => (Fault::Permanent, "archived"),
+        ErrorKind::CustomerKey => (Fault::Permanent, CUSTOMER_KEY),
         ErrorKind::HasSnapshots => (Fault::Permanent, "has_snapshots"),
         ErrorKind::ChecksumMismatch | ErrorKind::Lost => (Fault::Corrupt, "mismatch"),
         ErrorKind::InvalidKey | ErrorKind::Link | ErrorKind::BrokenLink => (Fault::Permanent, "invalid_key"),

@@ -27,6 +27,7 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         | "PublicAccessNotPermitted"
         | "BlobImmutableDueToPolicy"
         | "LeaseIdMissing" => ErrorKind::Forbidden,
+        "BlobUsesCustomerSpecifiedEncryption" => ErrorKind::CustomerKey,
         "BlobArchived" | "BlobBeingRehydrated" => ErrorKind::Archived,
         "ServerBusy" => ErrorKind::SlowDown,
         "OperationTimedOut" => ErrorKind::Timeout,

@@ -303,7 +303,8 @@ impl Tree {
     }
 
     /// Opens the temporary file of an upload, and no other file that has since taken its name. Never creates it: a part
-    /// that arrives after completion or abort finds no file.
+    /// that arrives after completion or abort finds no file. A file that this user may not open is of no use: a run that
+    /// was killed at the end of the upload has given it the mode of the source.
     pub(super) fn open_temporary(
         &self,
         operation: &'static str,
@@ -322,7 +323,14 @@ impl Tree {
         // Without O_NONBLOCK, opening a FIFO waits for its other end.
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let opened = openat(&directory, temporary.name, flags, Mode::empty());
-        let opened = opened.map_err(|errno| if errno_of_another(errno) { gone() } else { fail(errno.into()) });
+        let opened = opened.map_err(|errno| match errno {
+            Errno::EACCES | Errno::EPERM => {
+                let message = "the file of the unfinished upload may not be opened";
+                self.error(ErrorKind::UploadNotFound, operation, key, message)
+            }
+            _ if errno_of_another(errno) => gone(),
+            _ => fail(errno.into()),
+        });
         let file = File::from(opened?);
         let stat = fstat(&file).map_err(|errno| fail(errno.into()))?;
         if temporary.may_be_written(self.disk.as_ref(), &stat) { Ok((directory, file)) } else { Err(gone()) }

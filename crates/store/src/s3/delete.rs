@@ -152,7 +152,25 @@ impl Bucket {
                 Err(refusal) => return Err(refusal.into()),
             };
             let answer = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
-            return Ok(self.deletion_verdicts(objects, &answer));
+            let mut verdicts = self.deletion_verdicts(objects, &answer);
+            for (deletion, verdict) in objects.iter().zip(&mut verdicts) {
+                if verdict.is_ok() && is_passed_over(&answer, &deletion.key) {
+                    *verdict = self.verify_deletion(&deletion.key).await;
+                }
+            }
+            return Ok(verdicts);
+        }
+    }
+
+    /// Checks that an object is gone which the answer to its delete does not mention.
+    async fn verify_deletion(&self, key: &str) -> Result<()> {
+        match self.head_object(key, &Precondition::default()).await {
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => {
+                let message = "the server reported no result, and still has the object";
+                Err(Error::new(ErrorKind::Server, "delete", self.object_url(key), message))
+            }
         }
     }
 
@@ -201,6 +219,11 @@ fn refuse_web_page(call: &Call, body: &[u8]) -> Result<()> {
         true => Err(call.error(ErrorKind::Protocol, "the answer does not come from the store: it is a web page")),
         false => Ok(()),
     }
+}
+
+/// Returns whether an answer that lists deleted keys, though it was requested not to, has nothing about this one.
+fn is_passed_over(answer: &Deletions, key: &str) -> bool {
+    !answer.deleted.is_empty() && !answer.deleted.iter().any(|deleted| deleted == key)
 }
 
 /// The error for a key of a batch whose answer reports a failure of a key that was not requested.

@@ -14,6 +14,8 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
         "NoSuchUpload" | "InvalidPart" | "InvalidPartOrder" => ErrorKind::UploadNotFound,
         "AccessDenied" | "AllAccessDisabled" | "AccountProblem" | "UserProjectMissing" => ErrorKind::Forbidden,
         "InvalidObjectState" => ErrorKind::Archived,
+        // Google's code. Amazon's is one for many refusals: see `names_customer_key`.
+        "ResourceIsEncryptedWithCustomerEncryptionKey" => ErrorKind::CustomerKey,
         "InvalidAccessKeyId"
         // Sent by versitygw, with status 404.
         | "XAdminUserNotFound"
@@ -59,6 +61,12 @@ pub(super) fn meaning(status: StatusCode, code: &str) -> ErrorKind {
     }
 }
 
+/// Returns whether Amazon's refusal, or that of a compatible server, says that the object is encrypted with a customer's
+/// key (SSE-C). The code stands for many mistakes, so only the message tells.
+pub(super) fn names_customer_key(code: &str, message: &str) -> bool {
+    code == "InvalidRequest" && message.contains("stored using a form of Server Side Encryption")
+}
+
 /// Returns whether a server with this answer may accept the request with no checksum, or another kind.
 pub(super) fn may_refuse_checksum(status: StatusCode, code: &str) -> bool {
     const CODES: [&str; 6] = [
@@ -92,6 +100,14 @@ mod tests {
     fn only_the_store_says_that_an_object_is_gone() {
         assert!(says_gone("NoSuchKey", b"<Error/>") && says_gone("", b""));
         assert!(!says_gone("", b"<html>no such route</html>") && !says_gone("NoSuchRoute", b"<Error/>"));
+    }
+
+    #[test]
+    fn only_the_message_tells_of_a_customers_key() {
+        let why =
+            "The object was stored using a form of Server Side Encryption. The correct parameters must be provided";
+        assert!(names_customer_key("InvalidRequest", why));
+        assert!(!names_customer_key("InvalidRequest", "Missing required header") && !names_customer_key("Other", why));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use super::Bucket;
 use super::headers::{object_info, version};
+use super::send::Refusal;
 use crate::rest::{Call, content_length, expected_bytes, read_error, stream_exactly};
 use crate::xml::parse_tags;
-use crate::{Download, ErrorKind, ObjectInfo, Precondition, Result, Tags};
+use crate::{Download, Error, ErrorKind, ObjectInfo, Precondition, Result, Tags};
 use futures::StreamExt;
 use http::Method;
 use std::ops::Range;
@@ -13,13 +14,33 @@ impl Bucket {
     pub(super) async fn head_object(&self, key: &str, condition: &Precondition) -> Result<ObjectInfo> {
         self.check_key("head", key)?;
         let call = self.read_call("head", Method::HEAD, key, condition)?;
-        let response = self.send(call.clone()).await?;
+        let response = match self.send(call.clone()).await {
+            Ok(response) => response,
+            Err(refusal) => return Err(self.explained(refusal, key, condition).await),
+        };
         let headers = response.headers();
         let size =
             content_length(headers).ok_or_else(|| call.error(ErrorKind::Server, "the answer has no Content-Length"))?;
         let info = object_info(self.dialect, key, size, headers);
         call.require(condition, &info)?;
         Ok(info)
+    }
+
+    /// The reason of a refused `HEAD`. Its answer has no body, so a refusal that may be about a customer's key is
+    /// explained by a read of one byte.
+    async fn explained(&self, refusal: Refusal, key: &str, condition: &Precondition) -> Error {
+        if refusal.error.kind != ErrorKind::BadRequest {
+            return refusal.into();
+        }
+        let explained = async {
+            let mut call = self.read_call("head", Method::GET, key, condition)?;
+            call.set("range", "bytes=0-0")?;
+            self.send(call).await.map(drop)
+        };
+        match explained.await {
+            Err(explained) if explained.error.kind == ErrorKind::CustomerKey => explained.into(),
+            _ => refusal.into(),
+        }
     }
 
     pub(super) async fn get_object(

@@ -3,7 +3,7 @@
 use super::Bucket;
 use super::address::BucketAddress;
 use super::credentials::Authority;
-use super::errors::{meaning, says_gone};
+use super::errors::{meaning, names_customer_key, says_gone};
 use crate::error::WRONG_CLOCK;
 use crate::rest::{
     Call, ErrorAnswer, Secrets, describe, encode_path, encode_query, header, is_web_page, no_longer_gone, parse_error,
@@ -159,6 +159,9 @@ impl Bucket {
         let mut kind = meaning(status, &code);
         if kind == ErrorKind::NotFound && call.url == self.url {
             kind = ErrorKind::BucketNotFound;
+        }
+        if answer.as_ref().is_some_and(|answer| names_customer_key(&code, &answer.message)) {
+            kind = ErrorKind::CustomerKey;
         }
         let message = describe(status, answer.as_ref(), header(headers, self.dialect.request_id));
         Refusal { error: call.error(kind, message), status, code }

@@ -1,7 +1,7 @@
 //! Decides whether failures concern single objects or a whole store. The latter stops the job early and is reported in
 //! one line.
 //!
-//! A missing bucket concerns the whole store from its first failure. Rejected credentials or a denied permission do so
+//! A missing bucket, and a source with an object that only its owner's key decrypts, concern the whole store from the first failure. Rejected credentials or a denied permission do so
 //! only after a number of failed objects in a row, with none done in between.
 
 use crate::node::work::Side;
@@ -104,6 +104,7 @@ impl Causes {
         let in_a_row_max = match cause.kind.as_str() {
             _ if matches!(cause.site, FailureSite::TargetFiles | FailureSite::Elsewhere) => return false,
             "bucket_not_found" => 1,
+            "customer_key" if cause.site == FailureSite::Source => 1,
             "unauthenticated" => UNAUTHENTICATED_IN_A_ROW_MAX,
             "forbidden" => FORBIDDEN_IN_A_ROW_MAX,
             _ => return false,
@@ -169,6 +170,7 @@ impl Causes {
             _ if matches!(site, FailureSite::TargetFiles | FailureSite::Elsewhere) => return None,
             "forbidden" | "unauthenticated" => format!("not authorised to {doing} {}", url),
             "bucket_not_found" => format!("{} does not exist", url),
+            "customer_key" => format!("{} needs a customer's encryption key", url),
             "unavailable" => format!("{} returns only errors", url),
             _ => return None,
         };

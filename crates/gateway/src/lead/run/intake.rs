@@ -11,7 +11,7 @@ use super::twins::{Twins, judge};
 use crate::failure::object_url;
 use crate::lead::journal::UnfinishedUpload;
 use crate::lead::survey::{SurveyError, Twin, WorkItem};
-use crate::node::work::{Failure, Side};
+use crate::node::work::{Failure, Side, UPLOAD_GONE};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -239,6 +239,20 @@ impl Intake {
             false => "it is cut into parts of another size now",
         };
         self.context.notice(format!("{url} starts over: {why}"));
+    }
+
+    /// Notes that an object starts over because the upload of an earlier run, which was to be resumed, is of no use.
+    pub(super) fn note_upload_gone(&mut self, transfer: &ObjectTransfer) {
+        let Some(failure) = transfer.failure.as_ref().filter(|failure| failure.kind == UPLOAD_GONE) else { return };
+        if transfer.earlier_bytes == 0 {
+            return;
+        }
+        self.started_over += 1;
+        if self.started_over <= START_OVER_NOTES_MAX {
+            let (_, url) = self.context.urls(&transfer.item);
+            let why = "its unfinished upload cannot be resumed";
+            self.context.notice(format!("{url} starts over: {why}: {}", failure.message));
+        }
     }
 
     /// Begins a round of the twins that wait until nothing else is in progress. Returns whether there were any.

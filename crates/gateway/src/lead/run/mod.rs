@@ -412,6 +412,7 @@ impl Run {
                 }
             }
             Ended::Restart(transfer) => {
+                self.intake.note_upload_gone(&transfer);
                 let item = self.finisher.restarted(transfer, &mut self.recorder);
                 self.load(item, true);
             }

@@ -14,9 +14,11 @@ use crate::lead::{probe, status, sweep};
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tradewind_contract::{Event, JobSpec, Limits, Outcome, Progress, Summary};
+use tradewind_contract::{Event, JobSpec, Limits, Outcome, Progress, SourceTags, Summary};
+use tradewind_store::{Store, TagSupport};
 
 /// Why a job cannot begin.
 #[derive(Debug)]
@@ -98,6 +100,7 @@ impl Run {
         let journal = self.recorder.journal.clone();
         let is_fresh = journal.done_set()?.is_empty();
         let Context { job, source, targets, policy, .. } = context.as_ref();
+        refuse_lost_tags(job.source_tags, source, targets)?;
         let places = Places { job, source, targets, policy: *policy };
         self.finisher.proven_apart = places.refuse_overlaps(is_fresh).await?;
         let shut = probe::shut_targets(job, targets).await;
@@ -159,4 +162,14 @@ async fn note_boots(context: &Context, journal: &Journal) -> Result<Vec<Option<i
         suspect_since.push((job.resume && !same_boot).then_some(since));
     }
     Ok(suspect_since)
+}
+
+/// Refuses a job that must keep tags between stores of which one has none. The client refuses it by the kinds of the
+/// stores; only an opened store knows what its service has.
+fn refuse_lost_tags(rule: SourceTags, source: &Arc<dyn Store>, targets: &[Arc<dyn Store>]) -> Result<(), SurveyError> {
+    let without = || [source].into_iter().chain(targets).find(|store| store.tag_support() == TagSupport::Missing);
+    match without().filter(|_| rule == SourceTags::Keep) {
+        Some(store) => Err(SurveyError::NoTags { url: store.url().to_owned() }),
+        None => Ok(()),
+    }
 }

@@ -80,6 +80,12 @@ pub enum SurveyError {
         /// The destination.
         destination: String,
     },
+    /// Tags must be kept, and a store of the job has none.
+    #[error("--tags keep: {url} has no tags of objects")]
+    NoTags {
+        /// The store.
+        url: String,
+    },
     /// `delete` with a selection that is no prefix.
     #[error("--delete needs a whole prefix, not selected objects")]
     DeletionNeedsPrefix,
@@ -139,7 +145,9 @@ impl SurveyError {
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
             Self::NothingSelected { .. } | Self::IsDirectory { .. } => Outcome::SourceNotFound,
-            Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } => Outcome::Refused,
+            Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } | Self::NoTags { .. } => {
+                Outcome::Refused
+            }
             Self::Unreachable(_) => Outcome::Unavailable,
             Self::Cancelled => Outcome::Interrupted,
             _ => Outcome::Failed,
@@ -166,6 +174,9 @@ impl SurveyError {
                 Some("name both by the same endpoint and bucket; if they are two places, empty the destination first")
             }
             Self::Undecided { .. } => Some("try again when nothing writes to the source, or use `cp` and `rm`"),
+            Self::NoTags { .. } => {
+                Some("--tags auto keeps them where both stores can, and counts those that are dropped")
+            }
             Self::DeletionNeedsPrefix => Some("leave out --delete, or sync a whole prefix"),
             Self::Journal(error) => Some(error.hint()),
             Self::Backlog(_) => Some("free some space for temporary files"),

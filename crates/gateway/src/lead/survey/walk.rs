@@ -149,7 +149,7 @@ impl Walk {
             refused: self.refused.into_inner(),
             listed_to_the_end: self.saw_all.into_inner(),
             target_objects: self.target_objects.into_iter().map(AtomicU64::into_inner).collect(),
-            extraneous: self.extraneous,
+            extraneous: self.extraneous.map(|backlog| backlog.knowing(self.names)),
         };
         if end.objects == 0 && end.refused == 0 && !was_moved && !self.survey.job.allow_empty {
             let url = object_url(self.survey.source.as_ref(), &self.prefix);
