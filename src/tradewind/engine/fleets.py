@@ -11,7 +11,7 @@ from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import StateError, TradewindError
-from tradewind.fleet.boots import Boot, BootBook
+from tradewind.fleet.boots import Boot, BootBook, BootKind, UsualBoot
 from tradewind.fleet.ending import end_extra, end_fleet
 from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
 from tradewind.fleet.owner import pid_namespace
@@ -22,7 +22,7 @@ from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import Sites
 from tradewind.model.units import SECONDS_PER_HOUR
 
-__all__ = ["Attempt", "Boot", "FleetEnd", "FleetState", "Fleets", "WarmReceipt"]
+__all__ = ["Attempt", "Boot", "BootKind", "FleetEnd", "FleetState", "Fleets", "UsualBoot", "WarmReceipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,11 @@ class Fleets:
     def boots(self, fleet_id: str) -> Sequence[Boot]:
         """Return the starts of a fleet's machines that answered, oldest first."""
         return BootBook(self._journal).of_fleet(fleet_id)
+
+    def usual_boots(self, fleet_id: str) -> dict[BootKind, UsualBoot]:
+        """Return the usual start of each kind of machines that a fleet has, from all starts in this state folder."""
+        usual = BootBook(self._journal).usual()
+        return {kind: usual[kind] for kind in dict.fromkeys(boot.kind for boot in self.boots(fleet_id))}
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.
