@@ -72,8 +72,9 @@ class Stage:
 
 
 def is_later_page(request: Request) -> bool:
-    later = ("continuation-token", "start-after", "marker")
-    return request.method == "GET" and any(request.query.get(name) for name in later)
+    """Return whether a request is for a later page of a list. Requests for single keys divide the list."""
+    is_later = any(request.query.get(name) for name in ("continuation-token", "start-after"))
+    return request.method == "GET" and is_later and request.query.get("max-keys") != "1"
 
 
 @pytest.fixture
@@ -88,11 +89,12 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         wait_until(lambda: made.machines() == [])
 
 
+@pytest.mark.slow
 def test_machines_start_while_the_source_is_listed_and_the_whole_source_arrives(stage: Stage) -> None:
     """The second page comes only after machines run. The second transfer knows how long they take."""
     done = stage.command.run(*stage.words, "-y", timeout_s=60).expect(0)
     assert stage.seen, "machines ran before the list ended"
-    assert "note: the source is still being listed, 1,000 objects and 1.00 MB so far; the rest" in done.stderr
+    assert "note: the source is still being listed, 512 objects and 512 kB so far; the rest" in done.stderr
     assert differences(stage.source, stage.copy) == []
     again = stage.command.run(*stage.words, "--dry-run").expect(0)
     assert "note: the machines usually start in " in again.stderr
