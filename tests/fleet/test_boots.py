@@ -60,7 +60,16 @@ def test_machines_wait_for_the_slowest_of_their_fleet_and_that_is_not_their_own_
     assert fast.own_phases_s["first_byte"] == pytest.approx(22.0, abs=1.0)
     assert slow.own_phases_s["first_byte"] == pytest.approx(62.0, abs=1.0)
     assert "first_byte" not in late.phases_s
-    assert BootBook(journal).usual()[fast.kind].moves_s == pytest.approx(62.0, abs=1.0)
+
+
+def test_the_wait_for_a_long_list_is_no_part_of_a_start(tmp_path: Path) -> None:
+    """The median of the first byte is shown, and plans use the least time that bytes needed to begin."""
+    journal = FleetJournal(tmp_path)
+    for number, begins_s in enumerate((2.0, 300.0, 400.0)):
+        add_boot(journal, f"f-{number}", "aws:a", "m5", {"m": 30.0}, moved_s=30.0 + begins_s)
+    (usual,) = BootBook(journal).usual().values()
+    assert usual.phases_s["first_byte"] == pytest.approx(330.0, abs=1.0)
+    assert usual.moves_s == pytest.approx(32.0, abs=1.0)
 
 
 def test_an_emulated_cloud_does_not_teach_how_machines_of_the_real_one_start(tmp_path: Path) -> None:

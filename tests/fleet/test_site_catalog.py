@@ -71,8 +71,8 @@ def test_a_region_without_offers_is_not_in_it(base: Catalog) -> None:
 
 
 def test_learned_starts_replace_stated_ones(base: Catalog) -> None:
-    """A plan waits until bytes move. Starts of another provider or region teach nothing."""
-    usual = UsualBoot(3, {"enrolled": 33.0, "first_byte": 35.0})
+    """A plan waits until bytes can move. Starts of another provider or region teach nothing."""
+    usual = UsualBoot(3, {"enrolled": 33.0, "first_byte": 60.0}, begins_s=2.0)
     boots = {
         BootKind("aws", str(AWS), "a"): usual,
         BootKind("sky", str(AWS), "b"): usual,

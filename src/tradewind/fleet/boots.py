@@ -41,16 +41,18 @@ class UsualBoot:
     """The usual start of a kind of machines: the median of each phase over their last `count` starts [s after the
     order]. Phases that were never seen are missing.
 
-    The first byte is as early as if no other machine of the fleet had answered later.
+    The first byte is as early as if no other machine of the fleet had answered later. `begins_s` is the least time from
+    enrolment to the first byte: programs, credentials and connections. Longer ones were waits for the source's list.
     """
 
     count: int
     phases_s: Mapping[str, float]
+    begins_s: float = 0.0
 
     @property
     def moves_s(self) -> float:
-        """Time from the order until bytes move: to the first byte if one was seen, else until the gateway answers."""
-        return self.phases_s.get("first_byte", self.phases_s["enrolled"])
+        """Time from the order until bytes can move."""
+        return self.phases_s["enrolled"] + self.begins_s
 
     @property
     def origin(self) -> Origin:
@@ -172,7 +174,9 @@ def _provider(text: str) -> Mapping[str, Any]:
 def _usual(boots: Sequence[Boot]) -> UsualBoot:
     seen = [boot.own_phases_s for boot in boots]
     times_s = {name: sorted(each[name] for each in seen if name in each) for name in PHASES}
-    return UsualBoot(len(boots), {name: found[len(found) // 2] for name, found in times_s.items() if found})
+    begins_s = (max(0.0, each["first_byte"] - each["enrolled"]) for each in seen if "first_byte" in each)
+    usual_s = {name: found[len(found) // 2] for name, found in times_s.items() if found}
+    return UsualBoot(len(boots), usual_s, min(begins_s, default=0.0))
 
 
 def _kind_in(provider: Mapping[str, Any], region: str) -> str:
