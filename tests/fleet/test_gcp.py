@@ -18,7 +18,7 @@ from testbed.clouds.gcp.discovery import compute_discovery
 from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation
 from tests.fleet.gcp_stage import HOME, REGION, GcpStage, launch, order
 from tests.fleet.orders import FLEET, OWNER, refusal_of
-from tests.fleet.test_price_list import REFRESHED, store_price
+from tests.fleet.test_catalog_offers import REFRESHED, store_price
 from tests.fleet.worlds import wait_until
 from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError

@@ -9,7 +9,7 @@ from typing import Any
 
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.names import location_of
-from tradewind.fleet.price_list import PriceList
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.provider import Billing, CallRefused, Offer, Quota
 from tradewind.model.azure import AzureSettings
 from tradewind.model.machine import MachineOffer
@@ -39,7 +39,7 @@ class _Usage:
 class Market:
     """Offers and quotas of one subscription."""
 
-    def __init__(self, settings: AzureSettings, clients: Clients, prices: PriceList) -> None:
+    def __init__(self, settings: AzureSettings, clients: Clients, prices: CatalogOffers) -> None:
         self._settings, self._clients, self._prices = settings, clients, prices
         self._sizes: dict[str, MachineOffer] = {}
 

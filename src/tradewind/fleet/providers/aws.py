@@ -25,7 +25,7 @@ from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_gr
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
-from tradewind.fleet.price_list import PriceList
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
@@ -70,7 +70,7 @@ class AwsProvider:
     kind = "aws"
     settles_s = 5.0
 
-    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], prices: PriceList) -> None:
+    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], prices: CatalogOffers) -> None:
         self._settings, self._programs, self._prices = settings, tuple(programs), prices
         self._api = AwsApi(settings)
         self._facts: dict[tuple[str, str], tuple[float, Any]] = {}
@@ -555,5 +555,5 @@ def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None
 def connect(document: Mapping[str, Any], settings: Settings) -> AwsProvider:
     """Return the provider of an account."""
     programs = programs_from_document(document.get("programs", ()))
-    prices = PriceList(AwsProvider.kind, settings.catalog)
+    prices = CatalogOffers(AwsProvider.kind, settings.catalog)
     return AwsProvider(AwsSettings.from_document(document), programs, prices)

@@ -25,6 +25,7 @@ from tradewind.fleet.addresses import is_ipv4
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
 from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
@@ -38,7 +39,6 @@ from tradewind.fleet.gcp.instances import (
     stopped_unix_s,
 )
 from tradewind.fleet.gcp.offers import machines_left
-from tradewind.fleet.price_list import PriceList
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
@@ -91,7 +91,7 @@ class GcpProvider:
     kind = "gcp"
     settles_s = 5.0
 
-    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource], prices: PriceList) -> None:
+    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource], prices: CatalogOffers) -> None:
         self._settings, self._programs, self._prices = settings, tuple(programs), prices
         self._api = ComputeApi(settings.project, settings.endpoint)
         self._regions: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -496,5 +496,5 @@ def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None
 def connect(document: Mapping[str, Any], settings: Settings) -> GcpProvider:
     """Return the provider of a project."""
     programs = programs_from_document(document.get("programs", ()))
-    prices = PriceList(GcpProvider.kind, settings.catalog)
+    prices = CatalogOffers(GcpProvider.kind, settings.catalog)
     return GcpProvider(GcpSettings.from_document(document), programs, prices)

@@ -12,12 +12,12 @@ from tradewind.errors import ConfigError
 from tradewind.model.machine import MachineOffer
 from tradewind.model.region import Region
 
-__all__ = ["PriceList"]
+__all__ = ["CatalogOffers"]
 
 Stamp = tuple[tuple[Path, int], ...]
 
 
-class PriceList:
+class CatalogOffers:
     """The offers of one cloud. `folder` is the user's part of the catalog, which is read again when it changes."""
 
     def __init__(self, provider: str, folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tradewind.catalog.load import load_catalog
 from tradewind.catalog.packaged import read_packaged
 from tradewind.catalog.refreshed import ListedMachinePrice, store_refreshed
-from tradewind.fleet.price_list import PriceList
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.model.origin import Origin
 from tradewind.model.region import Region
 
@@ -33,7 +33,7 @@ def store_price(folder: Path, usd_per_hour: float, name: str, provider: str = "g
 def test_a_refresh_changes_the_prices_of_its_region_and_no_others(
     tmp_path: Path, provider: str, region: str, other: str
 ) -> None:
-    prices, packaged = PriceList(provider, tmp_path), read_packaged().offers[provider]
+    prices, packaged = CatalogOffers(provider, tmp_path), read_packaged().offers[provider]
     assert prices.offers(region) == prices.offers(other) == prices.packaged == packaged
     first = next(offer for offer in packaged if not offer.spot)
     for usd_per_hour in (7.0, 8.0):
@@ -48,7 +48,7 @@ def test_a_refresh_changes_the_prices_of_its_region_and_no_others(
 
 def test_an_unreadable_file_leaves_the_prices_before_it(tmp_path: Path) -> None:
     """Machines that run must be healed and ended; whoever plans gets the error."""
-    prices = PriceList("gcp", tmp_path)
+    prices = CatalogOffers("gcp", tmp_path)
     name = prices.packaged[0].machine.name
     store_price(tmp_path, 7.0, name)
     before = prices.offers(HERE)
