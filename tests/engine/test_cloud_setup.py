@@ -10,7 +10,10 @@ import pytest
 
 from tradewind.cli.main import main
 from tradewind.engine.cloud_setup import FoundCloud, cloud_tables, find_clouds, table_diff
-from tradewind.engine.setup import append_tables
+from tradewind.engine.job_control import JobControl
+from tradewind.engine.setup import Unusable, append_tables, available
+from tradewind.errors import UsageError
+from tradewind.model.sites import Cloud, Sites
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 
@@ -91,3 +94,26 @@ def test_init_writes_clouds_only_if_it_is_told_to(
     main(["init", "--write"])
     assert (home / "config.toml").read_text() == '[aws]\nregions = ["us-east-1"]\n'
     assert "secret" not in "".join(capsys.readouterr())
+
+
+def test_regions_that_the_user_names_take_the_place_of_those_of_the_tools(home: Path) -> None:
+    write(home / ".aws" / "credentials", "[default]\naws_access_key_id = AKIA\naws_secret_access_key = secret\n")
+    write(home / ".aws" / "config", "[default]\nregion = eu-west-1\n")
+    key = {"project_id": "my-project-1"}
+    write(home / ".config" / "gcloud" / "application_default_credentials.json", json.dumps(key))
+    log_in_to_azure(home)
+    write(home / ".azure" / "config", "[defaults]\ngroup = mine\n")
+    named = ["aws:us-east-1", "aws:us-west-2", "azure:eastus", "gcp:us-east4", "aws:us-east-1"]
+    tables = [dict(cloud.settings)["regions"] for cloud in find_clouds([], named)]
+    assert tables == [["us-east-1", "us-west-2"], ["us-east4"], ["eastus"]]
+    for wrong in ("site:lab", "us-east-1"):
+        with pytest.raises(UsageError, match="--region"):
+            find_clouds([], [wrong])
+
+
+def test_a_cloud_whose_machines_would_find_no_program_is_reported(tmp_path: Path) -> None:
+    sites = Sites(clouds=(Cloud("gcp", ("gcp:us-east4",), {"project": "p", "endpoint": "http://127.0.0.1:9"}),))
+    found = list(available(JobControl(state_dir=str(tmp_path), gateway="gateway"), sites))
+    last = found[-1]
+    assert isinstance(last, Unusable) and (last.place, "program_url" in (last.hint or "")) == ("gcp", True)
+    assert "machines in a cloud cannot download the gateway program" in last.reason

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from tradewind.engine.engine import Engine
 from tradewind.engine.everywhere import Everywhere, FoundMachine
+from tradewind.engine.ledger import LedgerBook
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Ended, Leftover, Machine, Offer, Refusal
+from tradewind.fleet.warm import Keeping, WarmBook, WarmMachine
 from tradewind.model.hosts import SshHost, SshHosts
+from tradewind.model.ledger import Ledger, MachinePrice, MachineUse
 from tradewind.model.sites import Cloud, Sites
 
 REGION = "aws:us-east-1"
@@ -89,6 +93,32 @@ def test_the_receipt_has_the_cost_until_the_end(
     ended = [each for swept in place.sweep(found) for each in swept.ended]
     assert [each.usd for each in ended] == pytest.approx([72.0, 72.0], abs=0.1)
     assert [each.age_s for each in ended] == pytest.approx([7200.0, 7200.0], abs=10)
+
+
+def test_a_machine_costs_the_price_of_its_launch_whatever_its_offer_costs_now(
+    tmp_path: Path, providers: dict[str, Provider]
+) -> None:
+    """A fleet that this state folder does not know has only the present price."""
+    with Engine(state_dir=str(tmp_path)) as engine:
+        sites = Sites(clouds=(Cloud("aws", (REGION,), {}),))
+        assert [each.usd for each in machines(engine.fleets.everywhere(sites))] == pytest.approx([36.0], abs=0.1)
+        journal = FleetJournal(tmp_path)
+        journal.open("f", "a test", {"kind": "aws"}, {"relay-1": REGION})
+        WarmBook(journal).keep("f", Keeping(60, time.time() + 60, {"relay-1": WarmMachine(REGION, usd_per_s=0.02)}))
+        assert [each.usd for each in machines(engine.fleets.everywhere(sites))] == pytest.approx([72.0], abs=0.1)
+
+
+def test_a_machine_of_a_job_costs_the_price_in_its_ledger(tmp_path: Path, providers: dict[str, Provider]) -> None:
+    now_s = time.time()
+    use = MachineUse.of(1, "f", "relay-1", REGION, now_s - 3600, MachinePrice(0.03, "the plan"))
+    with Engine(state_dir=str(tmp_path)) as engine:
+        store = engine.control.store
+        FleetJournal(tmp_path).open("f", "job j", {"kind": "aws"}, {"relay-1": REGION})
+        LedgerBook(store.database, "j", store.path("j")).write(Ledger(machines=(use,), heartbeat_s=now_s))
+        sites = Sites(clouds=(Cloud("aws", (REGION,), {}),))
+        (found,) = machines(engine.fleets.everywhere(sites))
+        assert found.usd == pytest.approx(108.0, abs=0.1) and found.offer is not None
+        assert found.offer.price_source == "the plan"
 
 
 def test_machines_are_found_and_ended_even_if_their_prices_cannot_be_read(

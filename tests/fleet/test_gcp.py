@@ -18,6 +18,7 @@ from testbed.clouds.gcp.discovery import compute_discovery
 from testbed.clouds.gcp.server import Answer, ComputeEngine, FailOperation
 from tests.fleet.gcp_stage import HOME, REGION, GcpStage, launch, order
 from tests.fleet.orders import FLEET, OWNER, refusal_of
+from tests.fleet.test_catalog_offers import REFRESHED, store_price
 from tests.fleet.worlds import wait_until
 from tradewind.engine.everywhere import Everywhere
 from tradewind.errors import GatewayError
@@ -436,3 +437,14 @@ def test_machines_at_other_providers_are_admitted_again_after_a_region_was_sold_
 def test_a_disk_that_may_be_left_is_announced(stage: GcpStage) -> None:
     assert "its disk is billed" in str(getattr(stage.provider(), "warning", None))
     assert getattr(stage.provider(service_account="a@b.iam.gserviceaccount.com"), "warning", "") is None
+
+
+def test_offers_have_the_prices_that_the_user_has_refreshed(stage: GcpStage) -> None:
+    """The provider that a command has made already sees the new price, too."""
+    provider = stage.provider()
+    before = {offer.type: offer for offer in provider.offers([REGION]) if not offer.spot}
+    store_price(stage.folder / "state" / "catalog", 7.2, "n2-standard-4")
+    after = {offer.type: offer for offer in provider.offers([REGION]) if not offer.spot}
+    changed = after.pop("n2-standard-4")
+    assert changed.usd_per_s == pytest.approx(0.002) and changed.price_source == str(REFRESHED)
+    assert after == {name: offer for name, offer in before.items() if name in after}

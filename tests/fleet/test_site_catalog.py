@@ -6,6 +6,7 @@ import pytest
 
 from tradewind.catalog.load import load_catalog
 from tradewind.errors import InfeasibleGoal
+from tradewind.fleet.boots import BootKind, UsualBoot
 from tradewind.fleet.provider import ANY_TYPE, Billing, Offer
 from tradewind.fleet.site_catalog import Supply, site_catalog
 from tradewind.model.catalog import Catalog, Link
@@ -69,11 +70,17 @@ def test_a_region_without_offers_is_not_in_it(base: Catalog) -> None:
     assert set(catalog.places) == {FAR} and catalog.grid.regions() == ()
 
 
-def test_learned_boot_times_replace_stated_ones(base: Catalog) -> None:
+def test_learned_starts_replace_stated_ones(base: Catalog) -> None:
+    """A plan waits until bytes can move. Starts of another provider or region teach nothing."""
+    usual = UsualBoot(3, {"enrolled": 33.0, "first_byte": 60.0}, begins_s=2.0)
+    boots = {
+        BootKind("aws", str(AWS), "a"): usual,
+        BootKind("sky", str(AWS), "b"): usual,
+        BootKind("aws", "aws:eu-west-1", "b"): usual,
+    }
     offers = (Offer(str(AWS), "a", boot_s=50.0), Offer(str(AWS), "b", boot_s=50.0))
-    catalog = site_catalog({AWS: Supply(offers)}, base, {(str(AWS), "a"): 33.0, ("aws:eu-west-1", "b"): 7.0})
-    first, second = catalog.machine_offers(AWS)
-    assert (first.machine.boot_s, first.machine.boot_origin.kind) == (33.0, "learned")
+    first, second = site_catalog({AWS: Supply(offers, provider="aws")}, base, boots).machine_offers(AWS)
+    assert (first.machine.boot_s, first.machine.boot_origin) == (35.0, usual.origin)
     assert second.machine.boot_s == 50.0
 
 

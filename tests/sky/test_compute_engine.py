@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,23 +15,35 @@ from testbed.clouds.booter import BootedMachine
 from testbed.clouds.gcp import GcpCloud, gcp_cloud
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
+from testbed.sshd import local_ssh_server, sshd_unavailable
 from tests.fleet.transfers import ENDS_S, Transfer, ready, two_stores
 from tests.fleet.worlds import wait_until
 from tradewind.gateway.binary import find_gateway
 
 REGIONS = ("gcp:us-central1", "gcp:us-east4", "gcp:europe-west4")
+#: From the cloud to another network, where the network tier of the sender decides the price.
+OUTWARD = ("gcp:us-central1", "gcp:us-east4", "site:lab")
+#: Packaged price of the standard tier from North America: 0.085 USD per GiB.
+STANDARD_USD_PER_GB = 0.085 * 1e9 / 2**30
 
 
 class Stage(Transfer):
     """A transfer between two regions of the cloud, over a third one."""
 
-    def __init__(self, cloud: GcpCloud, folder: Path, stores: tuple[Server, Server]) -> None:
-        super().__init__(folder, stores, REGIONS, "--max-vms", "1")
+    def __init__(
+        self,
+        cloud: GcpCloud,
+        folder: Path,
+        stores: tuple[Server, Server],
+        regions: tuple[str, str, str] = REGIONS,
+        *words: str,
+    ) -> None:
+        super().__init__(folder, stores, regions, "--max-vms", "1", *words)
         self.cloud = cloud
         self.configure()
 
-    def configure(self, *, settings: Sequence[str] = ()) -> None:
-        """Write the configuration, with further settings of Google Cloud."""
+    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
+        """Write the configuration, with further settings of Google Cloud, and other tables."""
         document = self.cloud.document()
         self.command.configure(
             "[gcp]",
@@ -41,7 +54,13 @@ class Stage(Transfer):
             f'program_url = "{document["programs"][0]["url"]}"',
             f'home_cidr = "{document["home_cidr"]}"',
             'home_rate = "1Mbit/s"',
+            *tables,
         )
+
+    def network_tiers(self) -> list[str]:
+        """Return the network tier of each VM."""
+        interfaces = [vm.given["networkInterfaces"][0] for vm in self.cloud.engine.instances.values()]
+        return [interface["accessConfigs"][0]["networkTier"] for interface in interfaces]
 
     def booted(self, region: str) -> tuple[str, BootedMachine]:
         """Return a machine of a region, with its name at Google."""
@@ -96,3 +115,33 @@ def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage
     stage.sweep_after_a_kill(stage.start())
     assert stage.cloud.engine.billed() == []
     stage.command.run("fleet", "down").expect(0)
+
+
+@pytest.fixture
+def outward(tmp_path: Path) -> Iterator[Stage]:
+    """A transfer in the standard network tier from the cloud to a host elsewhere, which is this host."""
+    if reason := lan_unavailable() or sshd_unavailable():
+        pytest.skip(reason)
+    with (
+        gcp_cloud(tmp_path / "cloud", find_gateway()) as cloud,
+        two_stores(cloud.address, tmp_path) as stores,
+        TemporaryDirectory(prefix="tw-ssh-") as short,
+        local_ssh_server(Path(short, "ssh")) as server,
+        ready(Stage(cloud, tmp_path, stores, OUTWARD, "--tier", "standard")) as made,
+    ):
+        host = ['name = "here"', 'region = "site:lab"', f'address = "{cloud.address}"', f'folder = "{tmp_path}/here"']
+        made.configure("[ssh]", f'config = "{server.config}"', "[[ssh.hosts]]", *host)
+        yield made
+
+
+@pytest.mark.slow
+def test_a_whole_transfer_in_the_standard_network_tier(outward: Stage) -> None:
+    """The orders have the tier, the ledger has its price, and nothing is left."""
+    running = outward.start()
+    assert set(outward.network_tiers()) == {"STANDARD"}
+    done = running.finish()
+    outward.check(done)
+    egress = [line for line in done.summary["cost"]["lines"] if line["kind"] == "egress" and line["unit"] == "GB"]
+    out = [line for line in egress if "→ site:lab" in line["what"]]
+    assert out and all(line["unit_usd"] == pytest.approx(STANDARD_USD_PER_GB) for line in out)
+    assert all("Standard Tier" in line["source"] for line in out)

@@ -96,3 +96,25 @@ def test_machines_of_a_killed_command_are_swept_from_an_empty_state_folder(stage
     stage.sweep_after_a_kill(stage.start())
     assert {one["state"] for one in stage.cloud.instances()} == {"terminated"}
     stage.command.run("fleet", "down").expect(0)
+
+
+@pytest.mark.slow
+def test_init_doctor_and_a_transfer_begin_without_a_table_of_the_cloud(stage: Stage) -> None:
+    """The variables of AWS's own tools name the account and its API. Only the user knows where the program is."""
+    document, path = stage.cloud.document(), stage.command.configuration
+    stage.command.environment["AWS_ENDPOINT_URL"] = stage.cloud.endpoint
+    stage.command.configure("[fleet]", f'home_cidr = "{document["home_cidr"]}"', 'home_rate = "1Mbit/s"')
+    done = stage.command.run("init", "--write", *(word for region in REGIONS for word in ("--region", region)))
+    assert done.code == 1 and "hint: upload the program, and set program_url to its URL" in done.stderr, done.stderr
+    written = path.read_text()
+    assert written.endswith('\n[aws]\nregions = ["us-east-1", "us-west-2", "eu-west-1"]\n')
+    assert "BAD  machines       aws: machines in a cloud cannot download" in stage.command.run("doctor").stdout
+    url = document["programs"][0]["url"]
+    path.write_text(written.replace("[fleet]", f'[fleet]\nprogram_url = "{url}"'))
+    assert "the smallest policy for aws:" in stage.command.run("init").expect(0).stdout
+    doctor = stage.command.run("doctor").expect(0).stdout
+    assert doctor.count("ok   machines       aws:") == len(REGIONS) and "BAD" not in doctor
+    running = stage.command.start(*stage.words)
+    stage.check(running.finish())
+    again = stage.command.run(*stage.words, "--dry-run").expect(0)
+    assert "note: the machines usually start in " in again.stderr and " (learned, " in again.stderr

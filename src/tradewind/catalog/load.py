@@ -33,7 +33,16 @@ from tradewind.model.price import EgressPrice, EgressRule, PriceBook, StandardTi
 from tradewind.model.records import replace
 from tradewind.model.region import Region
 
-__all__ = ["LINKS_FILE", "MACHINES_FILE", "PRICES_FILE", "catalog_folder", "load_catalog", "read_prices"]
+__all__ = [
+    "LINKS_FILE",
+    "MACHINES_FILE",
+    "PRICES_FILE",
+    "catalog_folder",
+    "load_catalog",
+    "machine_price_files",
+    "offers_with_own_prices",
+    "read_prices",
+]
 
 LINKS_FILE, PRICES_FILE, MACHINES_FILE = "links.csv", "prices.csv", "machines.csv"
 
@@ -67,8 +76,7 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
     refreshed = [figure for path in refreshed_files(folder) for figure in read_refreshed(path)]
     prices = _price_book(folder, packaged, [figure for figure in refreshed if isinstance(figure, EgressRule)])
     machine_prices = [figure for figure in refreshed if isinstance(figure, ListedMachinePrice)]
-    if (folder / MACHINES_FILE).exists():
-        machine_prices += read_machine_prices(folder / MACHINES_FILE, packaged)
+    machine_prices += _own_machine_prices(folder, packaged)
     catalog = _catalog(packaged, links, prices, _region_offers(machine_prices, packaged))
     catalog = replace(catalog, standard_links=dict(_standard_links(folder, links, packaged.standard_tiers, now)))
     if (folder / STORES_FILE).exists():
@@ -81,6 +89,30 @@ def load_catalog(folder: Path | None = None, *, today: datetime.date | None = No
             quota_origins={region: quota.origin for region, quota in quotas.items()},
         )
     return catalog
+
+
+def machine_price_files(folder: Path) -> list[Path]:
+    """Return the files of the user's part of the catalog that may have machine prices."""
+    own = folder / MACHINES_FILE
+    return [*refreshed_files(folder), *([own] if own.exists() else [])]
+
+
+def offers_with_own_prices(folder: Path, provider: str) -> dict[Region, tuple[MachineOffer, ...]]:
+    """Return the offers of a provider's regions for which the user's part of the catalog has machine prices.
+
+    Raises ConfigError.
+    """
+    packaged = read_packaged()
+    figures = (figure for path in refreshed_files(folder) for figure in read_refreshed(path))
+    prices = [figure for figure in figures if isinstance(figure, ListedMachinePrice)]
+    prices += _own_machine_prices(folder, packaged)
+    return _region_offers((price for price in prices if price.region.provider == provider), packaged)
+
+
+def _own_machine_prices(folder: Path, packaged: Packaged) -> Iterator[ListedMachinePrice]:
+    """Yield the machine prices that the user has imported."""
+    if (folder / MACHINES_FILE).exists():
+        yield from read_machine_prices(folder / MACHINES_FILE, packaged)
 
 
 def _catalog(

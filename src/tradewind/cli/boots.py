@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tradewind.model.units import format_count, format_duration
+from tradewind.model.units import format_count
 
 if TYPE_CHECKING:
     from tradewind.engine.fleets import Boot
 
-__all__ = ["boot_lines", "boots_document", "phases"]
+__all__ = ["boot_lines", "boots_document"]
 
 
 def boot_lines(boots: Sequence[Boot]) -> Iterator[str]:
     """Yield one line that says how long machines took to start: the slowest of them, by phase."""
     if boots:
         slowest = max(boots, key=lambda boot: boot.took_s)
-        yield f"started {format_count(len(boots), 'machine')}; the slowest was {phases(slowest)} after its order"
-
-
-def phases(boot: Boot) -> str:
-    """Return the phases of a machine's start with their times: `accepted after 2 s, enrolled 2.4 s`."""
-    words = {"accepted": "accepted after", "first_byte": "first byte"}
-    return ", ".join(f"{words.get(name, name)} {format_duration(took_s)}" for name, took_s in boot.phases_s.items())
+        yield f"started {format_count(len(boots), 'machine')}; the slowest was {slowest} after its order"
 
 
 def boots_document(boots: Sequence[Boot]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tradewind.cli.boots import phases
 from tradewind.cli.terminal import can_ask, confirm
 from tradewind.cli.warm import add_warm_arguments, bring_up, show_receipt
 from tradewind.errors import UsageError
@@ -250,7 +249,9 @@ def _look_everywhere(
 
 
 def _explain(args: Namespace, fleets: Fleets) -> int:
-    """Print each attempt to launch a machine of a fleet, and when its gateway answered, oldest first."""
+    """Print each attempt to launch a machine of a fleet, and when its gateway answered, oldest first; then how long
+    such machines usually take.
+    """
     fleet_id = args.fleets[0]
     attempts = [(each.unix_s, _attempt_line(each), asdict(each)) for each in fleets.attempts(fleet_id)]
     boots = [(each.ready_unix_s, _boot_line(each), asdict(each)) for each in fleets.boots(fleet_id)]
@@ -259,6 +260,11 @@ def _explain(args: Namespace, fleets: Fleets) -> int:
             print(json.dumps({key: value for key, value in document.items() if value is not None}))
         else:
             print(f"{time.strftime('%H:%M:%S', time.localtime(unix_s))}  {line}")
+    for kind, usual in fleets.usual_boots(fleet_id).items():
+        if args.json:
+            print(json.dumps({"usual": {**asdict(kind), **usual.document()}}))
+        else:
+            print(f"usually   {kind}  {usual} after its order (median of {format_count(usual.count, 'start')})")
     return 0
 
 
@@ -271,7 +277,7 @@ def _attempt_line(attempt: Attempt) -> str:
 
 def _boot_line(boot: Boot) -> str:
     """Return how long a machine took to start, by phase."""
-    return f"{boot.name}  {boot.region}  {phases(boot)} after its order"
+    return f"{boot.name}  {boot.region}  {boot} after its order"
 
 
 def _lease(fleet: FleetState) -> str:

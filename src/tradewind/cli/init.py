@@ -31,13 +31,22 @@ and without these options it writes nothing. It never changes what the file alre
 EXAMPLES = """\
   tradewind init
   tradewind init -y
-  tradewind init --write"""
+  tradewind init --write
+  tradewind init --write --region aws:us-east-1 --region aws:eu-west-1"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add the option of this command."""
+    """Add the options of this command."""
     parser.add_argument(
         "--write", action="store_true", help="add hosts and the tables of clouds to the configuration without asking"
+    )
+    parser.add_argument(
+        "--region",
+        action="append",
+        metavar="REGION",
+        default=[],
+        help="region in which machines may be rented, such as aws:us-east-1; can be repeated. Default: that of the "
+        "cloud's own settings, at Google all",
     )
 
 
@@ -89,7 +98,7 @@ def _add_clouds(args: Namespace, sites: Sites) -> tuple[Cloud, ...]:
     from tradewind.model.sites import read_sites
     from tradewind.model.toml import parse_toml
 
-    found = find_clouds([cloud.kind for cloud in sites.clouds])
+    found = find_clouds([cloud.kind for cloud in sites.clouds], args.region)
     for one in found:
         if args.json:
             why = {} if one.missing is None else {"missing": one.missing}

@@ -366,6 +366,7 @@ def request_of(args: Namespace, options: Options) -> Request:
         compression_ratio=1.0 if args.compression_ratio is None else args.compression_ratio,
         tier=args.tier,
         routes_max=args.routes,
+        agreed=args.yes,
         **({} if sites is None else {"sites": sites, "unasked_usd": _unasked_usd(args, sites)}),
     )
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tradewind.engine.aws_profile import config_file, read_sections
+from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
+from tradewind.model.region import Region
 
 __all__ = ["FoundCloud", "cloud_tables", "find_clouds", "table_diff"]
 
@@ -35,11 +37,30 @@ class FoundCloud:
     missing: str | None = None
 
 
-def find_clouds(known: Collection[str]) -> list[FoundCloud]:
-    """Return the clouds that have credentials on this machine, without those whose tables are `known`."""
+def find_clouds(known: Collection[str], regions: Collection[str] = ()) -> list[FoundCloud]:
+    """Return the clouds that have credentials on this machine, without those whose tables are `known`.
+
+    Their tables name those of `regions` (`aws:us-east-1`) that are theirs, else the region of the cloud's own settings.
+    Raises UsageError for a region of no cloud.
+    """
     finders = {"aws": _aws, "gcp": _gcp, "azure": _azure, "kubernetes": _kubernetes}
-    found = (find() for kind, find in finders.items() if kind not in known)
+    named: dict[str, list[str]] = {kind: [] for kind in finders}
+    for region in map(_region, dict.fromkeys(regions)):
+        named[region.provider].append(region.name)
+    found = (find(named[kind]) for kind, find in finders.items() if kind not in known)
     return [cloud for cloud in found if cloud is not None]
+
+
+def _region(text: str) -> Region:
+    """Return a region of a cloud whose table may name regions. Raises UsageError."""
+    hint = "for example --region aws:us-east-1"
+    try:
+        region = Region.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--region: {error}", hint=hint) from None
+    if region.provider not in ("aws", "gcp", "azure"):
+        raise UsageError(f"--region takes regions of aws, gcp and azure, not {text}", hint=hint)
+    return region
 
 
 def cloud_tables(clouds: Collection[FoundCloud]) -> str:
@@ -63,14 +84,14 @@ def table_diff(path: str, added: str) -> Iterator[str]:
     yield from difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
 
 
-def _aws() -> FoundCloud | None:
+def _aws(regions: list[str]) -> FoundCloud | None:
     name = os.environ.get("AWS_PROFILE")
     settings: dict[str, str | list[str]] = {} if name is None else {"profile": name}
     sections = read_sections(config_file())
     section = sections.get("default" if name in (None, "default") else f"profile {name}", {})
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or section.get("region")
-    if isinstance(region, str):
-        settings["regions"] = [region]
+    if regions or isinstance(region, str):
+        settings["regions"] = regions or [str(region)]
     credentials = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.expanduser("~/.aws/credentials")
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         return FoundCloud("aws", "AWS_ACCESS_KEY_ID", settings)
@@ -80,7 +101,7 @@ def _aws() -> FoundCloud | None:
     return FoundCloud("aws", config_file(), settings) if is_there else None
 
 
-def _gcp() -> FoundCloud | None:
+def _gcp(regions: list[str]) -> FoundCloud | None:
     folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")
     path = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") or os.path.join(
         folder, "application_default_credentials.json"
@@ -91,10 +112,10 @@ def _gcp() -> FoundCloud | None:
     project = os.environ.get("GOOGLE_CLOUD_PROJECT") or document.get("project_id") or document.get("quota_project_id")
     if not isinstance(project, str):
         return FoundCloud("gcp", path, {}, "the project: set GOOGLE_CLOUD_PROJECT")
-    return FoundCloud("gcp", path, {"project": project})
+    return FoundCloud("gcp", path, {"project": project, **({"regions": regions} if regions else {})})
 
 
-def _azure() -> FoundCloud | None:
+def _azure(regions: list[str]) -> FoundCloud | None:
     folder = os.environ.get("AZURE_CONFIG_DIR") or os.path.expanduser("~/.azure")
     path = os.path.join(folder, "azureProfile.json")
     subscriptions = _json(path).get("subscriptions")
@@ -109,13 +130,14 @@ def _azure() -> FoundCloud | None:
     except configparser.Error:
         return FoundCloud("azure", path, {}, "the defaults of az, whose file cannot be read")
     group, region = (defaults.get("defaults", name, fallback=None) for name in ("group", "location"))
-    if not group or not region:
+    if not group or not (regions or region):
         words = "the resource group and region: `az config set defaults.group=GROUP defaults.location=REGION`"
         return FoundCloud("azure", path, {}, words)
-    return FoundCloud("azure", path, {"subscription": ids[0], "resource_group": group, "regions": [region]})
+    where = regions or [str(region)]
+    return FoundCloud("azure", path, {"subscription": ids[0], "resource_group": group, "regions": where})
 
 
-def _kubernetes() -> FoundCloud | None:
+def _kubernetes(_: list[str]) -> FoundCloud | None:
     path = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or os.path.expanduser("~/.kube/config")
     if not os.path.isfile(path):
         return None

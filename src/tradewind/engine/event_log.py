@@ -66,6 +66,11 @@ class EventLog:
                 self._progress = (line, self._progress[1] + 1, self._first + len(self._lines))
                 self._wake()
 
+    @property
+    def progress(self) -> bytes | None:
+        """The newest progress; None before the first."""
+        return self._progress[0] or None
+
     def flush(self) -> None:
         """Write buffered lines to the database, for other processes."""
         with self._lock:

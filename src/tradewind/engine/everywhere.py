@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from tradewind.errors import TradewindError
@@ -16,6 +16,7 @@ from tradewind.fleet.provider import FLEET_TAG, OWNER_TAG, Leftover, Machine, Of
 from tradewind.fleet.providers import make_provider
 from tradewind.gateway.process import STOP_S
 from tradewind.model.hosts import SshHosts
+from tradewind.model.ledger import MachinePrice
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import CLOUDS, SSH, Sites
 
@@ -88,9 +89,20 @@ class _Place:
 
 
 class Everywhere:
-    """The hosts and clouds of a configuration. One that cannot be reached is reported, and does not hide the others."""
+    """The hosts and clouds of a configuration. One that cannot be reached is reported, and does not hide the others.
 
-    def __init__(self, sites: Sites, journal: FleetJournal, gateway: str) -> None:
+    `launched_at` returns the price at which a machine of a fleet was launched, if that is known. A machine costs this,
+    whatever the catalog says since then; others cost the present price of their type.
+    """
+
+    def __init__(
+        self,
+        sites: Sites,
+        journal: FleetJournal,
+        gateway: str,
+        launched_at: Callable[[str, str], MachinePrice | None] = lambda _fleet, _name: None,
+    ) -> None:
+        self._launched_at = launched_at
         self._places = [_Place(name, _connected(document, gateway, journal)) for name, document in _places(sites)]
         self._in_flight = InFlight()
 
@@ -112,9 +124,17 @@ class Everywhere:
         offers = self._offers(provider, {machine.region for machine in living})
         now_s = time.time()
         return [
-            FoundMachine(place.name, machine, owner_state(_owner(machine)), offer_of(machine, offers), now_s)
+            FoundMachine(place.name, machine, owner_state(_owner(machine)), self._offer(machine, offers), now_s)
             for machine in living
         ]
+
+    def _offer(self, machine: Machine, offers: Sequence[Offer]) -> Offer | None:
+        """Return the offer of a machine, at the price of its launch if that is known."""
+        offer = offer_of(machine, offers)
+        price = self._launched_at(machine.tags.get(FLEET_TAG, ""), machine.name)
+        if offer is None or price is None:
+            return offer
+        return replace(offer, usd_per_s=price.usd_per_s, price_source=price.source)
 
     def _offers(self, provider: Provider, regions: Collection[str]) -> Sequence[Offer]:
         """Return the offers in regions; none if they cannot be read, because only the cost depends on them."""

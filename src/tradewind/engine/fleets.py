@@ -11,18 +11,19 @@ from tradewind.engine.gateways import job_of
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import StateError, TradewindError
-from tradewind.fleet.boots import Boot, BootBook
+from tradewind.fleet.boots import Boot, BootBook, BootKind, UsualBoot
 from tradewind.fleet.ending import end_extra, end_fleet
 from tradewind.fleet.journal import Attempt, FleetJournal, FleetRecord, UnreadableFleet
 from tradewind.fleet.owner import pid_namespace
 from tradewind.fleet.provider import FLEET_TAG
 from tradewind.fleet.providers import make_provider
 from tradewind.fleet.warm import WarmBook
+from tradewind.model.ledger import Ledger, MachinePrice
 from tradewind.model.records import dataclass, replace
 from tradewind.model.sites import Sites
 from tradewind.model.units import SECONDS_PER_HOUR
 
-__all__ = ["Attempt", "Boot", "FleetEnd", "FleetState", "Fleets", "WarmReceipt"]
+__all__ = ["Attempt", "Boot", "BootKind", "FleetEnd", "FleetState", "Fleets", "UsualBoot", "WarmReceipt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Fleets:
             return receipt.usd
         if job_id is None:
             return None
-        ledger = LedgerBook(self._store.database, job_id, self._store.path(job_id)).read()
+        ledger = self._ledger(job_id)
         if ledger is None:
             return None
         own = tuple(use for use in ledger.machines if use.fleet == record.id)
@@ -143,7 +144,25 @@ class Fleets:
 
     def everywhere(self, sites: Sites) -> Everywhere:
         """Return what Tradewind has at these sites, whichever state folder knows of it."""
-        return Everywhere(sites, self._journal, self._gateway)
+        return Everywhere(sites, self._journal, self._gateway, self._launched_at)
+
+    def _launched_at(self, fleet_id: str, name: str) -> MachinePrice | None:
+        """Return the price at which a machine was launched; None if this state folder does not know it."""
+        try:
+            keeping = WarmBook(self._journal).keeping(fleet_id)
+            if keeping is not None and name in keeping.machines:
+                kept = keeping.machines[name]
+                return MachinePrice(kept.usd_per_s, kept.price_source)
+            job_id = job_of(self._journal.load(fleet_id).purpose)
+            ledger = None if job_id is None else self._ledger(job_id)
+        except TradewindError:
+            return None
+        uses = () if ledger is None else ledger.machines
+        found = [use for use in uses if (use.fleet, use.name) == (fleet_id, name)]
+        return MachinePrice(found[-1].usd_per_s, found[-1].source) if found else None
+
+    def _ledger(self, job_id: str) -> Ledger | None:
+        return LedgerBook(self._store.database, job_id, self._store.path(job_id)).read()
 
     def unreadable(self) -> Sequence[UnreadableFleet]:
         """Return the unreadable records: their machines may run. Raises ConfigError."""
@@ -156,6 +175,11 @@ class Fleets:
     def boots(self, fleet_id: str) -> Sequence[Boot]:
         """Return the starts of a fleet's machines that answered, oldest first."""
         return BootBook(self._journal).of_fleet(fleet_id)
+
+    def usual_boots(self, fleet_id: str) -> dict[BootKind, UsualBoot]:
+        """Return the usual start of each kind of machines that a fleet has, from all starts in this state folder."""
+        usual = BootBook(self._journal).usual()
+        return {kind: usual[kind] for kind in dict.fromkeys(boot.kind for boot in self.boots(fleet_id))}
 
     def end(self, fleet_ids: Iterable[str]) -> Iterator[FleetEnd]:
         """End these fleets, whoever uses them; a failure does not stop the others.

@@ -119,7 +119,7 @@ def ground_of_sites(control: JobControl, sites: Sites, needed: Collection[Region
                 raise
             notes.append(f"the plan does without {member.name}: {error}")
             supplies = {region: supply for region, supply in supplies.items() if region not in regions}
-    catalog = site_catalog(supplies, base, BootBook(FleetJournal(control.store.state_dir)).times_s())
+    catalog = site_catalog(supplies, base, BootBook(FleetJournal(control.store.state_dir)).usual())
     catalog = catalog.without_links(unconnected(sites, catalog.places))
     return Ground(_joined(able, documents), catalog, _machines_max(sites), notes=tuple(notes))
 

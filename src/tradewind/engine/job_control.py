@@ -118,7 +118,8 @@ class JobControl:
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
                     prune_oldest(self.store)
                 overlay = launch.plan.overlay
-                ledger = Ledger(launch.prices, None if overlay is None else overlay.cost.total_usd)
+                predicted_usd = None if overlay is None or launch.is_early else overlay.cost.total_usd
+                ledger = Ledger(launch.prices, predicted_usd)
                 return self._run(
                     job_id,
                     spec,

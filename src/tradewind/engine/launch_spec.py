@@ -54,6 +54,8 @@ class LaunchSpec:
     """True if the transfer may be replanned, and its routes changed, while the job runs."""
     warm: str | None = None
     """Id of the warm fleet whose machines the plan uses, if another job has not claimed it when this one starts."""
+    is_early: bool = False
+    """True if the plan was made while the source was being listed: its volume and cost are those of a part."""
 
 
 def local_launch() -> LaunchSpec:

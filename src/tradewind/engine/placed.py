@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tradewind.engine.launch_spec import planned_launch
@@ -10,6 +11,7 @@ from tradewind.model.job import DEFAULT_CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_FILE_C
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
 from tradewind.model.region import Region
+from tradewind.model.units import format_duration
 from tradewind.model.url import parse_url
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
     wanted = goal or usual_goal(catalog, *regions, volume_gb, limits, objects=objects or None)
     plan = plan_gateways(catalog, *regions, volume_gb, wanted, limits, objects=objects or None)
     if options.dry_run:
-        return replace(made, plan=plan)
+        return replace(made, plan=plan, notes=(*made.notes, *_start_note(plan)))
     options = replace(options, chunk_bytes=_chunk_bytes(request, plan, ground.scale))
     plan = with_memory_for(plan, options.chunk_bytes)
     plan_request = PlanRequest(
@@ -65,7 +67,15 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
     egress_usd = _egress_ceiling_usd(plan, ceiling_usd)
     options = replace(options, max_cost_usd=egress_usd, max_usd_per_gb=_mean_usd_per_gb(plan, ceiling_usd, volume_gb))
     launch = planned_launch(plan, provider, ceiling_usd=ceiling_usd, plan_request=plan_request, replan=request.replan)
-    return replace(made, plan=plan, options=options, launch=launch)
+    return replace(made, plan=plan, options=options, launch=launch, notes=(*made.notes, *_start_note(plan)))
+
+
+def _start_note(plan: Plan) -> Iterator[str]:
+    """Yield how long the machines usually take to start, if that is learned."""
+    machines = () if plan.overlay is None else plan.overlay.machines
+    slowest = max((each.offer.machine for each in machines), key=lambda machine: machine.boot_s, default=None)
+    if slowest is not None and slowest.boot_origin.kind == "learned":
+        yield f"the machines usually start in {format_duration(slowest.boot_s)} ({slowest.boot_origin})"
 
 
 def _ceiling_usd(request: Request, volume_gb: float) -> float | None:

@@ -20,6 +20,7 @@ from tradewind.engine.skies import regions_of_sky, sky_of
 from tradewind.errors import InfeasibleGoal, SkyUnavailable, TradewindError, UsageError
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.providers import LOCAL
+from tradewind.model.event import Progress
 from tradewind.model.goal import Deadline, Goal, MinThroughput
 from tradewind.model.network_tier import NetworkTierChoice, check_network_tiers
 from tradewind.model.plan import Plan, check_routes
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["Proposal", "Request", "propose"]
 
 T = TypeVar("T")
+
+#: Interval at which a count of the volume is looked at whose machines may start before its end.
+LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Request:
       because the caller confirms it
     - `tier`: network tier of rented machines, where their cloud has both: `premium`, `standard`, or `best`, the better
       one in each region; None: as configured for each cloud
+    - `agreed`: the user has agreed to any cost beforehand. Machines may then start while the source is still being
+      listed, if the rest of the list cannot change them
     - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs
       `options.compress` and machines. A ceiling cannot depend on it
 
@@ -82,6 +88,7 @@ class Request:
     unasked_usd: float | None = None
     tier: NetworkTierChoice | None = None
     routes_max: int | None = None
+    agreed: bool = False
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
@@ -234,6 +241,7 @@ def _at_sites(
         raise UsageError(
             "--via fleet needs hosts or a cloud in the configuration", hint="docs/guides/fleet.md shows how"
         )
+    from tradewind.engine.early import may_plan_early, planned_early
     from tradewind.engine.ground import ground_of_sites
     from tradewind.engine.warm import warm_ground, why_not_warm
 
@@ -252,7 +260,18 @@ def _at_sites(
                 raise
             return warm, error
 
-    made, (warm, ground) = _counted(control, request, look, LOCAL, regions, credentials)
+    def early(listed: Proposal, found: tuple[WarmGround | None, Ground | TradewindError]) -> Proposal | None:
+        warm, ground = found
+        if warm is not None or isinstance(ground, TradewindError):
+            return None
+        return planned_early(control, request, listed, ground, regions)
+
+    may_be_early = may_plan_early(request)
+    made, (warm, ground) = _counted(
+        control, request, look, LOCAL, regions, credentials, early=early if may_be_early else None
+    )
+    if made.plan.overlay is not None:
+        return made
     on_warm = None if warm is None or warm.why_not else _on_warm_machines(request, made, warm, regions)
     try:
         if isinstance(ground, TradewindError):
@@ -352,9 +371,13 @@ def _counted(
     counter: Mapping[str, Any],
     regions: tuple[Region, Region],
     credentials: GivenCredentials | None,
+    early: Callable[[Proposal, T], Proposal | None] | None = None,
 ) -> tuple[Proposal, T]:
     """Return a proposal with the volume, still without gateways elsewhere, and what `look` returns. The provider
     `counter` runs the count of the volume meanwhile.
+
+    While the count runs, `early` gets a proposal with the volume so far, each time that this has doubled. The count
+    ends when it returns one.
     """
     options = request.options
     single = single_launch(str(regions[0]), counter)
@@ -366,16 +389,26 @@ def _counted(
         verb=request.verb,
         credentials=credentials,
     )
+
+    def proposed(progress: Progress) -> Proposal:
+        volume = progress.bytes_total, progress.objects_total
+        return Proposal(_new_id(), request, single.plan, options, single, *volume)
+
     try:
         found = look()
-        counted = count.wait()
+        seen_bytes = 0
+        while early is not None and not count.wait_ended(LOOK_S):
+            progress = count.progress
+            if progress.bytes_total < 2 * max(1, seen_bytes):
+                continue
+            seen_bytes = progress.bytes_total
+            made = early(proposed(progress), found)
+            if made is not None:
+                count.kill()
+                return made, found
+        return proposed(count.wait().progress), found
     finally:
         count.close()
-    progress = counted.progress
-    return (
-        Proposal(_new_id(), request, single.plan, options, single, progress.bytes_total, progress.objects_total),
-        found,
-    )
 
 
 def _check_ratio(request: Request) -> None:

@@ -144,11 +144,13 @@ class JobCost:
 def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb: float | None, now_s: float) -> JobCost:
     """Return the cost of a job; `now_s` is Unix time.
 
-    The predicted cost is that of the first plan; for a handwritten plan, the egress of the bytes that were moved.
+    The predicted cost is that of the first plan. If that was made while the source was being listed, it is scaled to
+    the bytes that are listed by now. For a handwritten plan it is the egress of the bytes that were moved.
     """
     predicted = ledger.predicted_usd
     if predicted is None and plan.overlay is not None:
-        predicted = plan.overlay.cost.total_usd
+        planned_bytes = plan.overlay.volume_gb * 1e9
+        predicted = plan.overlay.cost.total_usd * max(1.0, progress.bytes_total / planned_bytes)
     if predicted is None:
         predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
     lines = ledger.lines(now_s)

@@ -199,6 +199,12 @@ class RunningJob:
             self.close()
         return self.result()
 
+    @property
+    def progress(self) -> Progress:
+        """The newest counts; zeros before the first."""
+        line = self._log.progress
+        return Progress() if line is None else Progress.from_document(json.loads(line))
+
     def result(self) -> Result:
         """Return the result of an ended job. Raises the TransferError of its outcome."""
         if self.summary is None or self.summary.outcome != "done":

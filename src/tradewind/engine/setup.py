@@ -112,17 +112,25 @@ class Unusable:
 
 
 def available(control: JobControl, sites: Sites) -> Iterator[str | Unusable]:
-    """Yield a line for each region where machines are available, and each provider or region that cannot be asked.
+    """Yield a line for each region where machines are available, and each provider or region that cannot be used: it
+    cannot be asked, or its machines could not download the program or be reached.
 
     The providers answer with dry runs and queries; nothing is started.
     """
     from tradewind.catalog.load import load_catalog
+    from tradewind.engine.ground import launch_document
 
-    found = survey(control, members_of(sites, load_catalog().places))
+    members = members_of(sites, load_catalog().places)
+    found = survey(control, members)
     for region, supply in sorted(found.supplies().items()):
         yield _line(region, supply)
     for failure in found.failures:
         yield Unusable(failure.place, failure.reason, failure.error.hint)
+    for member in members:
+        try:
+            launch_document(member, sites, control.gateway)
+        except TradewindError as error:
+            yield Unusable(member.name, str(error), error.hint)
 
 
 def _line(region: Region, supply: Supply) -> str:

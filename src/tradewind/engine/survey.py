@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tradewind.errors import TradewindError
 from tradewind.fleet.calls import CALL_S, InFlight, each_of
 from tradewind.fleet.provider import CallRefused, Offer, Provider, Quota
-from tradewind.model.records import dataclass
+from tradewind.model.records import dataclass, field
 from tradewind.model.region import Region
 from tradewind.model.sites import CLOUDS, SSH, Sites
 
@@ -85,13 +85,15 @@ class _Failure:
 class Survey:
     """The answers of all providers. `left` is the number of machines that regions still allow; None if unknown.
 
-    `warnings` are what providers want a user to know before machines are rented.
+    `kinds` has the kind of provider by region. `warnings` are what providers want a user to know before machines are
+    rented.
     """
 
     offers: tuple[Offer, ...]
     left: Mapping[str, int | None]
     failures: tuple[_Failure, ...]
     warnings: tuple[str, ...]
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def supplies(self, needed: Collection[str] = ()) -> dict[Region, Supply]:
         """Return what can be rented in each region. One without a machine left is in it only if it is needed."""
@@ -103,7 +105,7 @@ class Survey:
         fatal = (failure for failure in self.failures if not failure.hides_only_the_quota)
         failed = {region for failure in fatal for region in failure.regions}
         return {
-            Region.parse(region): Supply(tuple(found), self.left.get(region))
+            Region.parse(region): Supply(tuple(found), self.left.get(region), self.kinds.get(region, ""))
             for region, found in by_region.items()
             if region not in failed and (self.left.get(region) != 0 or region in needed)
         }
@@ -148,7 +150,8 @@ def survey(control: JobControl, members: Sequence[SiteMember]) -> Survey:
             offers += [offer for offer in answer if not offer.spot or question.member.document.get("spot")]
         elif question.region is not None:
             left[question.region] = None if answer is None else answer.left
-    return Survey(tuple(offers), left, tuple(failures), tuple(warnings))
+    kinds = {region: str(member.document["kind"]) for member in members for region in member.regions}
+    return Survey(tuple(offers), left, tuple(failures), tuple(warnings), kinds)
 
 
 @dataclass(frozen=True, slots=True)

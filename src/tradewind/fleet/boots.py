@@ -1,21 +1,70 @@
-"""How machines start, phase by phase: recorded for each machine in the fleet's journal, and learned by region and type.
+"""How machines start, phase by phase: recorded for each machine in the fleet's journal, and learned by provider, region
+and type.
 
 All times are of this machine's clock: those of providers may be wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import Machine
-from tradewind.model.records import dataclass
+from tradewind.model.document import parse_json
+from tradewind.model.origin import Origin
+from tradewind.model.records import dataclass, replace
+from tradewind.model.units import format_count, format_duration
 
-__all__ = ["Boot", "BootBook", "BootRecorder"]
+__all__ = ["PHASES", "Boot", "BootBook", "BootKind", "BootRecorder", "UsualBoot"]
 
 #: Number of the last machines of a type in a region from which their start is learned.
 BOOTS_MAX = 20
+#: The phases of a start, in order, with their words.
+PHASES = {"accepted": "accepted after", "running": "running", "enrolled": "enrolled", "first_byte": "first byte"}
+
+
+@dataclass(frozen=True, slots=True)
+class BootKind:
+    """Machines that start alike: of one provider, region and type. Machines of a sky may have the region of a cloud."""
+
+    provider: str
+    region: str
+    type: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.provider, self.region, self.type) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class UsualBoot:
+    """The usual start of a kind of machines: the median of each phase over their last `count` starts [s after the
+    order]. Phases that were never seen are missing.
+
+    The first byte is as early as if no other machine of the fleet had answered later. `begins_s` is the least time from
+    enrolment to the first byte: programs, credentials and connections. Longer ones were waits for the source's list.
+    """
+
+    count: int
+    phases_s: Mapping[str, float]
+    begins_s: float = 0.0
+
+    @property
+    def moves_s(self) -> float:
+        """Time from the order until bytes can move."""
+        return self.phases_s["enrolled"] + self.begins_s
+
+    @property
+    def origin(self) -> Origin:
+        """Origin of `moves_s` in a catalog."""
+        return Origin("learned", format_count(self.count, "earlier start"), "", str(self))
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"starts": self.count, "phases_s": dict(self.phases_s)}
+
+    def __str__(self) -> str:
+        return _in_words(self.phases_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +76,7 @@ class Boot:
     - `running_unix_s`: the first listing in which the provider says that it runs
     - `ready_unix_s`: the first answer of its gateway, which has enrolled by then
     - `first_byte_unix_s`: the first report of the lead that bytes move on one of its routes
+    - `complete_unix_s`: the last answer of a machine of its fleet before that byte
     """
 
     name: str
@@ -37,6 +87,13 @@ class Boot:
     type: str | None = None
     running_unix_s: float | None = None
     first_byte_unix_s: float | None = None
+    complete_unix_s: float | None = None
+    provider: str = ""
+
+    @property
+    def kind(self) -> BootKind:
+        """Which machines start alike."""
+        return BootKind(self.provider, self.region, self.type)
 
     @property
     def took_s(self) -> float:
@@ -46,13 +103,20 @@ class Boot:
     @property
     def phases_s(self) -> dict[str, float]:
         """Time of each known phase after the order, in order."""
-        known = {
-            "accepted": self.accepted_unix_s,
-            "running": self.running_unix_s,
-            "enrolled": self.ready_unix_s,
-            "first_byte": self.first_byte_unix_s,
-        }
-        return {name: max(0.0, at_s - self.ordered_unix_s) for name, at_s in known.items() if at_s is not None}
+        times_s = self.accepted_unix_s, self.running_unix_s, self.ready_unix_s, self.first_byte_unix_s
+        known = zip(PHASES, times_s, strict=True)
+        return {name: max(0.0, at_s - self.ordered_unix_s) for name, at_s in known if at_s is not None}
+
+    @property
+    def own_phases_s(self) -> dict[str, float]:
+        """The same without the time for which it waited for slower machines of its fleet."""
+        found = self.phases_s
+        if "first_byte" in found and self.complete_unix_s is not None:
+            found["first_byte"] -= max(0.0, self.complete_unix_s - self.ready_unix_s)
+        return found
+
+    def __str__(self) -> str:
+        return _in_words(self.phases_s)
 
     def document(self) -> dict[str, Any]:
         """Return the machine and its phases for JSON, in seconds after the order."""
@@ -73,25 +137,57 @@ class BootBook:
         """Return the starts of all machines that answered, of the fleets with this purpose, oldest first."""
         return self._boots("machines.fleet IN (SELECT id FROM fleets WHERE purpose = ?)", (purpose,))
 
-    def times_s(self) -> dict[tuple[str, str | None], float]:
-        """Return the median time from the order to the first answer of the last machines, by region and type."""
-        found: dict[tuple[str, str | None], list[float]] = {}
+    def usual(self) -> dict[BootKind, UsualBoot]:
+        """Return the usual start of each kind of machines, from their last starts."""
+        found: dict[BootKind, list[Boot]] = {}
         for boot in reversed(self._boots("1", ())):
-            times = found.setdefault((boot.region, boot.type), [])
-            if len(times) < BOOTS_MAX:
-                times.append(boot.took_s)
-        return {key: sorted(times)[len(times) // 2] for key, times in found.items()}
+            alike = found.setdefault(boot.kind, [])
+            if len(alike) < BOOTS_MAX:
+                alike.append(boot)
+        return {kind: _usual(alike) for kind, alike in found.items()}
 
     def _boots(self, condition: str, values: Sequence[Any]) -> list[Boot]:
         rows = self._database.rows(
-            "SELECT machines.name, machines.region, launched_unix_s, ready_unix_s, attempts.unix_s, attempts.type,"
-            " running_unix_s, first_byte_unix_s"
-            " FROM machines LEFT JOIN attempts ON attempts.fleet = machines.fleet AND attempts.name = machines.name"
+            "SELECT provider, machines.name, machines.region, launched_unix_s, ready_unix_s, attempts.unix_s,"
+            " attempts.type, running_unix_s, first_byte_unix_s,"
+            " (SELECT max(others.ready_unix_s) FROM machines AS others"
+            "  WHERE others.fleet = machines.fleet AND others.ready_unix_s <= machines.first_byte_unix_s)"
+            " FROM machines JOIN fleets ON fleets.id = machines.fleet"
+            " LEFT JOIN attempts ON attempts.fleet = machines.fleet AND attempts.name = machines.name"
             "  AND outcome = 'launched' AND attempts.unix_s BETWEEN launched_unix_s AND ready_unix_s"
             f" WHERE ready_unix_s IS NOT NULL AND {condition} ORDER BY machines.fleet, machines.number",
             values,
         )
-        return [Boot(*row) for row in rows]
+        providers = {text: _provider(text) for text in {row[0] for row in rows}}
+        return [replace(Boot(*row), provider=_kind_in(providers[text], row[1])) for text, *row in rows]
+
+
+def _provider(text: str) -> Mapping[str, Any]:
+    """Return the document of a provider; an empty one if the record is damaged."""
+    try:
+        found = parse_json(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _usual(boots: Sequence[Boot]) -> UsualBoot:
+    seen = [boot.own_phases_s for boot in boots]
+    times_s = {name: sorted(each[name] for each in seen if name in each) for name in PHASES}
+    begins_s = (max(0.0, each["first_byte"] - each["enrolled"]) for each in seen if "first_byte" in each)
+    usual_s = {name: found[len(found) // 2] for name, found in times_s.items() if found}
+    return UsualBoot(len(boots), usual_s, min(begins_s, default=0.0))
+
+
+def _kind_in(provider: Mapping[str, Any], region: str) -> str:
+    """Return the kind of the provider that has machines in a region."""
+    members = (member for member in provider.get("members", ()) if region in member["regions"])
+    return str(next(members, {"provider": provider})["provider"].get("kind", ""))
+
+
+def _in_words(phases_s: Mapping[str, float]) -> str:
+    """Return phases with their times: `accepted after 2 s, enrolled 2.4 s`."""
+    return ", ".join(f"{PHASES[name]} {format_duration(took_s)}" for name, took_s in phases_s.items())
 
 
 class BootRecorder:

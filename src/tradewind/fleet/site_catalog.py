@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from tradewind.fleet.boots import BootKind, UsualBoot
 from tradewind.fleet.provider import ANY_TYPE, Offer
 from tradewind.model.catalog import Catalog, Grid, Link
 from tradewind.model.machine import MachineOffer, MachineType
@@ -21,24 +22,26 @@ __all__ = ["ASSUMED_GBPS", "NOWHERE", "Supply", "site_catalog"]
 ASSUMED_GBPS = 1.0
 #: Continent of regions that the catalog does not know. No price list names it, so only rules for all regions apply.
 NOWHERE = "unknown"
-#: Origin of learned boot times.
-LEARNED = Origin("learned", "the starts of earlier machines", "")
 HOST = "host"
 """Name of the machine type of hosts, which have no types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Offers of a region. `left` is the number of machines that may still be started; None if unknown."""
+    """Offers of a region. `left` is the number of machines that may still be started; None if unknown. `provider` is
+    the kind of the provider that makes them.
+    """
 
     offers: tuple[Offer, ...]
     left: int | None = None
+    provider: str = ""
 
 
 def site_catalog(
-    supplies: Mapping[Region, Supply], base: Catalog, boots: Mapping[tuple[str, str | None], float] | None = None
+    supplies: Mapping[Region, Supply], base: Catalog, boots: Mapping[BootKind, UsualBoot] | None = None
 ) -> Catalog:
-    """Return the catalog of the regions with offers. `boots` has learned boot times [s] by region and type.
+    """Return the catalog of the regions with offers. `boots` has the learned starts of machines; a plan waits until
+    bytes move.
 
     A machine type that `base` knows has its caps from there, and prices from the offer. Between two regions that `base`
     does not connect, a link carries what the slower of both machines does. Egress between regions without a price is
@@ -51,7 +54,10 @@ def site_catalog(
         region: base.places.get(region) or RegionInfo(region, region.name, 0.0, 0.0, NOWHERE) for region in supplies
     }
     offers = {
-        region: tuple(_learned(region, offer, boots or {}) for offer in _machine_offers(region, supply.offers, base))
+        region: tuple(
+            _learned(region, offer, supply.provider, boots or {})
+            for offer in _machine_offers(region, supply.offers, base)
+        )
         for region, supply in supplies.items()
     }
     links, pairs = {}, dict(base.prices.pairs)
@@ -86,12 +92,12 @@ def _machine_offers(region: Region, offers: Sequence[Offer], base: Catalog) -> I
             yield _typed_offer(region, offer, known.get((offer.type, offer.spot)))
 
 
-def _learned(region: Region, offer: MachineOffer, boots: Mapping[tuple[str, str | None], float]) -> MachineOffer:
-    """Return an offer with the boot time that was learned for its type, if any was."""
-    boot_s = boots.get((str(region), offer.machine.name))
-    if boot_s is None:
+def _learned(region: Region, offer: MachineOffer, provider: str, boots: Mapping[BootKind, UsualBoot]) -> MachineOffer:
+    """Return an offer with the start that was learned for its type, if any was."""
+    usual = boots.get(BootKind(provider, str(region), offer.machine.name))
+    if usual is None:
         return offer
-    return replace(offer, machine=replace(offer.machine, boot_s=boot_s, boot_origin=LEARNED))
+    return replace(offer, machine=replace(offer.machine, boot_s=usual.moves_s, boot_origin=usual.origin))
 
 
 def _typed_offer(region: Region, offer: Offer, known: MachineOffer | None) -> MachineOffer:

@@ -1,4 +1,4 @@
-"""Offers and quotas of a region: the packaged catalog, Azure's sizes and its quotas."""
+"""Offers and quotas of a region: the catalog, Azure's sizes and its quotas."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tradewind.catalog.packaged import read_packaged
 from tradewind.fleet.azure.client import Clients
 from tradewind.fleet.azure.names import location_of
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.provider import Billing, CallRefused, Offer, Quota
 from tradewind.model.azure import AzureSettings
 from tradewind.model.machine import MachineOffer
@@ -39,21 +39,15 @@ class _Usage:
 class Market:
     """Offers and quotas of one subscription."""
 
-    def __init__(self, settings: AzureSettings, clients: Clients) -> None:
-        self._settings, self._clients = settings, clients
-        self._known: tuple[MachineOffer, ...] | None = None
+    def __init__(self, settings: AzureSettings, clients: Clients, prices: CatalogOffers) -> None:
+        self._settings, self._clients, self._prices = settings, clients, prices
         self._sizes: dict[str, MachineOffer] = {}
-
-    def _catalog(self) -> tuple[MachineOffer, ...]:
-        if self._known is None:
-            self._known = read_packaged().offers.get("azure", ())
-        return self._known
 
     @property
     def sizes(self) -> Mapping[str, MachineOffer]:
         """The sizes of the catalog on demand, the cheapest first."""
         if not self._sizes:
-            found = [offer for offer in self._catalog() if not offer.spot]
+            found = [offer for offer in self._prices.packaged if not offer.spot]
             self._sizes = {offer.machine.name: offer for offer in sorted(found, key=lambda one: one.usd_per_hour)}
         return self._sizes
 
@@ -72,7 +66,7 @@ class Market:
         with suppress(CallRefused):
             usages = self._usages(location)
         found = []
-        for offer in self._catalog():
+        for offer in self._prices.offers(region):
             machine = offer.machine
             if (offer.spot and not self._settings.spot) or (zones is not None and machine.name not in zones):
                 continue

@@ -1,24 +1,16 @@
-"""The machine types of the packaged catalog, and how many of them a project may still start."""
+"""How many machines of a type a project may still start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-from tradewind.catalog.packaged import read_packaged
 from tradewind.model.machine import MachineOffer
 
-__all__ = ["machines_left", "packaged_offers"]
+__all__ = ["machines_left"]
 
 #: Family of machine types → the quota of its vCPUs. Other families use CPUS.
 CPU_QUOTAS = {"n2": "N2_CPUS", "n2d": "N2D_CPUS", "c2": "C2_CPUS", "c2d": "C2D_CPUS", "c3": "C3_CPUS"}
-
-
-@cache
-def packaged_offers() -> tuple[MachineOffer, ...]:
-    """Return the offers of the packaged catalog."""
-    return read_packaged().offers["gcp"]
 
 
 def machines_left(region: Mapping[str, Any], offer: MachineOffer, public: bool) -> int | None:

@@ -34,6 +34,11 @@ class Settings:
     folder: Path
     logs: Path | None = None
 
+    @property
+    def catalog(self) -> Path:
+        """Folder of the user's part of the catalog, in the same state folder."""
+        return self.folder.parent / "catalog"
+
 
 def make_provider(
     document: Mapping[str, Any], binary: str, journal: FleetJournal, *, logs: Path | None = None

@@ -17,16 +17,15 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tradewind.catalog.packaged import read_packaged
 from tradewind.errors import GatewayError
 from tradewind.fleet.aws.api import AwsApi
 from tradewind.fleet.aws.groups import DELETE_S, NO_GROUP, FleetGroup, delete_group, group_leftovers
 from tradewind.fleet.aws.instances import OURS, instance_script, is_public, machine_of, own_tags, run_request
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
@@ -71,8 +70,8 @@ class AwsProvider:
     kind = "aws"
     settles_s = 5.0
 
-    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource]) -> None:
-        self._settings, self._programs = settings, tuple(programs)
+    def __init__(self, settings: AwsSettings, programs: Sequence[ProgramSource], prices: CatalogOffers) -> None:
+        self._settings, self._programs, self._prices = settings, tuple(programs), prices
         self._api = AwsApi(settings)
         self._facts: dict[tuple[str, str], tuple[float, Any]] = {}
         #: Orders that failed, by key: the next request for it needs another client token.
@@ -106,7 +105,7 @@ class AwsProvider:
         return math.inf if self._settings.public_address else 0.0
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
-        """Return the packaged machine types in these regions, with the zones that the account may use there."""
+        """Return the machine types of the catalog in these regions, with the zones that the account may use there."""
         wanted = [region for region in sorted(set(regions)) if self._serves(region)]
         return tuple(offer for of in each_of(wanted, self._offers_in) for offer in of)
 
@@ -125,7 +124,7 @@ class AwsProvider:
                 offer.machine.boot_s,
                 zones,
             )
-            for offer in _catalog()
+            for offer in self._prices.offers(region)
         ]
         return sorted(found, key=lambda offer: offer.usd_per_s)
 
@@ -153,7 +152,7 @@ class AwsProvider:
             raise
         running = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
         used = sum(
-            _vcpus(instance)
+            _vcpus(instance, self._prices.packaged)
             for instance in self._instances(name, running)
             if (instance.get("InstanceLifecycle") == "spot") == default.spot
         )
@@ -164,7 +163,7 @@ class AwsProvider:
 
     def _default(self) -> MachineOffer:
         """Return the offer that an order without a type gets."""
-        offers = [offer for offer in _catalog() if offer.spot == self._settings.spot]
+        offers = [offer for offer in self._prices.packaged if offer.spot == self._settings.spot]
         return min(offers, key=lambda offer: offer.usd_per_hour)
 
     def _serves(self, region: str) -> bool:
@@ -523,11 +522,6 @@ class AwsAccess:
             time.sleep(min(LOOK_S, max(0.0, deadline_s - time.monotonic())))
 
 
-@cache
-def _catalog() -> tuple[MachineOffer, ...]:
-    return read_packaged().offers["aws"]
-
-
 def _name(region: str) -> str:
     return region.partition(":")[2]
 
@@ -536,12 +530,12 @@ def _of_fleet(fleet_id: str) -> dict[str, Any]:
     return {"Name": f"tag:{FLEET_TAG}", "Values": [fleet_id]}
 
 
-def _vcpus(instance: Mapping[str, Any]) -> int:
+def _vcpus(instance: Mapping[str, Any], known: Sequence[MachineOffer]) -> int:
     """Return the vCPUs of an instance; those of its type in the catalog if EC2 does not state them."""
     options = instance.get("CpuOptions") or {}
     if "CoreCount" in options:
         return int(options["CoreCount"]) * int(options.get("ThreadsPerCore", 1))
-    vcpus = {offer.machine.name: offer.machine.vcpus for offer in _catalog()}
+    vcpus = {offer.machine.name: offer.machine.vcpus for offer in known}
     return vcpus.get(str(instance.get("InstanceType")), 1)
 
 
@@ -561,4 +555,5 @@ def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None
 def connect(document: Mapping[str, Any], settings: Settings) -> AwsProvider:
     """Return the provider of an account."""
     programs = programs_from_document(document.get("programs", ()))
-    return AwsProvider(AwsSettings.from_document(document), programs)
+    prices = CatalogOffers(AwsProvider.kind, settings.catalog)
+    return AwsProvider(AwsSettings.from_document(document), programs, prices)

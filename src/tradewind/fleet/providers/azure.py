@@ -32,6 +32,7 @@ from tradewind.fleet.azure.removal import AT_ONCE_MAX, Removal
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import programs_from_document, user_data
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.provider import (
     ANY_TYPE,
     FLEET_TAG,
@@ -75,7 +76,7 @@ class AzureProvider:
 
     kind = "azure"
 
-    def __init__(self, settings: AzureSettings) -> None:
+    def __init__(self, settings: AzureSettings, prices: CatalogOffers) -> None:
         self._settings = settings
         self._clients = Clients(settings)
         self._names = Names(settings)
@@ -84,7 +85,7 @@ class AzureProvider:
         self._attaching = threading.Lock()
         self._removal = Removal(settings, self._clients, self._names, self._listing, self._attaching)
         self._networks = Networks(settings, self._clients, self._names, self._listing)
-        self._market = Market(settings, self._clients)
+        self._market = Market(settings, self._clients, prices)
 
     @property
     def settles_s(self) -> float:
@@ -343,4 +344,4 @@ def _unknown(order: LaunchOrder) -> Refusal:
 
 def connect(document: Mapping[str, Any], settings: Settings) -> AzureProvider:
     """Return the provider of the subscription that the document names."""
-    return AzureProvider(azure_from_document(document))
+    return AzureProvider(azure_from_document(document), CatalogOffers(AzureProvider.kind, settings.catalog))

@@ -25,6 +25,7 @@ from tradewind.fleet.addresses import is_ipv4
 from tradewind.fleet.boot.ports import CONTROL_PORT, DATA_PORT
 from tradewind.fleet.boot.user_data import ProgramSource, programs_from_document, user_data
 from tradewind.fleet.calls import each_of
+from tradewind.fleet.catalog_offers import CatalogOffers
 from tradewind.fleet.gcp.access import LOOK_S, GcpAccess
 from tradewind.fleet.gcp.api import ComputeApi, OperationFailed
 from tradewind.fleet.gcp.firewall import PREFIX, FleetRules, delete_rule, rule_leftovers, stale_rules
@@ -37,7 +38,7 @@ from tradewind.fleet.gcp.instances import (
     network_path,
     stopped_unix_s,
 )
-from tradewind.fleet.gcp.offers import machines_left, packaged_offers
+from tradewind.fleet.gcp.offers import machines_left
 from tradewind.fleet.provider import (
     FLEET_TAG,
     KEY_TAG,
@@ -90,8 +91,8 @@ class GcpProvider:
     kind = "gcp"
     settles_s = 5.0
 
-    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource]) -> None:
-        self._settings, self._programs = settings, tuple(programs)
+    def __init__(self, settings: GcpSettings, programs: Sequence[ProgramSource], prices: CatalogOffers) -> None:
+        self._settings, self._programs, self._prices = settings, tuple(programs), prices
         self._api = ComputeApi(settings.project, settings.endpoint)
         self._regions: dict[str, tuple[float, dict[str, Any]]] = {}
         #: Operations that failed, by order key: the next request for it needs another id.
@@ -136,7 +137,7 @@ class GcpProvider:
         return self._settings.hours_max * 3600.0 if self._settings.control in ("public", "private") else 0.0
 
     def offers(self, regions: Collection[str]) -> tuple[Offer, ...]:
-        """Return the packaged machine types in these regions, with the zones and quotas that the project has there."""
+        """Return the machine types of the catalog in these regions, with their zones and quotas there."""
         wanted = [region for region in sorted(set(regions)) if self._serves(region)]
         found = each_of(wanted, self._offers_in)
         return tuple(offer for of in found for offer in of)
@@ -158,7 +159,7 @@ class GcpProvider:
                 zones,
                 machines_left(facts, offer, self._settings.public_address),
             )
-            for offer in packaged_offers()
+            for offer in self._prices.offers(region)
         ]
         return sorted(offers, key=lambda offer: offer.usd_per_s)
 
@@ -175,7 +176,7 @@ class GcpProvider:
 
     def _default(self) -> MachineOffer:
         """Return the offer that an order without a type gets."""
-        offers = [offer for offer in packaged_offers() if offer.spot == self._settings.spot]
+        offers = [offer for offer in self._prices.packaged if offer.spot == self._settings.spot]
         return min(offers, key=lambda offer: offer.usd_per_hour)
 
     def _serves(self, region: str) -> bool:
@@ -495,4 +496,5 @@ def _known(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None
 def connect(document: Mapping[str, Any], settings: Settings) -> GcpProvider:
     """Return the provider of a project."""
     programs = programs_from_document(document.get("programs", ()))
-    return GcpProvider(GcpSettings.from_document(document), programs)
+    prices = CatalogOffers(GcpProvider.kind, settings.catalog)
+    return GcpProvider(GcpSettings.from_document(document), programs, prices)

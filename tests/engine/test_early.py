@@ -1,0 +1,98 @@
+"""Machines that start while the source is being listed: only where the rest of the list cannot change them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.test_choice import FAR, HOSTS, A, B, request
+from tradewind.catalog.load import load_catalog
+from tradewind.engine.early import may_plan_early, planned_early
+from tradewind.engine.engine import Engine
+from tradewind.engine.ground import Ground
+from tradewind.engine.launch_spec import single_launch
+from tradewind.engine.proposal import Proposal
+from tradewind.engine.report import job_cost
+from tradewind.fleet.provider import ANY_TYPE, Offer
+from tradewind.fleet.providers import LOCAL
+from tradewind.fleet.site_catalog import Supply, site_catalog
+from tradewind.model.event import Progress
+from tradewind.model.goal import Deadline, MaxCost, MinThroughput
+from tradewind.model.ledger import Ledger
+from tradewind.model.records import replace
+from tradewind.model.sites import FleetTable, Sites
+
+MACHINES = 4
+
+
+def ground() -> Ground:
+    """Return four hosts in each of two regions. Each moves 10 Gbit/s and starts in 50 s."""
+    supplies = {
+        region: Supply(
+            (Offer(str(region), ANY_TYPE, usd_per_s=1 / 3600, egress_gbps=10, ingress_gbps=10, boot_s=50),), MACHINES
+        )
+        for region in (A, B)
+    }
+    return Ground({"kind": "ssh"}, site_catalog(supplies, load_catalog()), MACHINES)
+
+
+def early(tmp_path: Path, volume_gb: float, **settings: Any) -> Proposal | None:
+    asked = request(**{"via": "fleet", "agreed": True, **settings})
+    single = single_launch(str(A), LOCAL)
+    listed = Proposal("p", asked, single.plan, asked.options, single, round(volume_gb * 1e9), 1000)
+    with Engine(state_dir=str(tmp_path)) as engine:
+        return planned_early(engine.control, asked, listed, ground(), (A, B))
+
+
+@pytest.mark.parametrize(
+    ("settings", "may"),
+    [
+        ({}, True),
+        ({"agreed": False}, False),
+        ({"goal": MinThroughput(5.0)}, True),
+        ({"goal": Deadline(600.0)}, False),
+        ({"goal": MaxCost(1.0)}, False),
+        ({"ceiling_usd": 5.0}, False),
+        ({"ceiling_usd_per_gb": 0.1}, False),
+        ({"options": replace(FAR, dry_run=True)}, False),
+    ],
+)
+def test_only_an_agreement_to_any_cost_lets_machines_start_before_the_volume_is_known(
+    settings: dict[str, Any], may: bool
+) -> None:
+    assert may_plan_early(request(**{"agreed": True, **settings})) is may
+
+
+def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
+    """For little data one machine is as good as four, because all of them take 50 s to start."""
+    assert early(tmp_path, 0.0) is None
+    assert early(tmp_path, 0.1) is None
+    made = early(tmp_path, 10_000.0)
+    assert made is not None and made.launch.is_early
+    assert len(made.plan.machines) == 2 * MACHINES
+    assert made.notes[-1] == (
+        "the source is still being listed, 1,000 objects and 10.0 TB so far; "
+        "the rest does not change the machines, so they start now"
+    )
+
+
+def test_a_rate_decides_the_machines_and_an_impossible_one_waits_for_the_end_of_the_list(tmp_path: Path) -> None:
+    made = early(tmp_path, 100.0, goal=MinThroughput(15.0))
+    assert made is not None and len(made.plan.machines) == 4
+    assert early(tmp_path, 100.0, goal=MinThroughput(1000.0)) is None
+
+
+def test_with_auto_machines_do_not_start_while_this_machine_is_faster_for_what_is_listed(tmp_path: Path) -> None:
+    fast, slow = (Sites(HOSTS.hosts, fleet=FleetTable(home_gbps=rate)) for rate in (1000.0, 0.1))
+    assert early(tmp_path, 10_000.0, via="auto", sites=fast) is None
+    assert early(tmp_path, 10_000.0, via="auto", sites=slow) is not None
+
+
+def test_the_predicted_cost_follows_what_is_listed(tmp_path: Path) -> None:
+    made = early(tmp_path, 10_000.0)
+    assert made is not None
+    for listed_bytes, factor in ((0, 1.0), (10**13, 1.0), (3 * 10**13, 3.0)):
+        cost = job_cost(Ledger(made.launch.prices), made.plan, Progress(bytes_total=listed_bytes), None, 0.0)
+        assert cost.predicted_usd == pytest.approx(made.cost_usd * factor)
