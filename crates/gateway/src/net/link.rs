@@ -39,8 +39,7 @@ impl Link {
 
 impl From<TcpStream> for Link {
     fn from(tcp: TcpStream) -> Self {
-        // A socket without the option still works, but delays small frames.
-        drop(tcp.set_nodelay(true));
+        super::socket::set_options(&tcp);
         let peer = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let (reader, writer) = tcp.into_split();
         Self::new(Box::new(reader), Box::new(writer), peer)

@@ -11,6 +11,7 @@ pub mod handshake;
 pub mod link;
 mod record;
 pub mod refusals;
+mod socket;
 mod stream;
 
 pub use frames::{FrameReader, FrameWriter, Incoming};
