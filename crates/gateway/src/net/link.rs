@@ -39,7 +39,8 @@ impl Link {
 
 impl From<TcpStream> for Link {
     fn from(tcp: TcpStream) -> Self {
-        super::socket::set_options(&tcp);
+        // A socket without the option still works, but delays small frames.
+        drop(tcp.set_nodelay(true));
         let peer = tcp.peer_addr().map(|address| address.to_string()).unwrap_or_default();
         let (reader, writer) = tcp.into_split();
         Self::new(Box::new(reader), Box::new(writer), peer)

@@ -11,7 +11,6 @@ pub mod handshake;
 pub mod link;
 mod record;
 pub mod refusals;
-mod socket;
 mod stream;
 
 pub use frames::{FrameReader, FrameWriter, Incoming};
