@@ -15,6 +15,8 @@ pub enum Incoming {
     Piece {
         /// The bytes.
         bytes: BytesMut,
+        /// Number of bytes that follow in the same `Data` frame.
+        more: usize,
         /// True if this completes the body.
         last: bool,
     },
@@ -47,8 +49,14 @@ impl FrameReader {
             if let Some(incoming) = self.parse()? {
                 return Ok(incoming);
             }
-            let body_bytes = self.data.map_or(0, |(left, _)| left - self.plain.len());
-            if !self.side.fill(&mut self.plain, body_bytes).await? {
+            let has_more = match self.data {
+                Some((left, ends_body)) => match self.side.body(left).await? {
+                    Some(bytes) => return Ok(self.piece(bytes, left, ends_body)),
+                    None => false,
+                },
+                None => self.side.control(&mut self.plain).await?,
+            };
+            if !has_more {
                 return Err(ConnectionError::Closed);
             }
         }
@@ -86,9 +94,14 @@ impl FrameReader {
             return None;
         }
         let bytes = self.plain.split_to(left.min(self.plain.len()));
-        let left = left - bytes.len();
-        self.data = (left > 0).then_some((left, ends_body));
-        Some(Incoming::Piece { bytes, last: ends_body && left == 0 })
+        Some(self.piece(bytes, left, ends_body))
+    }
+
+    /// Takes `bytes` of a `Data` frame that lacked `left`.
+    fn piece(&mut self, bytes: BytesMut, left: usize, ends_body: bool) -> Incoming {
+        let more = left - bytes.len();
+        self.data = (more > 0).then_some((more, ends_body));
+        Incoming::Piece { bytes, more, last: ends_body && more == 0 }
     }
 }
 
@@ -96,6 +109,8 @@ impl FrameReader {
 pub struct FrameWriter {
     side: WriteSide,
     scratch: Vec<u8>,
+    /// Bytes that the `Data` frame being written still lacks.
+    data_left: usize,
     /// Buffer for a piece of a body that is sealed here, so that it is allocated once for each connection. At most
     /// [`DATA_BYTES_MAX`].
     pub piece: Vec<u8>,
@@ -103,7 +118,7 @@ pub struct FrameWriter {
 
 impl FrameWriter {
     pub(super) fn new(side: WriteSide) -> Self {
-        Self { side, scratch: Vec::new(), piece: Vec::new() }
+        Self { side, scratch: Vec::new(), data_left: 0, piece: Vec::new() }
     }
 
     /// Returns whether this connection should carry no further request.
@@ -130,11 +145,30 @@ impl FrameWriter {
     /// Writes sealed bytes of the body that began last, as `Data` frames.
     pub async fn data(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
         for piece in bytes.chunks(DATA_BYTES_MAX) {
-            let header = Header { kind: Kind::Data, route: tradewind_wire::RouteId(0), length: piece.len() };
-            self.scratch.extend_from_slice(&header.encode());
-            self.write(piece).await?;
+            self.part_of_data(piece, 0).await?;
         }
         Ok(())
+    }
+
+    /// Writes the next bytes of a `Data` frame, of which `more` follow in further calls.
+    pub async fn part_of_data(&mut self, bytes: &[u8], more: usize) -> Result<(), ConnectionError> {
+        let length = bytes.len() + more;
+        if self.data_left == 0 {
+            let header = Header { kind: Kind::Data, route: tradewind_wire::RouteId(0), length };
+            self.scratch.extend_from_slice(&header.encode());
+        } else {
+            debug_assert_eq!(self.data_left, length, "a frame has the length that its header announced");
+        }
+        self.data_left = more;
+        self.write(bytes).await
+    }
+
+    /// Ends a `Data` frame whose bytes do not come: writes zeros in their place.
+    pub async fn pad_data(&mut self) -> Result<(), ConnectionError> {
+        match std::mem::take(&mut self.data_left) {
+            0 => Ok(()),
+            missing => self.write(&vec![0; missing]).await,
+        }
     }
 
     async fn write(&mut self, body: &[u8]) -> Result<(), ConnectionError> {

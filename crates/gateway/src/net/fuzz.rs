@@ -145,7 +145,7 @@ fn read_all(data: &[u8], fragment: usize) -> Vec<String> {
                 assert!(announced <= BODY_BYTES_MAX);
                 story.push(format!("{head:?}"));
             }
-            Ok(Incoming::Piece { bytes, last }) => {
+            Ok(Incoming::Piece { bytes, last, .. }) => {
                 body.extend_from_slice(&bytes);
                 assert!(!bytes.is_empty() && body.len() as u64 <= announced);
                 assert_eq!(last, body.len() as u64 == announced);

@@ -5,109 +5,112 @@
 
 use super::link::{LinkReader, LinkWriter};
 use super::record::{Opener, RECORD_PLAIN_BYTES_MAX, RECORD_WIRE_BYTES_MAX, Sealer};
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use std::io::{self, IoSlice};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tradewind_wire::frame::{DATA_BYTES_MAX, HEADER_BYTES};
 
-/// Size of buffers for bodies. A buffer stays allocated as long as any piece of a chunk in it is in use.
-const READ_BUFFER_BYTES: usize = 512 << 10;
-/// A buffer with less room than this is replaced (or reclaimed if no piece of it is in use).
+/// Length of the longest `Data` frame, with the record that has its header.
+const DATA_WIRE_BYTES_MAX: usize = Sealer::wire_bytes(HEADER_BYTES) + DATA_BYTES_MAX;
+/// Size of buffers for bodies: two of the longest `Data` frames, and some control frames. A buffer stays allocated as
+/// long as any piece of a chunk in it is in use.
+const READ_BUFFER_BYTES: usize = 2 * DATA_WIRE_BYTES_MAX + (4 << 10);
+/// Size of buffers of connections on which no body has come.
+const CONTROL_BUFFER_BYTES: usize = 2 * RECORD_WIRE_BYTES_MAX;
+/// Inside of a frame, a buffer with less room than this is replaced (or reclaimed if no piece of it is in use).
 const READ_ROOM_BYTES_MIN: usize = 64 << 10;
-/// Most records read from the socket at once. Bytes of a body that come with them are copied once more.
-const RECORDS_BUFFER_BYTES: usize = 2 * RECORD_WIRE_BYTES_MAX;
 /// Most records collected before they are written to the socket.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 /// The reading half.
 pub(super) struct ReadSide {
     socket: LinkReader,
-    records: Option<Records>,
-}
-
-/// Records that have arrived but are not decrypted yet.
-struct Records {
-    opener: Opener,
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
+    /// Opens the records; `None` if the connection is plain.
+    opener: Option<Opener>,
+    /// What the socket has brought: records, and bodies between them.
+    arrived: BytesMut,
+    carries_bodies: bool,
     is_closed: bool,
 }
 
 impl ReadSide {
     pub(super) fn new(socket: LinkReader, opener: Option<Opener>) -> Self {
-        let records = opener.map(|opener| Records {
-            opener,
-            bytes: vec![0; RECORDS_BUFFER_BYTES],
-            start: 0,
-            end: 0,
-            is_closed: false,
-        });
-        Self { socket, records }
+        Self { socket, opener, arrived: BytesMut::new(), carries_bodies: false, is_closed: false }
     }
 
     /// Returns whether control frames are in records.
     pub(super) fn is_secure(&self) -> bool {
-        self.records.is_some()
+        self.opener.is_some()
     }
 
-    /// Appends arrived data, at least one byte, to `plain`; returns false at the end of the stream. `body_bytes` is the
-    /// number of bytes that the current `Data` frame still lacks, 0 outside such a frame. Cancel-safe: bytes already
-    /// read stay in the buffers.
-    pub(super) async fn fill(&mut self, plain: &mut BytesMut, body_bytes: usize) -> io::Result<bool> {
-        match &mut self.records {
-            None => {
-                reserve(plain, READ_BUFFER_BYTES);
-                Ok(self.socket.read_buf(plain).await? > 0)
-            }
-            Some(records) if body_bytes == 0 => records.next(&mut self.socket, plain).await,
-            Some(records) => {
-                let here = records.take(body_bytes);
-                if !here.is_empty() {
-                    reserve(plain, body_bytes);
-                    plain.extend_from_slice(here);
-                    return Ok(true);
-                }
-                reserve(plain, body_bytes);
-                Ok(self.socket.read_buf(&mut plain.limit(body_bytes)).await? > 0)
-            }
-        }
-    }
-}
-
-/// Makes room for `bytes`, or for as much as is worth a read.
-fn reserve(plain: &mut BytesMut, bytes: usize) {
-    let room = plain.capacity() - plain.len();
-    if room < bytes.min(READ_ROOM_BYTES_MIN) {
-        plain.reserve(if bytes < READ_ROOM_BYTES_MIN { bytes } else { READ_BUFFER_BYTES });
-    }
-}
-
-impl Records {
-    /// Appends the content of the next record to `plain`. Returns false if the peer has closed the connection.
-    async fn next(&mut self, socket: &mut LinkReader, plain: &mut BytesMut) -> io::Result<bool> {
+    /// Appends control frames, at least one byte, to `plain`; returns false at the end of the stream. On a plain
+    /// connection bytes of a body may follow them. Cancel-safe: bytes already read stay in the buffers.
+    pub(super) async fn control(&mut self, plain: &mut BytesMut) -> io::Result<bool> {
         let before = plain.len();
         while plain.len() == before && !self.is_closed {
-            let opened = self.opener.open_next(&self.bytes[self.start..self.end], plain)?;
-            self.start += opened.consumed;
-            self.is_closed = opened.closed;
-            if opened.consumed == 0 {
-                self.bytes.copy_within(self.start..self.end, 0);
-                (self.start, self.end) = (0, self.end - self.start);
-                let read = socket.read(&mut self.bytes[self.end..]).await?;
-                if read == 0 {
-                    return Ok(false);
+            let taken = match &mut self.opener {
+                Some(opener) => {
+                    let opened = opener.open_next(&self.arrived, plain)?;
+                    self.arrived.advance(opened.consumed);
+                    self.is_closed = opened.closed;
+                    opened.consumed
                 }
-                self.end += read;
+                None => {
+                    let all = self.arrived.split();
+                    let length = all.len();
+                    plain.unsplit(all);
+                    length
+                }
+            };
+            if taken == 0 && !self.read(0).await? {
+                return Ok(false);
             }
         }
         Ok(plain.len() > before)
     }
 
-    /// Removes and returns up to `body_bytes` that arrived after the last record.
-    fn take(&mut self, body_bytes: usize) -> &[u8] {
-        let start = self.start;
-        self.start = self.end.min(start + body_bytes);
-        &self.bytes[start..self.start]
+    /// Returns the next bytes of a body, at least one and at most `bytes_left`, which the current `Data` frame still
+    /// lacks; `None` at the end of the stream. Cancel-safe.
+    pub(super) async fn body(&mut self, bytes_left: usize) -> io::Result<Option<BytesMut>> {
+        self.carries_bodies = true;
+        if self.arrived.is_empty() && !self.read(bytes_left).await? {
+            return Ok(None);
+        }
+        Ok(Some(self.arrived.split_to(bytes_left.min(self.arrived.len()))))
+    }
+
+    /// Reads from the socket; returns false at the end of the stream. `frame_bytes` is what the current `Data` frame
+    /// lacks, 0 outside of one.
+    ///
+    /// A frame whose beginning is in a buffer should end there, because a sink must copy a segment that continues in
+    /// another buffer. So whole frames are read.
+    async fn read(&mut self, frame_bytes: usize) -> io::Result<bool> {
+        let room = self.make_room(frame_bytes);
+        let frames = room.saturating_sub(frame_bytes) / DATA_WIRE_BYTES_MAX * DATA_WIRE_BYTES_MAX;
+        let limit = match frame_bytes + frames {
+            0 => room,
+            whole => whole.min(room),
+        };
+        Ok(self.socket.read_buf(&mut (&mut self.arrived).limit(limit)).await? > 0)
+    }
+
+    /// Returns the room in the buffer, which is replaced if it has too little.
+    fn make_room(&mut self, frame_bytes: usize) -> usize {
+        let (size, room_min) = match (self.carries_bodies, frame_bytes) {
+            (false, _) => (CONTROL_BUFFER_BYTES, RECORD_WIRE_BYTES_MAX),
+            (true, 0) => (READ_BUFFER_BYTES, DATA_WIRE_BYTES_MAX),
+            (true, _) => (READ_BUFFER_BYTES, frame_bytes.min(READ_ROOM_BYTES_MIN)),
+        };
+        let arrived = &mut self.arrived;
+        let length = arrived.len();
+        // A buffer that nobody uses any more is filled from its beginning, because that is still in the cache.
+        let is_reclaimed = arrived.try_reclaim(size.saturating_sub(length));
+        if !is_reclaimed && arrived.capacity() - length < room_min {
+            let mut fresh = BytesMut::with_capacity(size);
+            fresh.extend_from_slice(arrived);
+            *arrived = fresh;
+        }
+        arrived.capacity() - length
     }
 }
 

@@ -67,12 +67,13 @@ async fn read(wire: Vec<u8>, fragment: usize) -> (Vec<Vec<u8>>, bool, Connection
         (FrameReader::new(side, Intake::greeted()), Vec::new(), Vec::new(), false);
     loop {
         match reader.next().await {
-            Ok(Incoming::Piece { bytes, last }) => {
+            Ok(Incoming::Piece { bytes, last, .. }) => {
                 open.extend_from_slice(&bytes);
                 if last {
                     bodies.push(std::mem::take(&mut open));
                 }
             }
+            Ok(Incoming::GiveUp) => open.clear(),
             Ok(Incoming::Frame(Frame::Ping(token))) => is_last |= token == LAST,
             Ok(_) => {}
             Err(error) => return (bodies, is_last, error),
@@ -114,6 +115,27 @@ proptest! {
 async fn a_single_byte_at_a_time_is_enough() {
     let (bodies, is_last, _) = read(bodies_between_pings(&[2_000, 1]).await, 1).await;
     assert_eq!((bodies, is_last), (vec![body(2_000), body(1)], true));
+}
+
+#[tokio::test]
+async fn a_frame_written_in_parts_is_one_frame_and_one_without_its_end_is_padded() {
+    let wire = written(async |writer| {
+        writer.queue(&head(300));
+        writer.part_of_data(&body(300)[..100], 200).await.unwrap();
+        writer.part_of_data(&body(300)[100..], 0).await.unwrap();
+        writer.queue(&head(300));
+        writer.part_of_data(&body(100), 150).await.unwrap();
+        writer.pad_data().await.unwrap();
+        writer.frame(&Frame::Abort).await.unwrap();
+        writer.queue(&head(400));
+        writer.data(&body(400)).await.unwrap();
+        writer.frame(&Frame::Ping(LAST)).await.unwrap();
+    })
+    .await;
+    for fragment in [7, 1_000] {
+        let (bodies, is_last, _) = read(wire.clone(), fragment).await;
+        assert_eq!((bodies, is_last), (vec![body(300), body(400)], true));
+    }
 }
 
 #[tokio::test]

@@ -362,7 +362,7 @@ impl Reading {
     async fn next_of_body(&mut self) -> Result<Incoming, ConnectionError> {
         let incoming = self.next().await?;
         let (bytes, is_last) = match &incoming {
-            Incoming::Piece { bytes, last } => (bytes.len() as u64, *last),
+            Incoming::Piece { bytes, last, .. } => (bytes.len() as u64, *last),
             _ => (0, false),
         };
         let (now_ms, span_ms) = (self.freezes.clock().now_ms(), self.silence_max.as_millis() as u64);
@@ -381,7 +381,7 @@ impl Reading {
     async fn body(&mut self, mut take: impl FnMut(BytesMut)) -> Result<bool, ConnectionError> {
         loop {
             match self.next_of_body().await? {
-                Incoming::Piece { bytes, last } => {
+                Incoming::Piece { bytes, last, .. } => {
                     take(bytes);
                     if last {
                         return Ok(true);
@@ -444,8 +444,9 @@ enum Pumped {
 async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumped, ConnectionError> {
     loop {
         match incoming.next_of_body().await? {
-            Incoming::Piece { bytes, last } => {
-                if sending.piece(&bytes).await.is_err() {
+            Incoming::Piece { bytes, more, last } => {
+                // The frame goes on as it came, so that all gateways of a route read and write as much at a time.
+                if sending.piece(&bytes, more).await.is_err() {
                     incoming.was_busy();
                     return Ok(Pumped::LostDownstream { ended: last });
                 }

@@ -104,7 +104,7 @@ impl Sending<'_> {
         loop {
             match sealing.fill(&mut wire).map_err(ConnectionError::Peer)? {
                 0 => break,
-                filled => self.piece(&wire[..filled]).await?,
+                filled => self.piece(&wire[..filled], 0).await?,
             }
         }
         self.writer.piece = wire;
@@ -116,9 +116,9 @@ impl Sending<'_> {
         self.lent.hop.guarded(&self.lent.outgoing, self.writer.frame(frame)).await
     }
 
-    /// Writes bytes of the body.
-    pub async fn piece(&mut self, bytes: &[u8]) -> Result<(), ConnectionError> {
-        self.lent.hop.guarded(&self.lent.outgoing, self.writer.data(bytes)).await?;
+    /// Writes bytes of the body. `more` follow in the same `Data` frame.
+    pub async fn piece(&mut self, bytes: &[u8], more: usize) -> Result<(), ConnectionError> {
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.part_of_data(bytes, more)).await?;
         self.lent.sent_bytes += bytes.len() as u64;
         self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -139,7 +139,8 @@ impl Sending<'_> {
     /// Cancels a request whose body will not come: tells the peer to drop it, and sends no answer.
     pub async fn abort(mut self) {
         self.forget();
-        if self.frame(&Frame::Abort).await.is_ok() {
+        let padded = self.lent.hop.guarded(&self.lent.outgoing, self.writer.pad_data()).await;
+        if padded.is_ok() && self.frame(&Frame::Abort).await.is_ok() {
             self.finish();
         }
     }

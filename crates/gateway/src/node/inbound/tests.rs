@@ -156,6 +156,28 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
     downstream.abort();
 }
 
+#[tokio::test]
+async fn a_body_that_ends_inside_a_frame_is_aborted_and_its_connection_takes_the_next() {
+    let stop = CancellationToken::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (whole_in, mut whole) = mpsc::unbounded_channel();
+    let hop = hop(listener.local_addr().unwrap(), "downstream", &stop);
+    let downstream = downstream(listener, whole_in);
+    let (answers_in, _answers) = mpsc::unbounded_channel();
+    let reply = ReplyTo::memory(answers_in);
+    let mut sending = hop.checkout(RequestId(1), &reply).await.expect("a connection");
+    sending.head(&coded(1).head);
+    sending.piece(&[7; 1000], 500).await.unwrap();
+    sending.abort().await;
+    assert_eq!(hop.in_flight(), 0);
+    let (ended, answer) = tokio::time::timeout(HANG, relayed(usize::MAX, 2, &hop)).await.expect("it hangs");
+    assert!(ended && matches!(answer, Some(Reply { verdict: Verdict::Sink(_), .. })), "{answer:?}");
+    assert_eq!(whole.recv().await, Some(RequestId(2)));
+    assert_eq!(hop.connections(), 1);
+    stop.cancel();
+    downstream.abort();
+}
+
 /// A gateway with source and sink: `above` brings requests of route 0 and orders of route 1.
 fn inbound_of(ends: &Ends) -> Arc<Inbound> {
     let above: Arc<str> = "above".into();
