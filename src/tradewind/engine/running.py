@@ -57,7 +57,7 @@ from tradewind.fleet.boots import Boot
 from tradewind.fleet.journal import FleetJournal
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.process import STOP_S, kill_started
-from tradewind.model.event import Event, Summary, event_from_document
+from tradewind.model.event import Event, Progress, Summary, event_from_document
 from tradewind.model.job import JobSpec
 from tradewind.model.latch import Latch
 from tradewind.model.ledger import Ledger
