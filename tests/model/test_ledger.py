@@ -9,7 +9,16 @@ import pytest
 
 from tradewind.model.document import to_document
 from tradewind.model.event import Progress
-from tradewind.model.ledger import EdgePrice, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.ledger import (
+    EdgePrice,
+    JobPrices,
+    Ledger,
+    MachinePrice,
+    MachineUse,
+    Pieces,
+    RunCount,
+    run_requests,
+)
 from tradewind.model.origin import Origin
 from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.requests import RequestPrices, Requests
@@ -121,6 +130,30 @@ def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_re
     read, write = run_requests(now, destinations=2, chunk_bytes=10)
     assert read == Requests(gets=10, lists=1, heads=2)
     assert write == Requests(puts=2 * (10 + 2), heads=2)
+
+
+def test_the_parts_of_a_large_object_among_many_small_ones_are_counted() -> None:
+    small, large = 100_000, 1_000
+    pieces = Pieces(10)
+    lines = [
+        *(Progress(objects_total=small + 1, objects_done=done, bytes_done=done) for done in range(0, small + 1, 500)),
+        *(Progress(objects_total=small + 1, objects_done=small, bytes_done=small + 10 * part) for part in range(large)),
+        Progress(objects_total=small + 1, objects_done=small + 1, bytes_done=small + 10 * large),
+    ]
+    for now in lines:
+        pieces.see(now)
+    late, last = lines[-9], lines[-1]
+    pieces.see(late)
+    read, write = run_requests(last, destinations=1, chunk_bytes=10, pieces=pieces.count)
+    assert (read.gets, write.puts) == (small + large, small + large)
+    read, write = run_requests(last, destinations=2, chunk_bytes=10, pieces=pieces.count)
+    assert (read.gets, write.puts) == ((small + large) // 2, small + large)
+
+
+def test_prices_of_lists_and_heads_alone_cost_something() -> None:
+    assert JobPrices(read=RequestPrices(list_usd_per_1000=0.005)).cost_anything
+    assert JobPrices(write=RequestPrices(head_usd_per_1000=0.0004)).cost_anything
+    assert not JobPrices().cost_anything
 
 
 def test_a_machine_is_billed_for_its_providers_minimum() -> None:

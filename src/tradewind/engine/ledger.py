@@ -21,7 +21,16 @@ from tradewind.fleet.settings import LEASE_S
 from tradewind.model.document import to_document
 from tradewind.model.event import JobStatus, Progress
 from tradewind.model.files import read_regular
-from tradewind.model.ledger import OLD_JOB_SOURCE, JobPrices, Ledger, MachinePrice, MachineUse, RunCount, run_requests
+from tradewind.model.ledger import (
+    OLD_JOB_SOURCE,
+    JobPrices,
+    Ledger,
+    MachinePrice,
+    MachineUse,
+    Pieces,
+    RunCount,
+    run_requests,
+)
 from tradewind.model.plan import Plan
 from tradewind.model.records import replace
 from tradewind.model.units import format_count, format_usd
@@ -69,6 +78,8 @@ class JobLedger:
         self._ledger, self._book = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), book
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
         self._moves, self._compares = moves, compares
+        #: Of the present run.
+        self._pieces = Pieces(chunk_bytes)
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()
         self._lock = threading.Lock()
@@ -178,7 +189,7 @@ class JobLedger:
             # Bytes counted beyond an exact sum were not sent after all: the next run may still spend their cost.
             self._base_usd = _egress_usd(counted) if is_exact else carried_usd
             self._ledger = replace(counted, runs=(*counted.runs, RunCount(counted.run + 1)))
-            self._saved_bytes = 0
+            self._saved_bytes, self._pieces = 0, Pieces(self._chunk_bytes)
             # If the client is killed before its first order, the job must have prices.
             self._kept = self._kept or counted.prices.cost_anything
             if self._usd_max is None:
@@ -260,8 +271,14 @@ class JobLedger:
             if not self._ledger.runs:
                 return
             *others, count = self._ledger.runs
+            self._pieces.see(progress)
             read, write = run_requests(
-                progress, self._destinations, self._chunk_bytes, moves=self._moves, compares=self._compares
+                progress,
+                self._destinations,
+                self._chunk_bytes,
+                moves=self._moves,
+                compares=self._compares,
+                pieces=self._pieces.count,
             )
             count = replace(
                 count,

@@ -25,6 +25,7 @@ __all__ = [
     "LedgerLine",
     "MachinePrice",
     "MachineUse",
+    "Pieces",
     "RunCount",
     "run_requests",
 ]
@@ -114,10 +115,8 @@ class JobPrices(Document):
     @property
     def cost_anything(self) -> bool:
         """True if any price is above zero."""
-        requests = (
-            price for side in (self.read, self.write) for price in (side.get_usd_per_1000, side.put_usd_per_1000)
-        )
-        return any(self.routes.values()) or any(of.usd_per_s for of in self.machines.values()) or any(requests)
+        machines = any(of.usd_per_s for of in self.machines.values())
+        return any(self.routes.values()) or machines or self.read.cost_anything or self.write.cost_anything
 
     def joined(self, other: JobPrices) -> JobPrices:
         """Return these prices with the machines and routes of another plan added; existing entries stay."""
@@ -243,17 +242,25 @@ class Ledger(Document):
 
 
 def run_requests(
-    progress: Progress, destinations: int, chunk_bytes: int, *, moves: bool = False, compares: bool = False
+    progress: Progress,
+    destinations: int,
+    chunk_bytes: int,
+    *,
+    moves: bool = False,
+    compares: bool = False,
+    pieces: float = 0.0,
 ) -> tuple[Requests, Requests]:
     """Return one run's requests to the source and to all destinations, derived from the lead's counts.
 
-    This is our count, not the stores': parts follow from the mean object size, each retry is one more GET and PUT, and
-    a run lists the source once. An object in parts takes a HEAD at the source, and one at the destination when it is
+    This is our count, not the stores': parts follow from the mean object size, but are at least `pieces` (see `Pieces`);
+    each retry is one more GET and PUT, and a run lists the source once. An object in parts takes a HEAD at the source, and one at the destination when it is
     complete; a resumed job sends a HEAD for each copy of an earlier run. A job that `moves` objects sends another HEAD
     per copy before it deletes the source. One that `compares` lists the destinations instead of sending a HEAD per
     earlier copy; they are assumed to be as large as the source.
     """
     read, write = _moved(progress, destinations, chunk_bytes)
+    read = replace(read, gets=max(read.gets, math.ceil(pieces / max(1, destinations))))
+    write = replace(write, puts=max(write.puts, math.ceil(pieces)))
     retries = max(0, progress.retries)
     lists = -(-progress.objects_total // (KEYS_PER_LIST * max(1, destinations)))
     heads = 0 if compares else progress.objects_earlier
@@ -262,6 +269,29 @@ def run_requests(
         read + Requests(gets=retries, lists=lists),
         write + Requests(puts=retries, heads=heads, lists=lists * max(1, destinations) if compares else 0),
     )
+
+
+class Pieces:
+    """A lower bound for the parts that one run has written, from how its counts grow.
+
+    Between two lines of progress, a run has written at least a part for each object that it completed, and for each
+    chunk of its bytes. The mean size of all objects hides the parts of a large one among many small ones.
+    """
+
+    def __init__(self, chunk_bytes: int) -> None:
+        self._chunk_bytes = chunk_bytes
+        self._objects = self._bytes = 0
+        #: Parts so far, over all destinations.
+        self.count = 0.0
+
+    def see(self, progress: Progress) -> None:
+        """Take in a line. A late line changes nothing; bytes that were lost count when they have been sent again."""
+        objects = max(0, progress.objects_done - progress.objects_earlier)
+        volume_bytes = max(0, progress.bytes_done - progress.bytes_earlier)
+        if objects < self._objects or volume_bytes < self._bytes:
+            return
+        self.count += max(objects - self._objects, (volume_bytes - self._bytes) / self._chunk_bytes)
+        self._objects, self._bytes = objects, volume_bytes
 
 
 def _moved(progress: Progress, destinations: int, chunk_bytes: int) -> tuple[Requests, Requests]:

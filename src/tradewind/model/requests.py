@@ -22,6 +22,11 @@ class RequestPrices:
     list_usd_per_1000: float = 0.0
     head_usd_per_1000: float = 0.0
 
+    @property
+    def cost_anything(self) -> bool:
+        """True if any price is above zero."""
+        return max(self.get_usd_per_1000, self.put_usd_per_1000, self.list_usd_per_1000, self.head_usd_per_1000) > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Requests:
