@@ -21,7 +21,7 @@ from tradewind.service import auctions
 from tradewind.service import database as clock
 from tradewind.service.auction_tables import HOUR_MS, bids
 from tradewind.service.auction_tables import auctions as results
-from tradewind.service.auctions import clear_auctions, place_bid, withdraw_bid
+from tradewind.service.auctions import clear_auctions, past_auctions, place_bid, withdraw_bid
 from tradewind.service.auth import Sender
 from tradewind.service.budgets import budget_view
 from tradewind.service.database import ServiceDatabase
@@ -38,6 +38,8 @@ LINE = "site:local>site:local"
 HOUR = int(time.time()) // 3600 - 2
 #: Reserve of a slice: 0.30 USD for 1 Gbit/s and an hour.
 RESERVE = 30_000
+#: A link to a store that no tenant of the tests uses.
+THEIRS = "a:4>s3://example.org:443/theirs"
 NAMES = ("ada", "bob", "eve")
 
 
@@ -292,12 +294,27 @@ class Undone(Exception):
     """Rolls a transaction back, so that the next example starts anew."""
 
 
+def test_prices_of_links_to_stores_of_others_are_not_shown(database: ServiceDatabase) -> None:
+    count = 450
+    with database.write() as connection:
+        rows = [{"link": THEIRS, "hour": HOUR + n, "slices": 1, "cleared_unix_ms": 0} for n in range(count)]
+        connection.execute(insert(results), [*rows, {**rows[0], "link": LINE}])
+    with database.read() as connection:
+        assert [row["link"] for row in past_auctions(connection, (), None)] == [LINE]
+        shown = list(past_auctions(connection, ("s3://example.org:443/theirs",), None))
+        assert [(row["hour"], row["link"]) for row in shown] == sorted(
+            ((row["hour"], row["link"]) for row in shown), reverse=True
+        )
+        assert len(shown) == count + 1
+        assert list(past_auctions(connection, (), (HOUR, LINE))) == []
+
+
 def check_lots(admin: httpx.Client, limit: dict[str, Any]) -> None:
     """Links are sold if their rate is limited, they are not closed, and the tenant may use their stores."""
     others = [
         {"kind": "link", "name": "a:2>a:3", "active": 1},
         {"kind": "link", "name": "a:3>a:4", "rate_gbps": 1},
-        {"kind": "link", "name": "a:4>s3://example.org:443/theirs", "rate_gbps": 1},
+        {"kind": "link", "name": THEIRS, "rate_gbps": 1},
         {"kind": "link", "name": "a:5>a:6", "rate_gbps": 1},
     ]
     assert admin.put("/v1/limits", json={"limits": [limit, *others]}).status_code == 200
@@ -319,9 +336,10 @@ def test_the_requests_of_two_tenants(tmp_path: Path) -> None:
     try:
         with server.client() as admin:
             limit = {"kind": "link", "name": "a:1>a:2", "rate_gbps": 1}
-            assert admin.put("/v1/limits", json={"limits": [limit]}).status_code == 200
             assert admin.post("/v1/tenants", json={"name": "lab"}).status_code == 201
             check_lots(admin, limit)
+            theirs = {"kind": "link", "name": THEIRS, "rate_gbps": 1}
+            assert admin.put("/v1/limits", json={"limits": [limit, theirs]}).status_code == 200
             token = admin.post("/v1/tokens", json={"tenant": "lab", "role": "operator"}).json()["token"]
             hour = int(time.time() // 3600) + 2
             offer = {"link": "a:1>a:2", "hour": hour, "rate_gbps": 0.3, "usd_micros": 500_000}
@@ -343,6 +361,7 @@ def test_the_requests_of_two_tenants(tmp_path: Path) -> None:
                     ({"hour": hour - 2}, 409),
                     ({"hour": hour + 1000}, 409),
                     ({"link": "a:2>a:1"}, 409),
+                    ({"link": THEIRS}, 409),
                 ):
                     assert lab.post("/v1/market/bids", json={**offer, **wrong}).status_code == status
                 assert lab.delete(f"/v1/market/bids/{found['id']}").status_code == 204

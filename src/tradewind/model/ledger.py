@@ -252,11 +252,11 @@ def run_requests(
 ) -> tuple[Requests, Requests]:
     """Return one run's requests to the source and to all destinations, derived from the lead's counts.
 
-    This is our count, not the stores': parts follow from the mean object size, but are at least `pieces` (see `Pieces`);
-    each retry is one more GET and PUT, and a run lists the source once. An object in parts takes a HEAD at the source, and one at the destination when it is
-    complete; a resumed job sends a HEAD for each copy of an earlier run. A job that `moves` objects sends another HEAD
-    per copy before it deletes the source. One that `compares` lists the destinations instead of sending a HEAD per
-    earlier copy; they are assumed to be as large as the source.
+    This is our count, not the stores': parts follow from the mean object size, but are at least `pieces` (see
+    `Pieces`); each retry is one more GET and PUT, and a run lists the source once. An object in parts takes a HEAD at
+    the source, and one at the destination when it is complete; a resumed job sends a HEAD for each copy of an earlier
+    run. A job that `moves` objects sends another HEAD per copy before it deletes the source. One that `compares` lists
+    the destinations instead of sending a HEAD per earlier copy; they are assumed to be as large as the source.
     """
     read, write = _moved(progress, destinations, chunk_bytes)
     read = replace(read, gets=max(read.gets, math.ceil(pieces / max(1, destinations))))
