@@ -315,13 +315,30 @@ def test_a_state_folder_with_other_things_keeps_its_mode_and_one_that_all_may_wr
     (home / "letters").mkdir()
     assert state_folder(home) == home
     assert home.stat().st_mode & 0o777 == 0o755
-    home.chmod(0o777)
-    with pytest.raises(ConfigError, match="other users may write"):
-        state_folder(home)
-    home.chmod(0o1777)
-    assert state_folder(home) == home, "others cannot replace its files, as in /tmp"
+    for mode in (0o777, 0o1777):
+        home.chmod(mode)
+        with pytest.raises(ConfigError, match="other users may write"):
+            state_folder(home)
+    home.chmod(0o700)
     assert private_folder(home / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert (home / "a").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link of another user")
+def test_a_link_that_another_user_has_made_is_not_followed(tmp_path: Path) -> None:
+    """It leads to a folder of this user, which would get jobs and another mode."""
+    home, letters = tmp_path / "home", tmp_path / "letters"
+    home.mkdir()
+    letters.mkdir(mode=0o755)
+    home.chmod(0o1777)
+    (home / "jobs").symlink_to(letters)
+    os.chown(home / "jobs", 65534, 65534, follow_symlinks=False)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="another user has made jobs"):
+            state_folder(home)
+    (home / "jobs").unlink()
+    assert state_folder(home).stat().st_mode & 0o7777 == 0o700
+    assert letters.stat().st_mode & 0o777 == 0o755
 
 
 CLIENT = """

@@ -89,7 +89,7 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
     """Make the state folder itself, like `private_folder`. A folder with unrelated entries keeps its mode.
 
     Raises:
-        ConfigError: it belongs to another user, or is writable by others and has unrelated entries.
+        ConfigError: it belongs to another user, or is writable by others and has unrelated entries or theirs.
         OSError: it cannot be made.
     """
     folder = Path(path)
@@ -98,13 +98,30 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
     if not mode & _OTHERS:
         return folder
     if STATE_ENTRIES.issuperset(os.listdir(folder)):
+        if mode & _OTHERS_WRITE:
+            folder.chmod(mode & ~_OTHERS_WRITE)  # From here on, nobody else can make an entry.
+            try:
+                _require_own_entries(folder)
+            except ConfigError:
+                folder.chmod(mode)  # The next call must look again.
+                raise
         folder.chmod(FOLDER_MODE)
-    elif mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+    elif mode & _OTHERS_WRITE:  # Even with the sticky bit, another user may make a link `jobs`, or a journal of SQLite.
         raise ConfigError(
             f"state folder {folder}: other users may write to it (mode {mode:04o})",
             hint=f"chmod go-w {folder}, or set TRADEWIND_STATE_DIR to another folder",
         )
     return folder
+
+
+def _require_own_entries(folder: Path) -> None:
+    """Raise ConfigError if another user has made an entry, such as a link to a folder of this user."""
+    for entry in folder.iterdir():
+        if entry.lstat().st_uid != os.geteuid():
+            raise ConfigError(
+                f"state folder {folder}: another user has made {entry.name}",
+                hint=f"remove {entry}, or set TRADEWIND_STATE_DIR to another folder",
+            )
 
 
 def require_own(path: Path) -> os.stat_result:
