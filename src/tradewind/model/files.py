@@ -74,14 +74,14 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
     """Make a folder and its missing parents with mode 0700; remove others' permissions from an existing one.
 
     Raises:
-        ConfigError: it belongs to another user.
+        ConfigError: it belongs to another user, or another user has made an entry.
         OSError: it cannot be made.
     """
     folder = Path(path)
     _make(folder)
     mode = stat.S_IMODE(require_own(folder).st_mode)
     if mode & _OTHERS:
-        folder.chmod(FOLDER_MODE)
+        _make_private(folder, mode)
     return folder
 
 
@@ -98,14 +98,7 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
     if not mode & _OTHERS:
         return folder
     if STATE_ENTRIES.issuperset(os.listdir(folder)):
-        if mode & _OTHERS_WRITE:
-            folder.chmod(mode & ~_OTHERS_WRITE)  # From here on, nobody else can make an entry.
-            try:
-                _require_own_entries(folder)
-            except ConfigError:
-                folder.chmod(mode)  # The next call must look again.
-                raise
-        folder.chmod(FOLDER_MODE)
+        _make_private(folder, mode)
     elif mode & _OTHERS_WRITE:  # Even with the sticky bit, another user may make a link `jobs`, or a journal of SQLite.
         raise ConfigError(
             f"state folder {folder}: other users may write to it (mode {mode:04o})",
@@ -114,13 +107,24 @@ def state_folder(path: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def _make_private(folder: Path, mode: int) -> None:
+    """Remove others' permissions. Raises ConfigError if another user has made an entry, such as a link or a token."""
+    if mode & _OTHERS_WRITE:
+        folder.chmod(mode & ~_OTHERS_WRITE)  # From here on, nobody else can make an entry.
+        try:
+            _require_own_entries(folder)
+        except ConfigError:
+            folder.chmod(mode)  # The next call must look again.
+            raise
+    folder.chmod(FOLDER_MODE)
+
+
 def _require_own_entries(folder: Path) -> None:
-    """Raise ConfigError if another user has made an entry, such as a link to a folder of this user."""
     for entry in folder.iterdir():
         if entry.lstat().st_uid != os.geteuid():
             raise ConfigError(
-                f"state folder {folder}: another user has made {entry.name}",
-                hint=f"remove {entry}, or set TRADEWIND_STATE_DIR to another folder",
+                f"{folder}: another user has made {entry.name}",
+                hint=f"remove {entry}, or use another folder",
             )
 
 
