@@ -1,5 +1,6 @@
 """Timetables: cron, ends, overlaps, clock changes."""
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
 
 import pytest
@@ -66,6 +67,33 @@ def test_times_that_passed_unseen_count_once() -> None:
     missed, latest = Timetable(daily(), 0).due(4 * DAY_S)
     assert missed.skipped == "3 earlier times passed while the service was down"
     assert latest == Occurrence(7200 + 3 * DAY_S)
+
+
+def test_the_times_of_years_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def counted(schedule: JobSchedule, now_s: float) -> Iterator[float]:
+        nonlocal looks
+        for one in times_after(schedule, now_s):
+            looks += 1
+            yield one
+
+    table = Timetable(daily(cron="* * * * *"), 0)
+    times_after = JobSchedule.times_after
+    monkeypatch.setattr(JobSchedule, "times_after", counted)
+    missed, latest = table.due(3_650 * DAY_S + 59)
+    assert missed.skipped == "more than 1,000 earlier times passed while the service was down"
+    assert (latest, table.next_s()) == (Occurrence(3_650 * DAY_S), 3_650 * DAY_S + 60)
+    assert looks < 1_200
+
+
+@pytest.mark.parametrize("cron", ["*/7 * * * *", "30 2 * * *", "5 4 1 * *", "* 2 * * 0"])
+def test_the_latest_time_that_has_passed_counts(cron: str) -> None:
+    schedule = daily(cron=cron, time_zone="Europe/Zurich", end_s=90 * DAY_S)
+    for now_s in (3 * DAY_S, 86.9 * DAY_S, 90 * DAY_S, 99 * DAY_S):
+        passed = [one for one in schedule.times_after(0) if one <= now_s]
+        found = Timetable(schedule, 0).due(now_s)
+        assert found[-1:] == [Occurrence(one) for one in passed[-1:]]
 
 
 def test_clock_changes() -> None:

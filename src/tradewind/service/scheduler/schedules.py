@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
+from itertools import chain, islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -20,6 +21,11 @@ __all__ = ["ALLOW", "QUEUE", "QUEUED_MAX", "SKIP", "JobSchedule", "Occurrence", 
 SKIP, QUEUE, ALLOW = "skip", "queue", "allow"
 QUEUED_MAX = 10
 """Most times that wait for the job before them. Further ones are skipped."""
+
+MISSED_MAX = 1_000
+"""Most missed times that are counted."""
+BISECTED_S = 3600.0
+"""Length in which times are looked at one by one: 60 at most."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +120,32 @@ class Timetable:
         """
         if self.is_over or self._next_s is None or self._next_s > now_s:
             return []
-        missed, at_s, following = 0, self._next_s, None
-        for following in self.schedule.times_after(at_s):
-            if following > now_s:
-                break
-            at_s, missed, following = following, missed + 1, None
-        self._next_s = following
+        at_s = self._latest_s(self._next_s, now_s)
+        missed = self._missed(self._next_s, at_s)
+        self._next_s = next(self.schedule.times_after(at_s), None)
         passed = [Occurrence(at_s, f"{missed} earlier times passed while the service was down")] if missed else []
         return [*passed, *self._decide(at_s)]
+
+    def _latest_s(self, at_s: float, now_s: float) -> float:
+        """Return the latest time of the schedule until `now_s`; `at_s` is one of them.
+
+        It is found by bisection: the times of years may have passed, and each takes a part of a millisecond.
+        """
+        early_s, late_s, latest_s = at_s, now_s, at_s
+        while late_s - early_s > BISECTED_S:
+            middle_s = (early_s + late_s) / 2
+            found_s = next(self.schedule.times_after(middle_s), None)
+            if found_s is None or found_s > now_s:
+                late_s = middle_s
+            else:
+                early_s = latest_s = found_s
+        return max((latest_s, *takewhile(lambda one: one <= now_s, self.schedule.times_after(latest_s))))
+
+    def _missed(self, first_s: float, at_s: float) -> str:
+        """Return the number of times from the first until before the latest one, in words; empty for none."""
+        times = takewhile(lambda one: one < at_s, chain((first_s,), self.schedule.times_after(first_s)))
+        count = sum(1 for _ in islice(times, MISSED_MAX + 1))
+        return f"more than {MISSED_MAX:,}" if count > MISSED_MAX else str(count or "")
 
     def _decide(self, at_s: float) -> list[Occurrence]:
         if not self._active or self.schedule.overlap == ALLOW:
