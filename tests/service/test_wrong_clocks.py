@@ -139,6 +139,20 @@ def test_a_schedule_submits_by_the_clock_of_the_database(
     assert len(found) == (1 if ahead_s < 0 else 0)
 
 
+def test_a_schedule_continues_after_the_clock_of_the_database_was_ahead(database: ServiceDatabase) -> None:
+    now_ms, ahead_ms = round(time.time() * 1000), 10**9
+    row = {"id": "s", "tenant": "default", "token": "admin", "cron": "0 2 * * *", "time_zone": "UTC"}
+    row |= {"request": json.dumps(REQUEST), "owned": '["/b"]', "links": "[]", "overlap": "skip", "queued": "[]"}
+    times = {"created_unix_ms": now_ms, "last_unix_ms": now_ms + ahead_ms, "next_unix_ms": now_ms + 2 * ahead_ms}
+    with database.write() as connection:
+        connection.execute(insert(schedules).values(**row, **times, submitted=1))
+    ScheduleRunner(database, JobQueue(database)).step(is_scheduling=True)
+    with database.read() as connection:
+        found = connection.execute(select(schedules)).mappings().one()
+    assert now_ms <= found["last_unix_ms"] < now_ms + HOUR_S * 1000
+    assert found["next_unix_ms"] <= now_ms + 25 * HOUR_S * 1000
+
+
 #: Longer than any month.
 MONTH_S = 40 * 24 * HOUR_S
 months_off = pytest.mark.parametrize("ahead_s", [MONTH_S, -MONTH_S], ids=["ahead", "behind"])

@@ -20,6 +20,8 @@ from tradewind.service.tables import ENDED, jobs
 
 __all__ = ["ScheduleRunner", "job_schedule"]
 
+#: A schedule whose last time is later than now by more than this was run while the clock was wrong.
+CLOCK_BACK_MS = 600_000
 #: Schedules that one pass looks at, those that have waited longest first.
 AT_ONCE = 200
 
@@ -43,7 +45,8 @@ class ScheduleRunner:
             return
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
-            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]")
+            was_ahead = schedules.c.last_unix_ms > now_ms + CLOCK_BACK_MS
+            is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]", was_ahead)
             query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
         for row in rows:
@@ -53,14 +56,17 @@ class ScheduleRunner:
         with self._database.read() as connection:
             open_jobs = select(jobs.c.id).where(jobs.c.schedule == row["id"], jobs.c.state.not_in(ENDED))
             active = connection.execute(open_jobs).scalars().all()
+        before_s = row["last_unix_ms"] / 1000
+        if before_s > now_s + CLOCK_BACK_MS / 1000:
+            before_s = now_s  # The clock was put back. A time that comes again has the same key, so one job.
         table = Timetable(
             job_schedule(row),
-            row["last_unix_ms"] / 1000,
+            before_s,
             submitted=row["submitted"],
             active=active,
             queued=json.loads(row["queued"]),
         )
-        skipped, last_s = row["skipped"], row["last_unix_ms"] / 1000
+        skipped, last_s = row["skipped"], before_s
         for one in [*table.waited(), *table.due(now_s)]:
             last_s, reason = max(last_s, one.at_s), one.skipped
             if reason is None:
