@@ -293,3 +293,20 @@ def test_a_mistake_has_the_hint_that_helps(line: str, error: str, hint: str) -> 
     with pytest.raises(UsageError) as caught:
         parse(verb, import_module(f"tradewind.cli.{verb}"), words)
     assert (str(caught.value), caught.value.hint) == (error, hint)
+
+
+def test_an_option_without_its_side_names_both_sides() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse("cp", cp, ["a", "b", "--endpoint", "http://h"])
+    assert refused.value.hint == "did you mean --src-endpoint or --dst-endpoint?"
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"), [("limits", "`tradewind --help` lists all verbs"), ("synch", "did you mean `tradewind sync`?")]
+)
+def test_only_a_similar_verb_is_suggested(verb: str, hint: str) -> None:
+    from tradewind.cli.main import _refuse_verb
+
+    with pytest.raises(UsageError) as refused:
+        _refuse_verb(verb)
+    assert refused.value.hint == hint

@@ -115,7 +115,8 @@ def test_a_paused_job_is_shown_as_paused_and_can_be_resumed(command: Command, so
     running = command.start("cp", "-r", source, tmp_path / "copy", *SLOWLY)
     running.wait_for_bytes(5 * OBJECT_BYTES)
     (job_id,) = [job["id"] for job in command.jobs()]
-    command.run("jobs", "pause", job_id).expect(0)
+    said = command.run("jobs", "pause", job_id).expect(0)
+    assert said.stderr == f"paused; resume with: tradewind jobs resume {job_id}\n"
     paused = running.finish()
     assert paused.code == 130 and f"job {job_id} is paused" in paused.stderr
     assert [job["state"] for job in command.jobs()] == ["paused"]

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.engine.aws_profile import s3_endpoint
+from tradewind.engine.aws_profile import refuse_unknown_profile, s3_endpoint
 from tradewind.engine.request import directory_place
+from tradewind.errors import UsageError
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
 
@@ -88,3 +89,28 @@ def test_the_endpoint_is_used_unless_the_user_sets_another() -> None:
     assert endpoint("s3://b", Access(profile="lab", region="r")) == ("http://objects.example:6", "r")
     assert endpoint("s3://b", Access(endpoint="http://given")) == ("http://given", None)
     assert endpoint("gs://b", Access()) == (None, None)
+
+
+def test_a_profile_that_neither_file_has_is_refused_with_the_nearest_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credentials = tmp_path / "credentials"
+    credentials.write_text("[keys]\naws_access_key_id = a\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    for known in ("default", "lab", "plain", "keys"):
+        refuse_unknown_profile(known)
+    for unknown, hint in (
+        ("plane", "did you mean plain?"),
+        ("zzz", "these profiles exist: default, lab, plain, off, keys"),
+    ):
+        with pytest.raises(UsageError, match=f"no AWS profile {unknown} in ") as refused:
+            directory_place(parse_url("s3://b/x"), Access(profile=unknown))
+        assert refused.value.hint == hint
+
+
+def test_without_any_file_of_aws_the_hint_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none-either"))
+    with pytest.raises(UsageError) as refused:
+        refuse_unknown_profile("lab")
+    assert refused.value.hint == "run `aws configure`"

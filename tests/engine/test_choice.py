@@ -89,7 +89,11 @@ def test_the_default_is_auto_where_something_is_configured(settings: dict[str, A
         (request(options=replace(NEAR, source=replace(NEAR.source, path_style=False))), None),
     ],
 )
-def test_what_a_fleet_cannot_move_is_known_without_asking_anybody(asked: Request, words: str | None) -> None:
+def test_what_a_fleet_cannot_move_is_known_without_asking_anybody(
+    asked: Request, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "credentials").write_text("[other]\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     found = why_not_fleet(asked)
     assert found is None if words is None else words in (found or "")
 

@@ -90,6 +90,7 @@ def test_init_writes_clouds_only_if_it_is_told_to(
     assert main(["init", "-y"]) == 1
     said = capsys.readouterr()
     assert "+[aws]" in said.out and "hint: --write adds aws" in said.err
+    assert "no place for gateways" not in said.out
     assert not (home / "config.toml").exists()
     main(["init", "--write"])
     assert (home / "config.toml").read_text() == '[aws]\nregions = ["us-east-1"]\n'

@@ -87,6 +87,7 @@ def test_round_trips_come_from_the_file_then_the_grid_then_the_distance() -> Non
     ("changes", "words"),
     [
         ({"source_region": None}, "flow f0: rtt_ms is missing"),
+        ({"source_region": "aws:us-est-1"}, "flow f0: unknown region aws:us-est-1"),
         ({"source_region": None, "rtt_ms": 90}, "flow f0: source_rtt_ms has no round trip to aws:us-east-1"),
     ],
 )

@@ -133,7 +133,9 @@ def test_local_overlap_is_detected_through_links(tmp_path: Path) -> None:
         job(f"{tmp_path}/link/below", f"{tmp_path}/real", options=TREE)
 
 
-def test_each_side_has_its_own_access() -> None:
+def test_each_side_has_its_own_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "credentials").write_text("[one]\n[two]\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     options = Options(
         source=Access(endpoint="http://127.0.0.1:1", profile="one"),
         destination=Access(region="eu-west-1", profile="two"),

@@ -56,3 +56,9 @@ def test_a_dollar_that_buys_nothing_is_said_so() -> None:
     made = one_region(flows, 100, capacity_mbps=1000, setup_cents=0, egress_cents_per_gb=0, max_instances=1)
     plan = place(made, "exact")
     assert list(PlacementReport(plan, reasons_of(plan, made), plan).lines())[-1] == "one dollar more saves nothing"
+
+
+def test_a_gap_of_zero_is_called_optimal() -> None:
+    flows = {"only": {"size_bytes": 1e9, "mbps": 500}}
+    made = one_region(flows, 100, capacity_mbps=1000, setup_cents=0, egress_cents_per_gb=0, max_instances=1)
+    assert "proven    optimal" in list(PlacementReport(place(made, "exact")).lines())

@@ -154,11 +154,11 @@ def test_shares_fill_a_last_mile_and_never_exceed_it(seed: int, flows: int) -> N
 def test_explain_names_loss_and_shares() -> None:
     made = two_flows({}, {"loss": 0.01}, budget_cents=0)
     limits = [reason.limit for reason in reasons_of(place(made, "f-fct"), made)]
-    assert limits == ["its share of the last mile", "the loss on the way to the destination"]
+    assert limits == ["its share of the last mile", "the loss on the path to the destination"]
     shared = two_flows({}, {})
     assert [reason.limit for reason in reasons_of(place(shared, "f-fct"), shared)] == ["its share of the last mile"] * 2
     lossy = two_flows({"loss": 0.01}, shared_last_miles=False)
-    assert reasons_of(place(lossy, "f-fct"), lossy)[0].limit == "the loss on the way to the first proxy"
+    assert reasons_of(place(lossy, "f-fct"), lossy)[0].limit == "the loss on the path to the first proxy"
 
 
 def test_the_check_refuses_plans_that_ignore_loss_or_shares() -> None:

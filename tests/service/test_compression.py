@@ -1,4 +1,4 @@
-"""What compression has saved: over all runs of a job, as far as they are known."""
+"""The effect of compression is counted over all known runs of a job."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_the_bytes_of_all_known_runs_are_added_up(runs: tuple[dict[str, Any], ..
 
 
 def test_without_compression_all_bytes_are_charged() -> None:
-    """Also for a job of an earlier version, whose request and receipt say nothing of it."""
+    """This includes jobs of earlier versions, whose requests and receipts do not name compression."""
     for made in (receipt("off", run((100, 100))), receipt(None, run((100, 100))), {}):
         assert sent_part(made) == 1.0
     assert figures(receipt(None))["compression"] is None

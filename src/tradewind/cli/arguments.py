@@ -111,8 +111,11 @@ class VerbParser(argparse.ArgumentParser):
 
         word = word.partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
-        near = get_close_matches(word, options, n=1) or [option for option in options if option == word.lower()]
-        hint = self.hints.get(word) or (f"did you mean {near[0]}?" if near else f"`{self.prog} --help` shows the usage")
+        sides = [f"--{side}-{word.removeprefix('--')}" for side in ("src", "dst")]
+        near = [side for side in sides if side in options] or get_close_matches(word, options, n=1)
+        near = near or [option for option in options if option == word.lower()]
+        meant = f"did you mean {' or '.join(near)}?" if near else f"`{self.prog} --help` shows the usage"
+        hint = self.hints.get(word) or meant
         raise UsageError(f"unknown option {word}", hint=hint)
 
     def _refuse_empty(self, words: list[str]) -> None:

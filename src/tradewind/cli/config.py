@@ -300,7 +300,8 @@ class Configuration:
         profiles = self._profiles()
         if self.profile not in profiles:
             raise ConfigError(
-                f"{self.path} has no profile {self.profile!r}", hint=f"add a section [profiles.{self.profile}]"
+                f"{self.path} has no profile {self.profile!r}",
+                hint=f"add a section [profiles.{self.profile}]; name a profile of a cloud with --src-profile",
             )
         return profiles[self.profile]
 

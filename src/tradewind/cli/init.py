@@ -61,9 +61,12 @@ def run(args: Namespace) -> int:
         sites = NO_SITES if configured is None else configured
         found = _add_hosts(args, engine, sites)
         sites = replace(sites, hosts=replace(sites.hosts, hosts=(*sites.hosts.hosts, *found)))
-        sites = replace(sites, clouds=(*sites.clouds, *_add_clouds(args, sites)))
+        added = _add_clouds(args, sites)
+        sites = replace(sites, clouds=(*sites.clouds, *(added or ())))
         _show_policies(args, sites)
         if not sites:
+            if added is None:
+                return 1
             _say(args, "no place for gateways was found; docs/guides/fleet.md shows how to add hosts and clouds")
             return 1
         return _show_available(args, engine, sites)
@@ -91,8 +94,11 @@ def _add_hosts(args: Namespace, engine: Engine, sites: Sites) -> tuple[SshHost, 
     return usable
 
 
-def _add_clouds(args: Namespace, sites: Sites) -> tuple[Cloud, ...]:
-    """Show the clouds that were found, write their tables if the user agrees, and return them. Raises ConfigError."""
+def _add_clouds(args: Namespace, sites: Sites) -> tuple[Cloud, ...] | None:
+    """Show the clouds that were found, write their tables if the user agrees, and return them. Raises ConfigError.
+
+    Returns None if nobody can be asked: a hint then names the option that writes them.
+    """
     from tradewind.engine.cloud_setup import cloud_tables, find_clouds, table_diff
     from tradewind.engine.setup import append_tables
     from tradewind.model.sites import read_sites
@@ -114,7 +120,7 @@ def _add_clouds(args: Namespace, sites: Sites) -> tuple[Cloud, ...]:
     names = " and ".join(cloud.kind for cloud in added)
     if not args.write and not (can_ask() and not args.yes):
         print(f"hint: --write adds {names} to {path}", file=sys.stderr)
-        return ()
+        return None
     if not args.write:
         confirm(f"Add {names} to {path}? Transfers may then rent machines there")
     append_tables(path, tables)

@@ -114,11 +114,13 @@ def _act(args: Namespace, job: Job) -> int:
 
         return wait(job)
     if args.action == "receipt":
-        print(json.dumps(job.receipt(), ensure_ascii=False))
+        print(json.dumps(job.receipt(), ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
         return 0
     record = (job.pause() if args.action == "pause" else job.cancel()).record
     if args.json:
         print(json.dumps(_document(record)))
+    elif args.action == "pause" and record.state == "paused":
+        print(f"paused; resume with: tradewind jobs resume {record.id}", file=sys.stderr)
     return 0
 
 

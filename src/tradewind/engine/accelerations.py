@@ -47,7 +47,7 @@ class TakenOver:
     """Content of its flows file."""
     lock: FileLock
     wish: int
-    """Number of the latest wish of before. Those who made it have seen the end of the former supervisor."""
+    """Number of the latest wish for the former supervisor. Its senders have seen that this supervisor ended."""
 
 
 class Accelerations:

@@ -11,10 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
 
 #: Maximum size of a configuration file; a larger one is not AWS's.
 CONFIG_BYTES_MAX = 1 << 20
+#: Starts of sections that are not profiles.
+NOT_PROFILES = ("services ", "sso-session ")
+#: Maximum number of profiles that a hint names.
+PROFILES_SHOWN_MAX = 8
 
 _Section = dict[str, "str | dict[str, str]"]
 
@@ -49,6 +54,21 @@ def s3_endpoint(profile: str | None) -> Endpoint | None:
     return Endpoint(url, region, f"{path} [{_header(name)}]") if url else None
 
 
+def refuse_unknown_profile(profile: str) -> None:
+    """Raise UsageError if neither of AWS's two files has `profile`. Reads at most two small files."""
+    places = (config_file(), credentials_file())
+    sections = [name for path in places for name in read_sections(path)]
+    known = dict.fromkeys(name.removeprefix("profile ") for name in sections if not name.startswith(NOT_PROFILES))
+    if profile in known:
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(profile, list(known), n=1)
+    shown = ", ".join(list(known)[:PROFILES_SHOWN_MAX])
+    hint = f"did you mean {near[0]}?" if near else f"these profiles exist: {shown}" if shown else "run `aws configure`"
+    raise UsageError(f"no AWS profile {profile} in {places[0]} or {places[1]}", hint=hint)
+
+
 def address_switch(profile: str | None) -> str | None:
     """Return the name of AWS's variable or entry that asks for FIPS or dual-stack addresses, if one is on.
 
@@ -68,6 +88,12 @@ def address_switch(profile: str | None) -> str | None:
 def config_file() -> str:
     """Return `AWS_CONFIG_FILE`, by default `~/.aws/config`."""
     return os.environ.get("AWS_CONFIG_FILE") or os.path.join(os.path.expanduser("~"), ".aws", "config")
+
+
+def credentials_file() -> str:
+    """Return `AWS_SHARED_CREDENTIALS_FILE`, by default `~/.aws/credentials`."""
+    given = os.environ.get("AWS_SHARED_CREDENTIALS_FILE")
+    return given or os.path.join(os.path.expanduser("~"), ".aws", "credentials")
 
 
 def read_sections(path: str) -> dict[str, _Section]:

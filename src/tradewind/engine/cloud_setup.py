@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tradewind.engine.aws_profile import config_file, read_sections
+from tradewind.engine.aws_profile import config_file, credentials_file, read_sections
 from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
 from tradewind.model.region import Region
@@ -92,7 +92,7 @@ def _aws(regions: list[str]) -> FoundCloud | None:
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or section.get("region")
     if regions or isinstance(region, str):
         settings["regions"] = regions or [str(region)]
-    credentials = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.expanduser("~/.aws/credentials")
+    credentials = credentials_file()
     if os.environ.get("AWS_ACCESS_KEY_ID"):
         return FoundCloud("aws", "AWS_ACCESS_KEY_ID", settings)
     if f"[{name or 'default'}]" in (_text(credentials) or "").split("\n"):

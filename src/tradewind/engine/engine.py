@@ -448,8 +448,8 @@ class Engine:
 
         A proposal can be started once. A kept one must be no older than PROPOSAL_S_MAX, and all prices of its plan must
         still hold. `argv` is kept in the job's record. With `credentials` the job has these, and none of this machine;
-        they are not kept. `is_to_stop` is asked while machines start. Once it says so, they are ended, and this raises
-        Interrupted.
+        they are not kept. `is_to_stop` is called while machines start. If it returns true, they are ended, and this
+        raises Interrupted.
 
         Raises UsageError, also for a proposal that was started or dropped, or belongs to another engine; TopologyError,
         GatewayError.

@@ -68,7 +68,7 @@ class EventStore:
                 self._last, self._run, self._bytes = found[0], found[1] + 1, int(found[2])
         before: dict[str, Any] = {}
         with suppress(*_FAILURES):
-            # If the run before was killed, nothing else says what it has moved.
+            # If the previous run was killed, no other record has the bytes that it moved.
             before = _counts_before(database, job_id, folder)
             database.write("DELETE FROM progress WHERE job = ?", (job_id,), durable=False)
         self._put_document("run_started", job_id=job_id, version=__version__, folder=folder_id(folder), **before)
@@ -121,8 +121,8 @@ class EventStore:
 
 
 def _counts_before(database: Database, job_id: str, folder: str) -> dict[str, Any]:
-    """Return the latest counts of the run before: `progress_before` as its client recorded them, and `status_before` as
-    its lead did. A lead outlives a killed client by seconds.
+    """Return the latest counts of the previous run: `progress_before` as its client recorded them, and `status_before`
+    as its lead did. A lead outlives a killed client by seconds.
     """
     line, before = read_progress(database, job_id), {}
     if line is not None:

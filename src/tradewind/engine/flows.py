@@ -35,10 +35,7 @@ def proxy_regions(flows: FlowsFile, catalog: Catalog, sites: Sites | None, place
     """
     if flows.regions:
         for region in flows.regions:
-            if region not in catalog.places:
-                near = catalog.nearest_names(region)
-                hint = f"did you mean {' or '.join(near)}?" if near else PRICE_HINT
-                raise ConfigError(f"{place}: regions: unknown region {region}", hint=hint)
+            _refuse_unknown(region, catalog, f"{place}: regions")
         return tuple(dict.fromkeys(flows.regions))
     found = tuple(region for region in sorted(catalog.places) if sites and sites.has(str(region)))
     if not found:
@@ -47,6 +44,15 @@ def proxy_regions(flows: FlowsFile, catalog: Catalog, sites: Sites | None, place
             hint='for example regions = ["aws:us-east-1", "aws:eu-west-1"]',
         )
     return found
+
+
+def _refuse_unknown(region: Region | None, catalog: Catalog, place: str) -> None:
+    """Raise ConfigError if the catalog does not know the region."""
+    if region is None or region in catalog.places:
+        return
+    near = catalog.nearest_names(region)
+    hint = f"did you mean {' or '.join(near)}?" if near else PRICE_HINT
+    raise ConfigError(f"{place}: unknown region {region}", hint=hint)
 
 
 def problem_document(flows: FlowsFile, catalog: Catalog, regions: Sequence[Region], place: str) -> dict[str, Any]:
@@ -105,6 +111,8 @@ def direct_rtt_ms(flow: WantedFlow, catalog: Catalog, place: str) -> float:
     a, b = _info(flow.source, catalog), _info(flow.destination, catalog)
     rtt_ms = None if a is None or b is None else _rtt_ms(catalog, a, b)
     if rtt_ms is None:
+        for end in (flow.source, flow.destination):
+            _refuse_unknown(end.region, catalog, f"{place}: flow {flow.name}")
         side = "source" if a is None else "destination"
         raise ConfigError(
             f"{place}: flow {flow.name}: rtt_ms is missing",

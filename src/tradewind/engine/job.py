@@ -147,7 +147,7 @@ class Job:
 
         `deletion` replaces the limits of a job with `--delete`: with Deletion(keys_max=N, over_half=True) up to N
         objects are deleted; this confirms a job with `ask_delete`. A job that was started with `credentials` needs them
-        again. If `is_to_stop` says so while its machines start, they are ended, and this raises Interrupted.
+        again. If `is_to_stop` returns true while machines start, they are ended, and this raises Interrupted.
 
         Raises JobNotFound, JobBusy, UsageError if it has nothing left to do, CeilingReached if it has already reached
         its ceiling.

@@ -82,8 +82,8 @@ class JobControl:
     ) -> RunningJob:
         """Start a job and return at once. Its record keeps `argv` and the id of its proposal, but no `credentials`.
 
-        `is_to_stop` is asked while machines start. Once it says so, they are ended. Raises UsageError, GatewayError;
-        Interrupted if the job was to stop before its machines had started.
+        `is_to_stop` is called while machines start. If it returns true, they are ended. Raises UsageError,
+        GatewayError; Interrupted if that happened before the job began.
         """
         sources, destinations = place_texts(source), place_texts(destination)
         self.check_filter(options.filter)

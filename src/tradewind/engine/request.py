@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tradewind.engine.attributes import checked, checked_preserve, treatment_of_tags
-from tradewind.engine.aws_profile import s3_endpoint
+from tradewind.engine.aws_profile import refuse_unknown_profile, s3_endpoint
 from tradewind.engine.patterns import Existence, Pattern, looks_like_pattern, pattern_of
 from tradewind.engine.sources import several_sources
 from tradewind.engine.unsupported_stores import refuse_unsupported
@@ -271,6 +271,8 @@ def _endpoint(place: Location, access: Access) -> tuple[str | None, str | None]:
         if place.kind == "s3":
             refuse_unsupported(place.root, endpoint, None, is_given=True)
         return endpoint, region
+    if place.kind == "s3" and access.profile:
+        refuse_unknown_profile(access.profile)
     if endpoint is None and place.kind == "s3" and (configured := s3_endpoint(access.profile)):
         endpoint = configured.url
         if not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):

@@ -12,16 +12,16 @@ from tradewind.model.latch import Latch
 
 __all__ = ["StopWatch"]
 
-#: Interval at which a request to stop is looked for. Most local runs have started before the first look.
+#: Time between two calls of `is_to_stop` [s]. Most local runs have started before the first call.
 LOOK_S = 0.25
 
 
 class StopWatch:
-    """Asks `is_to_stop` within the `with` block, and sets `stopping` once it says so. A fleet sets it, too."""
+    """Calls `is_to_stop` within the `with` block, and sets `stopping` when it returns true. A fleet sets it, too."""
 
     def __init__(self, is_to_stop: Callable[[], bool]) -> None:
         self.stopping = Latch()
-        #: True once `is_to_stop` said so.
+        #: True after `is_to_stop` returned true.
         self.is_asked = False
         self._is_to_stop, self._left = is_to_stop, Latch()
         self._thread = threading.Thread(target=self._watch, name="stop watch", daemon=True)

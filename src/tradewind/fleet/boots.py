@@ -92,7 +92,7 @@ class Boot:
 
     @property
     def kind(self) -> BootKind:
-        """Which machines start alike."""
+        """Provider, region and type: machines with the same ones take about the same time to start."""
         return BootKind(self.provider, self.region, self.type)
 
     @property

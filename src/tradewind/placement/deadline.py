@@ -33,7 +33,7 @@ class CpuDeadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether the search must end."""
+        """True if the search must end."""
         return self.left_s <= 0
 
     def part(self, part: float) -> CpuDeadline:
@@ -42,5 +42,5 @@ class CpuDeadline:
 
 
 def deadline_in(cpu_s: float) -> CpuDeadline:
-    """Return the deadline after so much CPU time of this thread."""
+    """Return the deadline after `cpu_s` seconds of CPU time of this thread."""
     return CpuDeadline(time.thread_time() + cpu_s, time.monotonic() + cpu_s + WALL_MORE_S)

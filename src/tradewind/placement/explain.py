@@ -17,9 +17,9 @@ Limit = Literal[
     "the last mile",
     "its share of the last mile",
     "the distance to the destination",
-    "the loss on the way to the destination",
+    "the loss on the path to the destination",
     "the distance to the first proxy",
-    "the loss on the way to the first proxy",
+    "the loss on the path to the first proxy",
     "the distance from the last proxy",
     "the loss on the way from the last proxy",
     "the distance between the proxies",
@@ -107,7 +107,7 @@ def _limit(paths: Paths, number: int, planned: FlowPlan) -> Limit:
     if not at:
         limits += [
             ("the distance to the destination", _mbps(window, flow.rtt_direct_ms)),
-            ("the loss on the way to the destination", _loss_mbps(flow, flow.congestion_control, flow.rtt_direct_ms)),
+            ("the loss on the path to the destination", _loss_mbps(flow, flow.congestion_control, flow.rtt_direct_ms)),
         ]
     else:
         to_first, from_last = float(flow.rtt_to_region_ms[at[0]]), float(flow.rtt_from_region_ms[at[-1]])
@@ -115,7 +115,7 @@ def _limit(paths: Paths, number: int, planned: FlowPlan) -> Limit:
             ("the limit per flow", problem.per_flow_proxy_limit_mbps),
             ("the proxy's capacity", min(problem.regions[region].capacity_mbps for region in at)),
             ("the distance to the first proxy", _mbps(window, to_first)),
-            ("the loss on the way to the first proxy", _loss_mbps(flow, flow.congestion_control, to_first)),
+            ("the loss on the path to the first proxy", _loss_mbps(flow, flow.congestion_control, to_first)),
             ("the distance from the last proxy", _mbps(window, from_last)),
             ("the loss on the way from the last proxy", _loss_mbps(flow, control, from_last)),
         ]

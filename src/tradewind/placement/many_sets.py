@@ -1,8 +1,8 @@
 """F-FCT for many sets of proxies at once, to find the set with the shortest total completion time.
 
-The sets that a proxy-greedy algorithm compares differ by a few proxies, so F-FCT decides alike for most of them at
-first. A branch is a state of F-FCT and the sets that lead to it. It splits where the next decision depends on how many
-proxies a set has in a region. The result is that of `flow_greedy` for each set, decision by decision.
+The sets that a proxy-greedy algorithm compares differ by a few proxies, so F-FCT makes the same first decisions for
+most of them. A branch is a state of F-FCT and the sets that lead to it. It splits where the next decision depends on
+how many proxies a set has in a region. The result is that of `flow_greedy` for each set, decision by decision.
 
 A branch ends early if its total exceeds the best one so far even if each flow that is left gets the path it waits for.
 """
@@ -29,7 +29,7 @@ ROUNDING = 1 + 1e-9
 
 #: A path of a group: its first and second region (-1 if none), rate, egress price, and number.
 Member = tuple[int, int, float, float, int]
-#: How a branch can go on: new instances, cost, position in the group, sets that can, path, instances, rate.
+#: How a branch can continue: new instances, cost, position in the group, sets that can, path, instances, rate.
 Option = tuple[int, float, int, int, int, tuple[tuple[int, int], ...], float]
 
 
@@ -213,7 +213,7 @@ class SetSearch:
         return most
 
     def _options(self, branch: _Branch, flow: int, group: int) -> list[Option]:
-        """Return how a flow could take a path of a group, the best way first."""
+        """Return the ways in which a branch can give the flow a path of a group, the best one first."""
         capacity, setup, more, every = self._capacity, self._setup, self._more, branch.sets
         found: list[Option] = []
         members, by_price = self._flows[flow].members(group)

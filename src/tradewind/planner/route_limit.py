@@ -1,10 +1,10 @@
-"""Plans with a limited number of routes: "Transfer as a Service", section III, lets experts set it.
+"""Plans with a limited number of routes, which experts may set ("Transfer as a Service", section III).
 
 Flows may split over any number of paths between regions, and each path is cut at the machines of its regions
 (`gateways.py`), so p paths with m machines in each region are p · m routes or a few more. For each m the search allows
 as many paths as fit, and chooses their links in three ways: it closes the links that only the narrowest paths of a plan
-use, and solves again; or it allows the widest paths with at most one relay, or the cheapest. The best plan for the goal
-wins. It is no proof: the gap is stated against the plan without a limit.
+use, and solves again; or it allows the widest paths with at most one relay, or the cheapest. It returns the best plan
+for the goal. This proves no optimum: the gap is stated against the plan without a limit.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _widest(transfer: Transfer, paths_max: int) -> Transfer:
 
 
 def _cheapest(transfer: Transfer, paths_max: int) -> Transfer:
-    """Return the same with the cheapest paths."""
+    """Return the transfer with the cheapest paths of at most one relay."""
     paths = sorted(_paths(transfer), key=lambda path: (path.usd_per_gb, -path.gbps))
     return _with_paths(transfer, paths[:paths_max])
 
@@ -137,7 +137,7 @@ def _with_paths(transfer: Transfer, paths: Sequence[_Path]) -> Transfer:
 
 
 def _with_machines(transfer: Transfer, machines_max: int) -> Transfer:
-    """Return the transfer with at most so many machines in each region."""
+    """Return the transfer with at most `machines_max` machines in each region."""
     network = replace(transfer.network, machines_max=np.minimum(transfer.network.machines_max, machines_max))
     whole = transfer.formulation
     small = build_formulation(network, whole.source, whole.sink, links=whole.links)

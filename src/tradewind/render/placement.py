@@ -73,7 +73,7 @@ class PlacementReport:
         )
         yield f"cost      {_usd(plan.cost_cents)} of {_usd(plan.budget_cents)}"
         if plan.gap is not None:
-            yield f"proven    no placement is more than {plan.gap:.1%} faster"
+            yield f"proven    {_proof(plan.gap)}"
         yield from self._flow_lines()
         if self.next_dollar is not None:
             yield from self._next_dollar_lines()
@@ -152,6 +152,11 @@ def _path(flow: FlowPlan) -> str:
 
 def _regions(plan: PlacementPlan) -> str:
     return format_count(len({load.region for load in plan.instances}), "region")
+
+
+def _proof(gap: float) -> str:
+    """Return what is proven of a plan whose gap is a fraction of its time."""
+    return "optimal" if f"{gap:.1%}" == "0.0%" else f"no placement is more than {gap:.1%} faster"
 
 
 def _usd(cents: float) -> str:

@@ -138,7 +138,7 @@ class JobView(BaseModel):
 
 
 class CompressionView(BaseModel):
-    """What compression has saved so far: `sent_bytes` were sent for `data_bytes`.
+    """Effect of compression so far: `sent_bytes` were sent for `data_bytes`.
 
     `ratio` is sent by data; null until bytes have arrived. A run whose server was killed is not counted.
     """
