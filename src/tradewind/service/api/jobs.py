@@ -446,7 +446,7 @@ def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
     while row.state in moves:
-        fields: dict[str, Any] = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0, "receipt": None}
+        fields: dict[str, Any] = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0}
         fields |= {"failures": "{}", "failure": None}
         reset = fields if moves[row.state] == "waiting" else {}
         if service.queue.move(job_id, (row.state,), moves[row.state], by=sender, **reset):
