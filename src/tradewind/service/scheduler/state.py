@@ -197,6 +197,9 @@ class Scheduler:
         state.phase, state.grant = RUNNING_PHASE, Grant(binding, resources, event.rate_gbps, usd)
         state.runs = [(event.started_s, _run_s(state.left_bytes, event.rate_gbps))]
         state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
+        if ban := self._admitter.bans.stopping(resources, self._now_s):
+            self._withdraw(state, f"ban {ban.id}: {ban.reason}")
+            self._make_ready(state)
 
     def _count_cost(self, event: events.CostCounted) -> None:
         self._admitter.limits.spend(event.resources, event.usd)
