@@ -39,6 +39,7 @@ from tradewind.service.tables import ACTIVE, jobs
 __all__ = [
     "are_auctions_due",
     "clear_auctions",
+    "is_shown",
     "open_links",
     "place_bid",
     "reserve_per_gbps",
@@ -51,18 +52,22 @@ SLICE_GB = Fraction(45)
 EXTRA_NODES = 5
 
 
-def open_links(connection: Connection, stores: Collection[str], after: str) -> Iterator[str]:
-    """Yield the links with open auctions, by name after a name, without those that are closed now.
-
-    A link may name a store, which only tenants that use it may learn: `stores` are those of the reader.
+def is_shown(link: str, stores: Collection[str]) -> bool:
+    """Return whether a tenant may learn of a link. It may name a store, which only tenants may learn that use it:
+    `stores` are those of the tenant.
     """
-    now_ms = database_unix_ms(connection)
+    return all("://" not in end or end in stores for end in link.split(">"))
+
+
+def open_links(connection: Connection, stores: Collection[str], after: str, now_ms: int) -> Iterator[str]:
+    """Yield the links with open auctions that a tenant may learn of, by name after a name, without those that are
+    closed now. `stores` are those of the tenant.
+    """
     closed = bans_in_force(connection, now_ms)
     is_sold = resource_limits.c.kind == LINK, resource_limits.c.rate_gbps.is_not(None), resource_limits.c.name > after
     names = connection.execute(select(resource_limits.c.name).where(*is_sold).order_by(resource_limits.c.name))
     for link in names.scalars():
-        is_shown = all("://" not in end or end in stores for end in link.split(">"))
-        if is_shown and closed.in_force((Resource(LINK, link),), now_ms / 1000) is None:
+        if is_shown(link, stores) and closed.in_force((Resource(LINK, link),), now_ms / 1000) is None:
             yield link
 
 
@@ -79,8 +84,10 @@ def place_bid(
     hour: int,
     slices: int,
     usd_micros: int,
+    stores: Collection[str] = (),
 ) -> Mapping[str, Any]:
-    """Record a bid, reserve what it may cost, and return its row. `usd_micros` is for one slice.
+    """Record a bid, reserve what it may cost, and return its row. `usd_micros` is for one slice; `stores` are those of
+    the tenant.
 
     Raises ApiProblem: 409 if the link has no auction, the auction is closed or too far away, or the tenant has bid
     already; 429 for too many bids; 402 if the budget has too little left.
@@ -93,7 +100,7 @@ def place_bid(
             hint=f"bid for one of the next {BID_HOURS_MAX} hours; the present one is {now_ms // HOUR_MS}",
             field="body.hour",
         )
-    if _rate_limit_gbps(connection, link) is None:
+    if not is_shown(link, stores) or _rate_limit_gbps(connection, link) is None:
         raise ApiProblem(
             409,
             f"link {link} has no auction: its rate is not limited",

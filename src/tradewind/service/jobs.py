@@ -123,7 +123,7 @@ class JobQueue:
                 raise ApiProblem(
                     429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"}
                 )
-            _require_no_ban(connection, sender.tenant, request)
+            _require_no_ban(connection, sender.tenant, request, now)
             require_connections(connection, sender.tenant, request)
             connection.execute(
                 insert(jobs).values(
@@ -322,10 +322,9 @@ class JobQueue:
             ]
 
 
-def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any]) -> None:
+def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any], now_ms: int) -> None:
     """Raise ApiProblem 409 if a ban refuses new jobs like this one."""
     source, ends = stores_of(request)
-    now_ms = database_unix_ms(connection)
     ban = bans_in_force(connection, now_ms).refusing(tenant, [source], ends, now_ms / 1000)
     if ban is not None:
         raise ApiProblem(409, f"ban {ban.id} refuses new jobs: {ban.reason}", hint="submit the job later")

@@ -12,7 +12,7 @@ from sqlalchemy import select, tuple_
 from tradewind.service.api.money import Micros
 from tradewind.service.api.own_rows import own_row
 from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
-from tradewind.service.auctions import open_links, place_bid, reserve_per_gbps, withdraw_bid
+from tradewind.service.auctions import is_shown, open_links, place_bid, reserve_per_gbps, withdraw_bid
 from tradewind.service.auth import Sender, needs
 from tradewind.service.database import database_unix_ms
 from tradewind.service.limits import BID_HOURS_MAX, PAGE_DEFAULT, PAGE_MAX
@@ -115,8 +115,10 @@ def bid(body: BidRequest, request: Request, response: Response, sender: Sender =
     if abs(body.rate_gbps * SLICES_PER_GBPS - slices) > ROUNDING:
         raise ApiProblem(422, f"rate_gbps: not a multiple of {SLICE_GBPS:g}", field="body.rate_gbps")
     price = body.usd_micros // SLICES_PER_GBPS
-    with request.app.state.service.database.write() as connection:
-        row = place_bid(connection, sender, body.link, body.hour, slices, price)
+    service = request.app.state.service
+    stores = service.connections.stores(sender.tenant)
+    with service.database.write() as connection:
+        row = place_bid(connection, sender, body.link, body.hour, slices, price, stores)
     response.headers["Location"] = f"/v1/market/bids/{row['id']}"
     return _view(row)
 
@@ -163,8 +165,9 @@ def list_lots(
     service = request.app.state.service
     stores = service.connections.stores(sender.tenant)
     with service.database.read() as connection:
-        hour = database_unix_ms(connection) // HOUR_MS
-        links = list(islice(open_links(connection, stores, cursor or ""), limit + 1))
+        now_ms = database_unix_ms(connection)
+        links = list(islice(open_links(connection, stores, cursor or "", now_ms), limit + 1))
+    hour = now_ms // HOUR_MS
     shown = [
         {
             "link": link,
@@ -184,13 +187,16 @@ def list_auctions(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
-    """List the prices of past hours, for all links that had bids."""
-    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc()).limit(limit + 1)
+    """List the prices of past hours, for all links that had bids. Those that name a store are shown as in `lots`."""
+    service = request.app.state.service
+    stores = service.connections.stores(sender.tenant)
+    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc())
     if cursor is not None:
         hour, _, link = cursor.partition(" ")
         query = query.where(tuple_(auctions.c.hour, auctions.c.link) < (int(hour), link))
-    with request.app.state.service.database.read() as connection:
-        rows = list(connection.execute(query).mappings())
+    with service.database.read() as connection:
+        found = connection.execute(query.execution_options(yield_per=PAGE_MAX)).mappings()
+        rows = list(islice((row for row in found if is_shown(row["link"], stores)), limit + 1))
     shown = [{"link": row["link"], "hour": row["hour"], "usd_micros": _per_gbps(row)} for row in rows[:limit]]
     last = shown[-1] if len(rows) > limit else None
     return {"auctions": shown, "next": None if last is None else f"{last['hour']} {last['link']}"}
