@@ -51,9 +51,10 @@ from tradewind.service.scheduler.events import (
     StopJob,
     TimePassed,
 )
+from tradewind.service.scheduler.job_states import RUNNING_PHASE
 from tradewind.service.scheduler.jobs import resources_of
 from tradewind.service.scheduler.limits import DAY_S
-from tradewind.service.scheduler.state import RUNNING_PHASE, Scheduler
+from tradewind.service.scheduler.state import Scheduler
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling_rules import RuleReader
 from tradewind.service.tables import ACTIVE, ENDED, jobs
