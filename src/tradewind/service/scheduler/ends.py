@@ -6,7 +6,7 @@ from tradewind.service.scheduler.eta import Calibration, Eta
 from tradewind.service.scheduler.events import RunProgressed
 from tradewind.service.scheduler.job_states import OWNED_PHASE, QUEUED_PHASE, RUNNING_PHASE, JobState
 
-__all__ = ["Ends", "run_s", "see_progress"]
+__all__ = ["JobEnds", "run_s", "see_progress"]
 
 PROGRESS_SHARE = 0.05
 """Share of a run after which its end is estimated anew from its progress. A run has at most 20 such
@@ -15,7 +15,7 @@ PROGRESS = "progress"
 """Kind of the estimates from progress."""
 
 
-class Ends:
+class JobEnds:
     """The ends of jobs. Each kind of estimate has its own calibration, which learns from the jobs that end."""
 
     def __init__(self) -> None:

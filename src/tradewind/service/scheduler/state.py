@@ -14,7 +14,7 @@ from tradewind.errors import UsageError
 from tradewind.service.scheduler import events
 from tradewind.service.scheduler.admission import NO_RESOURCE, Admitter, Grant
 from tradewind.service.scheduler.bans import Ban
-from tradewind.service.scheduler.ends import Ends, run_s, see_progress
+from tradewind.service.scheduler.ends import JobEnds, run_s, see_progress
 from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, SchedulerEvent, StartJob, StopJob
 from tradewind.service.scheduler.job_states import (
@@ -58,7 +58,7 @@ class Scheduler:
         self._freed: dict[Resource, None] = {}
         self._fresh: dict[WaitingQueue, None] = {}
         self._timers: list[tuple[float, int, str, str]] = []
-        self._ends = Ends()
+        self._ends = JobEnds()
         self._decisions: list[Decision] = []
         self._now_s = 0.0
 
