@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import tradewind
-from testbed.drive import Command, find_binary
+from testbed.drive import MARK, Command, find_binary
 from tradewind.engine.jobs import JobStore
-from tradewind.errors import JobBusy, JobNotFound, UsageError
+from tradewind.errors import JobBusy, JobNotFound, StateError, UsageError
 
 OBJECTS, OBJECT_BYTES = 20, 100_000
 
@@ -216,6 +216,21 @@ def test_a_job_is_cancelled_or_paused_before_its_lead_works(command: Command, so
         assert next(job for job in command.jobs() if job["id"] == job_id)["state"] == state
         assert not (source.parent / f"copy-{verb}").exists(), "nothing was copied"
         command.wait_until_alone()
+
+
+def test_an_error_just_after_the_start_leaves_no_gateway(
+    engine: tradewind.Engine, command: Command, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the state cannot be read any more: nobody else knows of them."""
+    monkeypatch.setenv(MARK, command.mark)
+
+    def unreadable() -> bool:
+        raise StateError("the database is locked")
+
+    with engine:
+        with pytest.raises(StateError, match="is locked"):
+            engine.start(engine.propose(request(source)), is_to_stop=unreadable)
+        assert command.processes() == []
 
 
 def waiting_gateway(folder: Path, go: Path) -> Path:

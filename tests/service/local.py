@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from tradewind.model.event import Progress
 from tradewind.service.auth import ensure_admin
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
@@ -27,9 +29,15 @@ def new_database(folder: Path) -> ServiceDatabase:
     return database
 
 
-def scheduler(database: ServiceDatabase, folder: Path, name: str, jobs_max: int = 8) -> ServiceScheduler:
+def scheduler(
+    database: ServiceDatabase,
+    folder: Path,
+    name: str,
+    jobs_max: int = 8,
+    progress: Callable[[str], Progress | None] = lambda _: None,
+) -> ServiceScheduler:
     """Return the scheduler of a server with room for `jobs_max` jobs, which has said that it is there."""
     claims = ClaimTable(database, name, jobs_max, LEASE_MS)
     claims.renew()
     lease, binder = SchedulerLease(database, name, LEASE_MS), ServiceBinder(GridReader(str(folder / "engine")))
-    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, lambda _: None)
+    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, progress)

@@ -186,19 +186,20 @@ def test_a_job_that_is_resumed_in_another_month_is_not_priced_again(database: Se
         assert sum(each["usd_micros"] for each in charges_of(connection, "j1")) == 200 + 1000
 
 
-def test_a_paused_job_is_charged_so_far_and_reserves_the_rest(database: ServiceDatabase) -> None:
+def test_each_run_is_charged_and_the_rest_stays_reserved(database: ServiceDatabase) -> None:
+    """A job waits after a temporary failure, is paused then, and is resumed."""
     with database.write() as connection:
         price = {"name": "t", "unit": "GB", "tiers": [{"from_quantity": 0, "usd_micros_per_unit": 1000}]}
         connection.execute(insert(tariffs).values(set_unix_ms=1, document=json.dumps([price])))
     assert submit_quoted(database, 1, 3_000)
     figures = []
-    for state, done in (("paused", 2), ("waiting", 0), ("paused", 2), ("waiting", 0), ("done", 5)):
+    for state, done in (("waiting", 1), ("paused", 0), ("waiting", 0), ("paused", 2), ("waiting", 0), ("done", 5)):
         with database.write() as connection:
             job_moved(connection, "j1", state, receipt(done * 10**9) if done else None, database_unix_ms(connection))
             view = budget_view(connection, "lab", database_unix_ms(connection))
         assert view is not None
         figures.append((view["spent_usd_micros"], view["reserved_usd_micros"]))
-    assert figures == [(2_000, 1_000)] * 4 + [(3_000, 0)]
+    assert figures == [(1_000, 2_000)] * 3 + [(2_000, 1_000)] * 2 + [(3_000, 0)]
 
 
 def month() -> str:

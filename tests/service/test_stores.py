@@ -31,6 +31,8 @@ def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         ("az://account/c/k", None, "az://account/c/k"),
         ("az://account/c/k", "http://[fd00::1]:10000", "az://[fd00::1]:10000/account/c/k"),
         ("/data/a:b", None, "/data/a:b"),
+        ("s3://b//a///k/", "http://127.0.0.1:9001", "s3://localhost:9001/b/a/k/"),
+        ("s3://b/a//k", "http://127.0.0.1:9000", "s3://b/a/k"),
     ],
 )
 def test_a_connection_to_the_servers_own_store_has_its_name(url: str, endpoint: str | None, name: str) -> None:
@@ -40,6 +42,7 @@ def test_a_connection_to_the_servers_own_store_has_its_name(url: str, endpoint: 
 def test_a_place_without_connection_keeps_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("s3://b/k", "gs://b/k", f"r2://{ACCOUNT}/b/k", "az://account/c", "/data"):
         assert real_place(url, None, is_connected=False) == url
+    assert real_place("s3://b//a//k", None, is_connected=False) == "s3://b/a/k"
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://{ACCOUNT}.r2.cloudflarestorage.com")
     assert real_place(f"r2://{ACCOUNT}/b/k", None, is_connected=False) == "s3://b/k"
 

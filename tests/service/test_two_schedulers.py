@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, insert, select, update
 
 from tests.service.local import new_database, scheduler
+from tradewind.errors import StateError
+from tradewind.service import scheduling
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.jobs import JobQueue
 from tradewind.service.scheduling import ServiceScheduler
-from tradewind.service.scheduling_tables import schedulers
+from tradewind.service.scheduling_tables import bans, schedulers
 from tradewind.service.tables import jobs
 
 SENDER = Sender("admin", "default", "service_admin", frozenset())
@@ -102,3 +104,29 @@ def test_the_reasons_in_the_database_are_those_of_the_scheduler(
         assert row is not None
         assert answer is not None
         assert (row.state == "waiting") == (answer[0] is not None)
+
+
+def test_a_ban_that_was_set_during_an_error_stops_its_jobs(
+    database: ServiceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a pass has read before its error is read again."""
+    monkeypatch.setattr(scheduling, "PROGRESS_EVERY_S", 0.0)
+    one = scheduler(database, tmp_path, "one", ROOM, locked)
+    (name,) = submit(database, 0, 1)
+    one.step()
+    row = {"id": "b", "kind": "store-in", "name": "local", "reason": "none", "start_unix_ms": 0}
+    more = {"end_unix_ms": None, "stops_jobs": 1, "refuses_jobs": 0, "is_maintenance": 0}
+    with database.write() as connection:
+        connection.execute(update(jobs).values(engine_job="e"))
+        connection.execute(insert(bans).values(**row, **more))
+    with pytest.raises(StateError):
+        one.step()
+    with database.write() as connection:
+        connection.execute(update(jobs).values(engine_job=None))
+    one.step()
+    found = JobQueue(database).find(name)
+    assert found is not None and (found.state, found.waiting) == ("stopping", "ban b: none")
+
+
+def locked(job_id: str) -> None:
+    raise StateError(f"job {job_id}: the database is locked")

@@ -138,19 +138,22 @@ class RunStarter:
                 raise self._stopped() from error
             raise
         self._is_under_way = True
-        if watch.is_asked or self._is_to_stop():
+        try:
+            if watch.is_asked or self._is_to_stop():
+                raise self._stopped()
+            run = RunSettings(
+                self._job_id,
+                self._settings.get("concurrency"),
+                # As `secrets.token_hex`, whose import costs 3 ms.
+                os.urandom(32).hex() if plan.stations() else None,
+                store_work_s=self._settings.get("store_work_s"),
+            )
+            self._push_programs(gateways, spec, run, plan)
+            if self._adaptation is not None:
+                self._adaptation.begin(gateways, run)
+        except BaseException:
             gateways.kill()
-            raise self._stopped()
-        run = RunSettings(
-            self._job_id,
-            self._settings.get("concurrency"),
-            # As `secrets.token_hex`, whose import costs 3 ms.
-            os.urandom(32).hex() if plan.stations() else None,
-            store_work_s=self._settings.get("store_work_s"),
-        )
-        self._push_programs(gateways, spec, run, plan)
-        if self._adaptation is not None:
-            self._adaptation.begin(gateways, run)
+            raise
         return gateways
 
     def _is_to_stop(self) -> bool:
@@ -197,15 +200,11 @@ class RunStarter:
 
     def _push_programs(self, gateways: JobGateways, spec: JobSpec, run: RunSettings, plan: Plan) -> None:
         """Give the gateways their programs; the lead begins to work."""
-        try:
-            deployment = gateways.deployment()
-            for program in compile_programs(deployment, spec, run).values():
-                gateways.give_program(deployment, program)
-            if self._is_recorded:
-                self._store.set_lead(self._job_id, {"lead": plan.lead, "fleet": gateways.fleet_id})
-        except BaseException:
-            gateways.kill()
-            raise
+        deployment = gateways.deployment()
+        for program in compile_programs(deployment, spec, run).values():
+            gateways.give_program(deployment, program)
+        if self._is_recorded:
+            self._store.set_lead(self._job_id, {"lead": plan.lead, "fleet": gateways.fleet_id})
 
     def _make_adaptation(self, earlier_s: float) -> Adaptation | None:
         """Return the adaptation that watches a planned job, and changes its plan if that is allowed."""

@@ -22,6 +22,7 @@ from tradewind.service.api import (
     fleets,
     grid,
     health,
+    job_objects,
     jobs,
     limits,
     links,
@@ -163,7 +164,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     add_handlers(app)
     for part in (
-        *(health, jobs, schedules, receipts, quotes, money, grid, market, bids, limits, bans),
+        *(health, jobs, job_objects, schedules, receipts, quotes, money, grid, market, bids, limits, bans),
         *(links, fleets, sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from tradewind.engine.market import MACHINE_USD_PER_HOUR
 from tradewind.market.auction import SLICES_MAX, Bid, Lot, clear, reserve_usd_micros
@@ -39,9 +39,8 @@ from tradewind.service.tables import ACTIVE, jobs
 __all__ = [
     "are_auctions_due",
     "clear_auctions",
-    "may_learn",
+    "is_shown",
     "open_links",
-    "past_auctions",
     "place_bid",
     "reserve_per_gbps",
     "withdraw_bid",
@@ -51,41 +50,25 @@ __all__ = [
 SLICE_GB = Fraction(45)
 #: Extra machines in the margin whose lower bound is the reserve. The bound does not depend on them.
 EXTRA_NODES = 5
-#: Auctions that are read at a time.
-AUCTIONS_AT_ONCE = 200
 
 
-def open_links(connection: Connection, stores: Collection[str], after: str) -> Iterator[str]:
-    """Yield the links with open auctions, by name after a name, without those that are closed now.
-
-    A link may name a store, which only tenants that use it may learn: `stores` are those of the reader.
+def is_shown(link: str, stores: Collection[str]) -> bool:
+    """Return whether a tenant may learn of a link. It may name a store, which only tenants may learn that use it:
+    `stores` are those of the tenant.
     """
-    now_ms = database_unix_ms(connection)
+    return all("://" not in end or end in stores for end in link.split(">"))
+
+
+def open_links(connection: Connection, stores: Collection[str], after: str, now_ms: int) -> Iterator[str]:
+    """Yield the links with open auctions that a tenant may learn of, by name after a name, without those that are
+    closed now. `stores` are those of the tenant.
+    """
     closed = bans_in_force(connection, now_ms)
     is_sold = resource_limits.c.kind == LINK, resource_limits.c.rate_gbps.is_not(None), resource_limits.c.name > after
     names = connection.execute(select(resource_limits.c.name).where(*is_sold).order_by(resource_limits.c.name))
     for link in names.scalars():
-        if may_learn(link, stores) and closed.in_force((Resource(LINK, link),), now_ms / 1000) is None:
+        if is_shown(link, stores) and closed.in_force((Resource(LINK, link),), now_ms / 1000) is None:
             yield link
-
-
-def past_auctions(
-    connection: Connection, stores: Collection[str], before: tuple[int, str] | None
-) -> Iterator[Mapping[Any, Any]]:
-    """Yield the auctions that are over, latest hour first, before an hour and link, if a reader may learn them."""
-    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc()).limit(AUCTIONS_AT_ONCE)
-    rows: Sequence[Mapping[Any, Any]] | None = None
-    while rows is None or len(rows) == AUCTIONS_AT_ONCE:
-        found = query if before is None else query.where(tuple_(auctions.c.hour, auctions.c.link) < before)
-        rows = connection.execute(found).mappings().all()
-        yield from (row for row in rows if may_learn(row["link"], stores))
-        if rows:
-            before = rows[-1]["hour"], rows[-1]["link"]
-
-
-def may_learn(link: str, stores: Collection[str]) -> bool:
-    """Return whether a reader who uses these stores may learn that a link exists: it may name a store of others."""
-    return all("://" not in end or end in stores for end in link.split(">"))
 
 
 def reserve_per_gbps(link: str, known_gbps: Callable[[str, str], float | None]) -> int:
@@ -101,12 +84,10 @@ def place_bid(
     hour: int,
     slices: int,
     usd_micros: int,
-    *,
     stores: Collection[str] = (),
 ) -> Mapping[str, Any]:
-    """Record a bid, reserve what it may cost, and return its row. `usd_micros` is for one slice.
-
-    `stores` are those of the sender, who may learn of no others.
+    """Record a bid, reserve what it may cost, and return its row. `usd_micros` is for one slice; `stores` are those of
+    the tenant.
 
     Raises ApiProblem: 409 if the link has no auction, the auction is closed or too far away, or the tenant has bid
     already; 429 for too many bids; 402 if the budget has too little left.
@@ -119,7 +100,7 @@ def place_bid(
             hint=f"bid for one of the next {BID_HOURS_MAX} hours; the present one is {now_ms // HOUR_MS}",
             field="body.hour",
         )
-    if not may_learn(link, stores) or _rate_limit_gbps(connection, link) is None:
+    if not is_shown(link, stores) or _rate_limit_gbps(connection, link) is None:
         raise ApiProblem(
             409,
             f"link {link} has no auction: its rate is not limited",

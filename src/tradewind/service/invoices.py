@@ -33,11 +33,12 @@ def invoice_months(connection: Connection, tenant: str) -> list[dict[str, Any]]:
     first_ms, last_ms = connection.execute(query).one()
     if first_ms is None:
         return []
+    now_ms = database_unix_ms(connection)
     found, (year, month) = [], time.gmtime(last_ms / 1000)[:2]
     while _start_ms(year, month + 1) > first_ms:
         text = f"{year:04}-{month:02}"
         if _charges(connection, tenant, year, month, limit=1):
-            found.append(_entry(connection, tenant, text))
+            found.append(_entry(tenant, text, now_ms))
         year, month = (year, month - 1) if month > 1 else (year - 1, MONTHS)
     return found
 
@@ -48,7 +49,7 @@ def invoice_of(connection: Connection, tenant: str, month: str) -> dict[str, Any
     if year < FIRST_YEAR:
         return None
     made = invoices(_charges(connection, tenant, year, number))
-    return {**_entry(connection, tenant, month), **to_document(made[0])} if made else None
+    return {**_entry(tenant, month, database_unix_ms(connection)), **to_document(made[0])} if made else None
 
 
 def csv_of(invoice: Mapping[str, Any]) -> str:
@@ -64,12 +65,12 @@ def csv_of(invoice: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def _entry(connection: Connection, tenant: str, month: str) -> dict[str, Any]:
+def _entry(tenant: str, month: str, now_ms: int) -> dict[str, Any]:
     return {
         "id": f"{month}.{tenant}",
         "tenant": tenant,
         "month": month,
-        "final": month < month_of(database_unix_ms(connection) / 1000),
+        "final": month < month_of(now_ms / 1000),
     }
 
 

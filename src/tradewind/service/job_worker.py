@@ -288,7 +288,6 @@ class JobWorker:
         wait_s = retry_wait_s(CLASSES[kind], row.id, count) if kind in CLASSES else 0.0
         found = self._found(row, lease)
         self._end_machines(row, found)
-        progress = None if found is None else found.record.summary
         self._queue.move(
             row.id,
             ("running",),
@@ -299,7 +298,7 @@ class JobWorker:
             failures=json.dumps(failures),
             failure=kind,
             attempts=sum(failures[name] for name in failures.keys() & CLASSES.keys()),
-            moved_bytes=row.moved_bytes if progress is None else progress.progress.bytes_done,
+            **_after_run(row, found, "waiting"),
             not_before_unix_ms=self._database.clock_ms + round(wait_s * 1000),
         )
 
@@ -311,12 +310,7 @@ class JobWorker:
             return
         self._end_machines(row, found)
         state = DRAINED[row.state]
-        fields: dict[str, Any] = {"moved_bytes": row.moved_bytes}
-        if found is not None:
-            fields["moved_bytes"] = max(row.moved_bytes, found.record.progress.bytes_done)
-            if state == "paused":
-                fields["receipt"] = json.dumps(public_receipt(row, state, found.receipt()))
-        self._queue.move(row.id, (row.state,), state, lease=lease, **fields)
+        self._queue.move(row.id, (row.state,), state, lease=lease, **_after_run(row, found, state))
 
     def _cancel(self, row: JobRow, lease: JobLease) -> None:
         """Complete a cancellation: abort the unfinished uploads."""
@@ -339,6 +333,14 @@ class JobWorker:
             self._closing.wait(RETRY_PAUSE_S)
             return
         self._end(row, lease, "cancelled")
+
+
+def _after_run(row: JobRow, found: Job | None, state: str) -> dict[str, Any]:
+    """Return what is recorded of a job that may run again: what it has moved, and the receipt that it is charged by."""
+    if found is None:
+        return {}
+    moved_bytes = max(row.moved_bytes, found.record.progress.bytes_done)
+    return {"moved_bytes": moved_bytes, "receipt": json.dumps(public_receipt(row, state, found.receipt()))}
 
 
 def _space_text(error: TradewindError | OSError) -> str:

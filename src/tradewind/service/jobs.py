@@ -123,7 +123,7 @@ class JobQueue:
                 raise ApiProblem(
                     429, f"{OPEN_JOBS_PER_TENANT_MAX:,} jobs have not ended", headers={"Retry-After": "60"}
                 )
-            _require_no_ban(connection, sender.tenant, request)
+            _require_no_ban(connection, sender.tenant, request, now)
             require_connections(connection, sender.tenant, request)
             connection.execute(
                 insert(jobs).values(
@@ -186,7 +186,7 @@ class JobQueue:
         return _row(row)
 
     def receipt(self, job_id: str) -> dict[str, Any] | None:
-        """Return the receipt of a job that has ended or is paused; None for any other."""
+        """Return the receipt of a job that has ended, or was paused while it ran; None for any other."""
         with self._database.read() as connection:
             text = connection.execute(select(jobs.c.receipt).where(jobs.c.id == job_id)).scalar()
         found: dict[str, Any] | None = None if text is None else json.loads(text)
@@ -232,9 +232,11 @@ class JobQueue:
     ) -> bool:
         """Change a job's state if it is in one of `from_states`, and under the lease; return whether it was.
 
-        `by` is audited.
+        `by` is audited. The `receipt` of a run that has ended is charged; a job that waits for its next run keeps none.
         """
         values = {"waiting": None, **fields, "state": to_state}
+        if to_state == "waiting":
+            values["receipt"] = None
         if to_state not in ACTIVE:
             values["owner"] = None
         with self._database.write_rows() as connection:
@@ -243,7 +245,7 @@ class JobQueue:
             changed = connection.execute(change.values(**values))
             if changed.rowcount == 0:
                 return False
-            job_moved(connection, job_id, to_state, values.get("receipt"), values["updated_unix_ms"])
+            job_moved(connection, job_id, to_state, fields.get("receipt"), values["updated_unix_ms"])
             add_event(connection, job_id, to_state, values.get("error") or values["waiting"])
             if by is not None:
                 record_change(connection, by.tenant, by.token, f"job.{to_state}", job_id)
@@ -320,10 +322,9 @@ class JobQueue:
             ]
 
 
-def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any]) -> None:
+def _require_no_ban(connection: Connection, tenant: str, request: Mapping[str, Any], now_ms: int) -> None:
     """Raise ApiProblem 409 if a ban refuses new jobs like this one."""
     source, ends = stores_of(request)
-    now_ms = database_unix_ms(connection)
     ban = bans_in_force(connection, now_ms).refusing(tenant, [source], ends, now_ms / 1000)
     if ban is not None:
         raise ApiProblem(409, f"ban {ban.id} refuses new jobs: {ban.reason}", hint="submit the job later")

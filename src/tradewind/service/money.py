@@ -1,4 +1,4 @@
-"""The money of jobs: reserved when they are submitted, settled or released when they end.
+"""The money of jobs: reserved when they are submitted, charged after each run, released when they end.
 
 `JobQueue` calls these functions in the transactions that submit a job or change its state. So a reservation and the
 job that it is for never disagree, even after `kill -9`.
@@ -67,27 +67,23 @@ def job_submitted(
 
 
 def job_moved(connection: Connection, job: str, state: str, receipt: str | None, now_ms: int) -> None:
-    """Settle the account of a job that has ended, or open that of a resumed one. A paused job is charged so far: it may
-    stay paused for ever.
+    """Charge a job what it costs by the receipt of its run, and close its account, or open that of a resumed one.
+
+    A job that waits again or is paused is charged so far, too: it may stay so for ever.
 
     Raises ApiProblem: 402 if the budget has too little left, 409 if the tenant has a budget and the job no quote.
     """
     account = connection.execute(select(accounts).where(accounts.c.job == job)).mappings().first()
-    if account is not None and state == "paused" and receipt is not None:
-        _charge(connection, account, json.loads(receipt), now_ms)
-        _set_account(connection, job, reserved_usd_micros=_left_usd_micros(connection, account))
-    if account is None or account["is_open"] != (state in CLOSED):
+    if account is None or (receipt is None and account["is_open"] != (state in CLOSED)):
         return
+    if receipt is not None:
+        _charge(connection, account, json.loads(receipt), now_ms)
     if state in CLOSED:
-        if receipt is not None:
-            _charge(connection, account, json.loads(receipt), now_ms)
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
     left = _left_usd_micros(connection, account)
-    if account["quote_usd_micros"] is None:
-        _require_no_budget(connection, account["tenant"])
-    else:
-        require_room(connection, account["tenant"], f"job {job}", left, now_ms)
+    if not account["is_open"]:
+        _require_room(connection, account, left, now_ms)
     _set_account(connection, job, is_open=1, reserved_usd_micros=left)
 
 
@@ -102,6 +98,14 @@ def _require_no_budget(connection: Connection, tenant: str) -> None:
         raise ApiProblem(
             409, "the tenant has a budget: a job needs a quote", hint='POST /v1/quotes, then submit {"quote": ID}'
         )
+
+
+def _require_room(connection: Connection, account: Mapping[Any, Any], left_usd_micros: int, now_ms: int) -> None:
+    """Return if the budget has room for the rest of a resumed job. Raises ApiProblem 402, 409."""
+    if account["quote_usd_micros"] is None:
+        _require_no_budget(connection, account["tenant"])
+    else:
+        require_room(connection, account["tenant"], f"job {account['job']}", left_usd_micros, now_ms)
 
 
 def _set_account(connection: Connection, job: str, **fields: int) -> None:

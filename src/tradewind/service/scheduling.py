@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
+from tradewind.errors import TradewindError
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
@@ -50,9 +51,10 @@ from tradewind.service.scheduler.events import (
     StopJob,
     TimePassed,
 )
+from tradewind.service.scheduler.job_states import RUNNING_PHASE
 from tradewind.service.scheduler.jobs import resources_of
 from tradewind.service.scheduler.limits import DAY_S
-from tradewind.service.scheduler.state import RUNNING_PHASE, Scheduler
+from tradewind.service.scheduler.state import Scheduler
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling_rules import RuleReader
 from tradewind.service.tables import ACTIVE, ENDED, jobs
@@ -114,7 +116,7 @@ class ServiceScheduler:
         return self._scheduler is not None
 
     def step(self) -> float:
-        """Schedule once; return the seconds until there may be something to do. Raises StateError."""
+        """Schedule once; return the seconds until there may be something to do. Raises StateError, ConfigError."""
         epoch = self._lease.hold()
         with self._lock:
             if epoch is None or epoch != self._epoch:
@@ -123,8 +125,12 @@ class ServiceScheduler:
             if epoch is None:
                 return float("inf")
             self._clear_auctions()
-            decisions = self._learn()
-            ended = self._carry_out(decisions)
+            try:
+                ended = self._carry_out(self._learn())
+            except TradewindError:
+                # Each change is learned once: what was learned and not carried out would be lost, such as a ban.
+                self._forget()
+                raise
         for row, reason in ended:
             self._fail(row, reason)
         self._answer()
@@ -177,10 +183,9 @@ class ServiceScheduler:
             costs = _costs_today(connection, now_ms / 1000) if is_new else []
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
             active = _running(connection) if self._is_progress_due() else []
-        # These may fail, so they come before the jobs, each change of which is seen once.
-        first = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
+        events = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
         decisions: list[Decision] = []
-        for event in [*first, *self._ends(ended), *self._job_events(rows, is_new)]:
+        for event in [*events, *self._ends(ended), *self._job_events(rows, is_new)]:
             decisions += self._scheduler.handle(self._now_s(), event)
         return decisions
 

@@ -9,6 +9,7 @@ Host and port tell servers apart. A connection that leads where the server's own
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from tradewind.service.scheduler.jobs import SITE, Resource
 
 __all__ = ["LOCAL", "SERVERS", "is_elsewhere", "real_place", "store_and_path", "store_of", "stores_of"]
 
+_SLASHES = re.compile("/+")
 #: Store of local files.
 LOCAL = "local"
 #: The site of the servers' own processes: its active jobs are limited by `--jobs` of all of them.
@@ -73,7 +75,8 @@ def real_place(text: str, endpoint: str | None, *, is_connected: bool) -> str:
     own = _own_server(place)
     server = _server(endpoint or _public_endpoint(place)) if is_connected else own
     bucket = place.root.rpartition("/")[2]
-    path = f"/{place.key}" if place.key else ""
+    # Servers that keep objects as files take several slashes as one. Elsewhere two jobs only wait without need.
+    path = _SLASHES.sub("/", f"/{place.key}") if place.key else ""
     if place.kind != "az":
         # The others are one kind of store at different hosts.
         roots = [f"s3://{bucket}", f"gs://{bucket}"]

@@ -14,9 +14,10 @@ from tradewind.service.scheduler.events import (
     StartJob,
     TimePassed,
 )
+from tradewind.service.scheduler.job_states import RUNNING_PHASE
 from tradewind.service.scheduler.jobs import LINK, Resource, ServiceJob
 from tradewind.service.scheduler.limits import ResourceLimit
-from tradewind.service.scheduler.state import RUNNING_PHASE, Scheduler
+from tradewind.service.scheduler.state import Scheduler
 
 HOUR_S = 3600.0
 LINE = Resource(LINK, "cern>lab")

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 
 from tradewind.service.api.money import Micros
 from tradewind.service.api.own_rows import own_row
-from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, bids
-from tradewind.service.auctions import open_links, past_auctions, place_bid, reserve_per_gbps, withdraw_bid
+from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
+from tradewind.service.auctions import is_shown, open_links, place_bid, reserve_per_gbps, withdraw_bid
 from tradewind.service.auth import Sender, needs
 from tradewind.service.database import database_unix_ms
 from tradewind.service.limits import BID_HOURS_MAX, PAGE_DEFAULT, PAGE_MAX
@@ -118,7 +118,7 @@ def bid(body: BidRequest, request: Request, response: Response, sender: Sender =
     service = request.app.state.service
     stores = service.connections.stores(sender.tenant)
     with service.database.write() as connection:
-        row = place_bid(connection, sender, body.link, body.hour, slices, price, stores=stores)
+        row = place_bid(connection, sender, body.link, body.hour, slices, price, stores)
     response.headers["Location"] = f"/v1/market/bids/{row['id']}"
     return _view(row)
 
@@ -165,8 +165,9 @@ def list_lots(
     service = request.app.state.service
     stores = service.connections.stores(sender.tenant)
     with service.database.read() as connection:
-        hour = database_unix_ms(connection) // HOUR_MS
-        links = list(islice(open_links(connection, stores, cursor or ""), limit + 1))
+        now_ms = database_unix_ms(connection)
+        links = list(islice(open_links(connection, stores, cursor or "", now_ms), limit + 1))
+    hour = now_ms // HOUR_MS
     shown = [
         {
             "link": link,
@@ -186,13 +187,16 @@ def list_auctions(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
-    """List the prices of past hours, for the links that had bids. Links of others' stores are left out, as in lots."""
+    """List the prices of past hours, for all links that had bids. Those that name a store are shown as in `lots`."""
     service = request.app.state.service
     stores = service.connections.stores(sender.tenant)
-    hour, _, link = (cursor or "").partition(" ")
+    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc())
+    if cursor is not None:
+        hour, _, link = cursor.partition(" ")
+        query = query.where(tuple_(auctions.c.hour, auctions.c.link) < (int(hour), link))
     with service.database.read() as connection:
-        found = past_auctions(connection, stores, (int(hour), link) if cursor else None)
-        rows = list(islice(found, limit + 1))
+        found = connection.execute(query.execution_options(yield_per=PAGE_MAX)).mappings()
+        rows = list(islice((row for row in found if is_shown(row["link"], stores)), limit + 1))
     shown = [{"link": row["link"], "hour": row["hour"], "usd_micros": _per_gbps(row)} for row in rows[:limit]]
     last = shown[-1] if len(rows) > limit else None
     return {"auctions": shown, "next": None if last is None else f"{last['hour']} {last['link']}"}

@@ -1,126 +1,36 @@
-"""`/v1/jobs`: submit, list, show, pause, resume and cancel jobs; their events, objects and receipts."""
+"""`/v1/jobs`: submit, list, show, pause, resume and cancel jobs; their events and receipts."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
-from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel
 
-from tradewind.engine.jobs import OBJECTS_FILE
-from tradewind.errors import JobNotFound, UsageError
-from tradewind.model.codec import AUTO, COMPRESSIONS, OFF, ZSTD_LEVEL_MAX
-from tradewind.model.job import MIN_CHUNK_BYTES
-from tradewind.model.plan import ROUTES_ASKED_MAX
-from tradewind.model.url import parse_url
+from tradewind.errors import JobNotFound
+from tradewind.service.api.job_requests import JobRequest, job_of, request_digest
 from tradewind.service.auth import Sender, is_still_allowed, needs
-from tradewind.service.connections import ResolvedPlace, is_of_connection, require_one_secret
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import JobRow
-from tradewind.service.limits import (
-    CHUNK_BYTES_MAX,
-    MACHINES_MAX,
-    OBJECT_LINE_BYTES_MAX,
-    PAGE_DEFAULT,
-    PAGE_MAX,
-    PRIORITY_MAX,
-)
-from tradewind.service.links import transfer_links
-from tradewind.service.machines import JobVia
+from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
 from tradewind.service.money import charges_of
-from tradewind.service.places import allowed_place, owned_places, require_same_places
+from tradewind.service.places import require_same_places
 from tradewind.service.problems import ApiProblem
-from tradewind.service.quotes import quote_of
 from tradewind.service.receipts import figures, public_receipt
-from tradewind.service.stores import real_place, store_and_path
 from tradewind.service.tables import ENDED
 
-if TYPE_CHECKING:
-    from tradewind.service.app import Service
-
-__all__ = ["ACTIVITY", "JOB_ID", "QUOTE_ID", "JobRequest", "resolved_request", "router"]
+__all__ = ["JOB_ID", "router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 READ, WRITE = needs("jobs:read"), needs("jobs:write")
 JOB_ID = r"^[a-z0-9-]{1,64}$"
-COMPRESSION = rf"^({OFF}|{AUTO}|lz4|zstd(:[1-{ZSTD_LEVEL_MAX}])?)$"
-ACTIVITY = r"^[a-z0-9][a-z0-9-]{0,62}$"
-QUOTE_ID = r"^q-[0-9a-f]{16}$"
 JobId = Annotated[str, Path(pattern=JOB_ID)]
-Place = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
-#: Fields that earlier versions did not have, with their defaults.
-LATER_FIELDS: dict[str, Any] = {
-    "quote": None,
-    "chunk_bytes": None,
-    "priority": 0,
-    "activity": "default",
-    "via": None,
-    "max_cost_usd": None,
-    "max_vms": None,
-    "routes": None,
-    "compression": OFF,
-}
 State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
-
-
-class JobRequest(BaseModel):
-    """A transfer: places, what to copy, and how; or a quote, and nothing else."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    source: Place | None = Field(None, description="URL, absolute path, or connection:NAME/PATH")
-    destination: Place | Annotated[list[Place], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="URL, absolute path or connection:NAME/PATH, or up to 16 of them"
-    )
-    quote: Annotated[str, Field(pattern=QUOTE_ID)] | None = Field(None, description="id of a quote")
-    verb: Literal["cp", "sync", "mv"] = "cp"
-    recursive: bool = Field(False, description="everything below the source; sync always does")
-    delete: bool = Field(False, description="sync: delete objects that the source does not have")
-    verify: Literal["auto", "read"] = "auto"
-    limit_bytes_per_s: Annotated[int, Field(ge=1, le=10**12)] | None = Field(None, description="maximum rate [bytes/s]")
-    chunk_bytes: Annotated[int, Field(ge=MIN_CHUNK_BYTES, le=CHUNK_BYTES_MAX)] | None = Field(
-        None, description="size of chunks and parts (default: chosen by the engine)"
-    )
-    stall_s: Annotated[int, Field(ge=1, le=3600)] = Field(
-        60, description="time without progress before an attempt ends"
-    )
-
-    priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = Field(
-        0, description="the tenant's jobs with a higher priority start first; one step is worth an hour of waiting"
-    )
-    activity: Annotated[str, Field(pattern=ACTIVITY)] = Field("default", description="kind of work, which has a weight")
-
-    via: JobVia | None = Field(
-        None, description="auto: on machines if that is faster; fleet: on machines; here: on the server's own machine"
-    )
-    max_cost_usd: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
-        None, description="the most that all runs of a job on machines may cost together [USD]"
-    )
-    max_vms: Annotated[int, Field(ge=1, le=MACHINES_MAX)] | None = Field(
-        None, description="the most machines in each region"
-    )
-    routes: Annotated[int, Field(ge=1, le=ROUTES_ASKED_MAX)] | None = Field(
-        None, description="the most routes between machines (default: as many as help)"
-    )
-    compression: Annotated[str, Field(pattern=COMPRESSION)] = Field(
-        OFF, description=f"compression between machines: {COMPRESSIONS}; auto decides for each chunk by a sample"
-    )
-
-    @model_validator(mode="after")
-    def _has_places_or_quote(self) -> JobRequest:
-        if self.quote is not None and self.model_fields_set != {"quote"}:
-            raise ValueError("a quote already has the request: leave out the other fields")
-        if self.quote is None and (self.source is None or self.destination is None):
-            raise ValueError("source and destination, or a quote, are required")
-        return self
 
 
 class JobView(BaseModel):
@@ -178,27 +88,14 @@ class JobPage(BaseModel):
     next: str | None
 
 
-class ObjectPage(BaseModel):
-    """Objects with their verdicts and proofs. `next` is the cursor of the next page; null if there are no more now."""
-
-    objects: list[dict[str, Any]]
-    next: str | None
-
-
 @router.post("", status_code=201, response_model=JobView)
 def submit(body: JobRequest, request: Request, response: Response, key: Key, sender: Sender = WRITE) -> dict[str, Any]:
     """Submit a job. The same key and body return the same job with 200; the same key with another body is refused."""
     service = request.app.state.service
-    # Fields of later versions count only if they are set: a request that is sent again after an update is the same.
-    given = {
-        name: value
-        for name, value in body.model_dump().items()
-        if name not in LATER_FIELDS or value != LATER_FIELDS[name]
-    }
-    digest = sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+    digest = request_digest(body)
     row, is_new = service.queue.resubmitted(sender, key, digest), False
     if row is None:
-        document, owned, links, size_bytes = _job_of(body, request, sender)
+        document, owned, links, size_bytes = job_of(body, request, sender)
         traceparent = getattr(request.state, "traceparent", None)
         row, is_new = service.queue.submit(
             sender, key, digest, document, owned, links, size_bytes=size_bytes, traceparent=traceparent
@@ -290,32 +187,6 @@ def receipt(job_id: JobId, request: Request, sender: Sender = READ) -> dict[str,
     return signed
 
 
-@router.get("/{job_id}/objects", response_model=ObjectPage)
-def objects(
-    job_id: JobId,
-    request: Request,
-    cursor: Annotated[str | None, Query(pattern=r"^[0-9]{1,15}$")] = None,
-    limit: Limit = PAGE_DEFAULT,
-    sender: Sender = READ,
-) -> dict[str, Any]:
-    """List the objects of a job with their verdicts, in the order in which they ended."""
-    service = request.app.state.service
-    row = service.queue.get(sender.tenant, job_id)
-    if row.engine_job is None:
-        return {"objects": [], "next": None}
-    path = os.path.join(service.runner.engine.control.store.path(row.engine_job), OBJECTS_FILE)
-    try:
-        lines, place = _lines(path, int(cursor or 0), limit)
-        found = [json.loads(line) for line in lines]
-    except FileNotFoundError:
-        if row.state in ENDED:
-            raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
-        return {"objects": [], "next": None}
-    except ValueError:
-        raise ApiProblem(422, "cursor: not the `next` of an earlier page") from None
-    return {"objects": found, "next": str(place) if len(lines) == limit else None}
-
-
 @router.get(
     "/{job_id}/events",
     response_class=StreamingResponse,
@@ -344,109 +215,12 @@ def events(
     return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-def _job_of(
-    body: JobRequest, request: Request, sender: Sender
-) -> tuple[dict[str, Any], list[str], list[tuple[str, str]], int | None]:
-    """Return what `resolved_request` does, for a quote its own request; and the size, if it is known.
-
-    Raises ApiProblem.
-    """
-    if body.quote is None:
-        document, owned, links = resolved_request(body, request, sender)
-        return document, owned, links, _file_bytes(document["source"])
-    with request.app.state.service.database.read() as connection:
-        row = quote_of(connection, body.quote, sender.tenant)
-    return json.loads(row["request"]), json.loads(row["owned"]), [], json.loads(row["view"]).get("volume_bytes")
-
-
-def _file_bytes(source: str) -> int | None:
-    """Return the size of a local file; None for a folder, or an object of a store."""
-    if not source.startswith("/"):
-        return None
-    try:
-        status = os.stat(source)
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def resolved_request(
-    body: JobRequest, request: Request, sender: Sender
-) -> tuple[dict[str, Any], list[str], list[tuple[str, str]]]:
-    """Return the request with resolved places, what it will own, and its pairs of regions.
-
-    Raises UsageError, ApiProblem.
-    """
-    assert body.source is not None and body.destination is not None
-    given = [body.destination] if isinstance(body.destination, str) else body.destination
-    service = request.app.state.service
-    sides = [("source", body.source), *(("destination", place) for place in given)]
-    resolved = [_resolved(service, sender.tenant, field, place) for field, place in sides]
-    named = _connections(resolved)
-    if body.delete and body.verb != "sync":
-        raise ApiProblem(422, "delete needs the verb sync", field="body.delete")
-    recursive = body.recursive or body.verb == "sync"
-    owned = _owned(resolved, recursive=recursive, with_sources=body.verb == "mv" or body.delete)
-    source, *ends = [place.url for place in resolved]
-    given_fields = body.model_dump(exclude={"quote"})
-    document = {**given_fields, "source": source, "destination": ends, **named}
-    service.settings.machines.via_of(document)
-    return document, owned, transfer_links(source, ends)
-
-
-def _owned(places: Sequence[ResolvedPlace], *, recursive: bool, with_sources: bool) -> list[str]:
-    """Return the names of the places that a job writes: the source is the first of `places`."""
-    source, *ends = places
-    owned = set()
-    for end in ends:
-        written = owned_places([source.url], [end.url], recursive=recursive, with_sources=False)
-        owned |= {real_place(text, end.endpoint, is_connected=end.is_connected) for text in written}
-    if with_sources:
-        emptied = owned_places([source.url], [], recursive=recursive, with_sources=True)
-        owned |= {real_place(text, source.endpoint, is_connected=source.is_connected) for text in emptied}
-    return sorted(owned)
-
-
-def _connections(places: Sequence[ResolvedPlace]) -> dict[str, Any]:
-    """Return the connections of the places, with the endpoints that they have now, and the names of all stores.
-
-    Returns nothing if there are no connections. Raises UsageError, ApiProblem.
-    """
-    endpoints = {place.connection: place.endpoint for place in places if place.connection is not None}
-    if not endpoints:
-        return {}
-    for place in places:
-        if place.connection is None and not place.url.startswith("/"):
-            raise ApiProblem(
-                422,
-                f"{place.url}: a job with a connection cannot also use the server's credentials",
-                hint="make a connection for this store, too",
-            )
-    require_one_secret({one.connection: parse_url(one.url).kind for one in places if one.connection is not None})
-    (source, *ends), real = [place.connection for place in places], [_real_store(place) for place in places]
-    return {"connections": {"source": source, "destination": ends, "endpoints": endpoints, "stores": real}}
-
-
-def _real_store(place: ResolvedPlace) -> str:
-    return store_and_path(real_place(place.url, place.endpoint, is_connected=place.is_connected))[0]
-
-
-def _resolved(service: Service, tenant: str, field: str, place: str) -> ResolvedPlace:
-    """Return a resolved place of a field. Raises ApiProblem with the field."""
-    try:
-        if is_of_connection(place):
-            return service.connections.place_of(tenant, place)
-        return ResolvedPlace(allowed_place(place, service.settings))
-    except UsageError as error:
-        raise ApiProblem(422, str(error), hint=error.hint, field=f"body.{field}") from None
-
-
 def _changed(request: Request, sender: Sender, job_id: str, moves: dict[str, str]) -> dict[str, Any]:
     """Move a job to the state that `moves` has for its own; in that state already, it stays. Raises ApiProblem."""
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
     while row.state in moves:
-        fields: dict[str, Any] = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0, "receipt": None}
+        fields: dict[str, Any] = {"error": None, "hint": None, "attempts": 0, "not_before_unix_ms": 0}
         fields |= {"failures": "{}", "failure": None}
         reset = fields if moves[row.state] == "waiting" else {}
         if service.queue.move(job_id, (row.state,), moves[row.state], by=sender, **reset):
@@ -500,17 +274,3 @@ def _answers(request: Request, row: JobRow) -> dict[str, Any]:
 
 def _view(row: JobRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in JobView.model_fields}
-
-
-def _lines(path: str, start: int, limit: int) -> tuple[list[bytes], int]:
-    """Return complete lines of a file from a byte, and the byte after them. Raises ValueError if none begins there."""
-    with open(path, "rb") as file:
-        if start > 0:
-            file.seek(start - 1)
-            if file.read(1) != b"\n":
-                raise ValueError("not the start of a line")
-        lines: list[bytes] = []
-        while len(lines) < limit and (line := file.readline(OBJECT_LINE_BYTES_MAX)).endswith(b"\n"):
-            lines.append(line)
-            start += len(line)
-    return lines, start

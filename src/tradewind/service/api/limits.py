@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import delete, insert, select
 
-from tradewind.service.api.jobs import ACTIVITY
+from tradewind.service.api.job_requests import ACTIVITY
 from tradewind.service.api.known_tenants import require_tenants
 from tradewind.service.api.tenants import NAME, TENANTS
 from tradewind.service.auth import Sender

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
 from tradewind.errors import Unauthorised
-from tradewind.service.api.jobs import QUOTE_ID, READ, WRITE, JobRequest, resolved_request
+from tradewind.service.api.job_requests import QUOTE_ID, JobRequest, resolved_request
+from tradewind.service.api.jobs import READ, WRITE
 from tradewind.service.auth import Sender
 from tradewind.service.connections import named_in_error
 from tradewind.service.engine_request import engine_request

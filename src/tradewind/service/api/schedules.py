@@ -11,7 +11,8 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import delete, func, insert, select
 
-from tradewind.service.api.jobs import READ, WRITE, JobRequest, resolved_request
+from tradewind.service.api.job_requests import JobRequest, resolved_request
+from tradewind.service.api.jobs import READ, WRITE
 from tradewind.service.api.own_rows import own_row
 from tradewind.service.auth import Sender
 from tradewind.service.connections import require_connections

@@ -58,6 +58,10 @@ class Bans:
         """Return a ban that is in force on one of the resources, or None."""
         return next(self._all_in_force(resources, now_s), None)
 
+    def stopping(self, resources: Iterable[Resource], now_s: float) -> Ban | None:
+        """Return a ban in force on one of the resources that stops running jobs, or None."""
+        return next((ban for ban in self._all_in_force(resources, now_s) if ban.stops_jobs), None)
+
     def _all_in_force(self, resources: Iterable[Resource], now_s: float) -> Iterator[Ban]:
         for resource in resources if self._of else ():
             for ban in self._of.get(resource, {}).values():

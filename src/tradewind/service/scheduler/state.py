@@ -11,12 +11,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tradewind.errors import UsageError
-from tradewind.model.records import dataclass, field
 from tradewind.service.scheduler import events
 from tradewind.service.scheduler.admission import NO_RESOURCE, Admitter, Grant
 from tradewind.service.scheduler.bans import Ban
-from tradewind.service.scheduler.eta import Calibration, Eta
+from tradewind.service.scheduler.ends import JobEnds, run_s, see_progress
+from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import Decision, FailJob, RefuseJob, SchedulerEvent, StartJob, StopJob
+from tradewind.service.scheduler.job_states import (
+    DELAYED_PHASE,
+    OWNED_PHASE,
+    PAUSED_PHASE,
+    QUEUED_PHASE,
+    RUNNING_PHASE,
+    RUNS_MAX,
+    JobState,
+)
 from tradewind.service.scheduler.jobs import STORE_IN, STORE_OUT, Binder, Binding, Resource, ServiceJob, resources_of
 from tradewind.service.scheduler.limits import DAY_S
 from tradewind.service.scheduler.ownership import Ownership
@@ -30,44 +39,6 @@ __all__ = ["Scheduler"]
 
 STORE_DOWN_WAIT_S = 30.0
 """Wait after a run that failed because its store is down, if the store is not known to be down by then."""
-RUNS_MAX = 20
-"""Latest runs of a job, besides the current one, that later estimates learn from."""
-PROGRESS_SHARE = 0.05
-"""Share of a run after which its end is estimated anew from its progress. A run has at most 20 such
-estimates, and none for its last part, which depends on other things than the rate."""
-PROGRESS = "progress"
-"""Kind of the estimates from progress."""
-DELAYED_PHASE, OWNED_PHASE, PAUSED_PHASE, QUEUED_PHASE, RUNNING_PHASE = (
-    "delayed",
-    "owned",
-    "paused",
-    "queued",
-    "running",
-)
-
-
-@dataclass
-class JobState:
-    """The state of a job that has not ended. `runs` has start and estimated duration in seconds.
-
-    `seen` has times in the current run, and how long it would still last by its progress until then [s].
-    """
-
-    job: ServiceJob
-    number: int
-    left_bytes: int
-    phase: str = QUEUED_PHASE
-    not_before_s: float = 0.0
-    failure: str = ""
-    failures: dict[str, int] = field(default_factory=dict)
-    grant: Grant | None = None
-    moved_bytes: int = 0
-    charged: list[Resource] = field(default_factory=list)
-    runs: list[tuple[float, float]] = field(default_factory=list)
-    seen: list[tuple[float, float]] = field(default_factory=list)
-    seen_share: float = 0.0
-    estimate_s: float = 0.0
-    estimate_kind: str = ""
 
 
 class Scheduler:
@@ -87,7 +58,7 @@ class Scheduler:
         self._freed: dict[Resource, None] = {}
         self._fresh: dict[WaitingQueue, None] = {}
         self._timers: list[tuple[float, int, str, str]] = []
-        self._calibrations = {kind: Calibration() for kind in (OWNED_PHASE, QUEUED_PHASE, RUNNING_PHASE, PROGRESS)}
+        self._ends = JobEnds()
         self._decisions: list[Decision] = []
         self._now_s = 0.0
 
@@ -129,17 +100,14 @@ class Scheduler:
         state = self._jobs.get(job_id)
         if state is None or state.phase == PAUSED_PHASE:
             return None
-        if state.phase == RUNNING_PHASE and state.seen:
-            return self._calibrations[PROGRESS].interval(*state.seen[-1], self._now_s)
         if state.phase == RUNNING_PHASE and state.grant:
-            return self._calibrations[RUNNING_PHASE].interval(*state.runs[-1], self._now_s)
+            return self._ends.of_running(state, self._now_s)
         first = state
         while first.phase == OWNED_PHASE:
             first = self._jobs[self._causes(first)[0].subject]
         if first.phase == QUEUED_PHASE and all(cause.kind not in _PASSING for cause in self._causes(first)):
             return None
-        kind = state.estimate_kind
-        return self._calibrations[kind].interval(state.job.submitted_s, state.estimate_s, self._now_s)
+        return self._ends.of_waiting(state, self._now_s)
 
     def _causes(self, state: JobState) -> list[WaitCause]:
         if state.phase == PAUSED_PHASE:
@@ -195,8 +163,11 @@ class Scheduler:
         self._admitter.limits.take(resources, event.rate_gbps, usd)
         self._admitter.limits.sold.start(state.job.id, state.job.tenant, resources, event.rate_gbps, event.started_s)
         state.phase, state.grant = RUNNING_PHASE, Grant(binding, resources, event.rate_gbps, usd)
-        state.runs = [(event.started_s, _run_s(state.left_bytes, event.rate_gbps))]
+        state.runs = [(event.started_s, run_s(state.left_bytes, event.rate_gbps))]
         state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
+        if ban := self._admitter.bans.stopping(resources, self._now_s):
+            self._withdraw(state, f"ban {ban.id}: {ban.reason}")
+            self._make_ready(state)
 
     def _count_cost(self, event: events.CostCounted) -> None:
         self._admitter.limits.spend(event.resources, event.usd)
@@ -278,7 +249,7 @@ class Scheduler:
         state.charged = [one for one in shared if self._noted_at(one).shares.charge(tenant, activity, state.left_bytes)]
         sold.start(state.job.id, tenant, grant.resources, grant.rate_gbps, self._now_s)
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
-        state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, _run_s(state.left_bytes, grant.rate_gbps))]
+        state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, run_s(state.left_bytes, grant.rate_gbps))]
         is_limited = self._admitter.limits.has_rate_limit(grant.resources)
         self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps, is_limited))
 
@@ -354,11 +325,7 @@ class Scheduler:
         state = self._jobs.get(event.job_id)
         if state is None:
             return
-        for started_s, run_s in state.runs:
-            self._calibrations[RUNNING_PHASE].add(run_s, self._now_s - started_s)
-        for at_s, left_s in state.seen:
-            self._calibrations[PROGRESS].add(left_s, self._now_s - at_s)
-        self._calibrations[state.estimate_kind].add(state.estimate_s, self._now_s - state.job.submitted_s)
+        self._ends.learn(state, self._now_s)
         self._end_run(state, state.left_bytes)
         self._remove(state)
 
@@ -392,15 +359,8 @@ class Scheduler:
 
     def _progressed(self, event: events.RunProgressed) -> None:
         state = self._jobs.get(event.job_id)
-        if state is None or state.grant is None:
-            return
-        state.moved_bytes = max(state.moved_bytes, event.moved_bytes)
-        left = max(0, state.left_bytes - event.moved_bytes) if event.left_bytes is None else event.left_bytes
-        took_s = self._now_s - state.runs[-1][0]
-        share = event.moved_bytes / (event.moved_bytes + left) if event.moved_bytes > 0 else 0.0
-        if took_s > 0 and state.seen_share + PROGRESS_SHARE <= share <= 1 - PROGRESS_SHARE:
-            state.seen_share = share
-            state.seen.append((self._now_s, took_s * left / event.moved_bytes))
+        if state is not None and state.grant is not None:
+            see_progress(state, event, self._now_s)
 
     def _withdraw(self, state: JobState, reason: str) -> None:
         """Stop a job's run, or take the job out of its queue."""
@@ -551,7 +511,7 @@ class Scheduler:
             ahead_bytes = self._queue_of(job).waiting_bytes - state.left_bytes
         delay_s = max(job.not_before_s - job.submitted_s, 0.0)
         state.estimate_kind = kind
-        state.estimate_s = delay_s + _run_s(ahead_bytes + state.left_bytes, rate_gbps)
+        state.estimate_s = delay_s + run_s(ahead_bytes + state.left_bytes, rate_gbps)
 
 
 _PASSING = {"limited", "turn"}
@@ -580,8 +540,3 @@ _HANDLERS: dict[type, Callable[[Scheduler, Any], None]] = {
 
 def _both(store: str) -> list[Resource]:
     return [Resource(STORE_OUT, store), Resource(STORE_IN, store)]
-
-
-def _run_s(left_bytes: int, rate_gbps: float) -> float:
-    """Return the time of a run, at least a second."""
-    return max(left_bytes * 8 / (rate_gbps * 1e9), 1.0)

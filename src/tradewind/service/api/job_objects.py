@@ -1,0 +1,68 @@
+"""`/v1/jobs/{job_id}/objects`: the objects of a job with their verdicts, page by page."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+
+from tradewind.engine.jobs import OBJECTS_FILE
+from tradewind.service.api.jobs import READ, JobId, Limit
+from tradewind.service.auth import Sender
+from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT
+from tradewind.service.problems import ApiProblem
+from tradewind.service.tables import ENDED
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+class ObjectPage(BaseModel):
+    """Objects with their verdicts and proofs. `next` is the cursor of the next page; null if there are no more now."""
+
+    objects: list[dict[str, Any]]
+    next: str | None
+
+
+@router.get("/{job_id}/objects", response_model=ObjectPage)
+def objects(
+    job_id: JobId,
+    request: Request,
+    cursor: Annotated[str | None, Query(pattern=r"^[0-9]{1,15}$")] = None,
+    limit: Limit = PAGE_DEFAULT,
+    sender: Sender = READ,
+) -> dict[str, Any]:
+    """List the objects of a job with their verdicts, in the order in which they ended."""
+    service = request.app.state.service
+    row = service.queue.get(sender.tenant, job_id)
+    if row.engine_job is None:
+        return {"objects": [], "next": None}
+    path = os.path.join(service.runner.engine.control.store.path(row.engine_job), OBJECTS_FILE)
+    try:
+        lines, place = _lines(path, int(cursor or 0), limit)
+        found = [json.loads(line) for line in lines]
+    except FileNotFoundError:
+        if row.state in ENDED:
+            raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
+        return {"objects": [], "next": None}
+    except ValueError:
+        raise ApiProblem(422, "cursor: not the `next` of an earlier page") from None
+    return {"objects": found, "next": str(place) if len(lines) == limit else None}
+
+
+def _lines(path: str, start: int, limit: int) -> tuple[list[bytes], int]:
+    """Return complete lines of a file from a byte, and the byte after them. Raises ValueError if none begins there."""
+    with open(path, "rb") as file:
+        if start > 0:
+            file.seek(start - 1)
+            if file.read(1) != b"\n":
+                raise ValueError("not the start of a line")
+        lines: list[bytes] = []
+        while len(lines) < limit and (line := file.readline(OBJECT_LINE_BYTES_MAX)).endswith(b"\n"):
+            lines.append(line)
+            start += len(line)
+    return lines, start
