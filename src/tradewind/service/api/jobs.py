@@ -308,7 +308,7 @@ def objects(
         lines, place = _lines(path, int(cursor or 0), limit)
         found = [json.loads(line) for line in lines]
     except FileNotFoundError:
-        if row.state in ENDED:
+        if row.state in ENDED and _had_objects(_receipt(request, row)):
             raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
         return {"objects": [], "next": None}
     except ValueError:
@@ -477,6 +477,13 @@ def _receipt(request: Request, row: JobRow) -> dict[str, Any] | None:
         return public_receipt(row, row.state, service.runner.engine.job(row.engine_job).receipt())
     except JobNotFound:
         return None
+
+
+def _had_objects(receipt: dict[str, Any] | None) -> bool:
+    """Return whether a job has copied, skipped or failed an object, or nobody knows."""
+    progress = None if receipt is None else receipt["progress"]
+    names = ("objects_done", "objects_skipped", "objects_failed")
+    return progress is None or any(progress[name] > 0 for name in names)
 
 
 def _answers(request: Request, row: JobRow) -> dict[str, Any]:
