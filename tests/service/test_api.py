@@ -69,10 +69,13 @@ def test_a_job_from_submission_to_receipt(server: Server, admin: httpx.Client) -
 
 def test_a_list_of_objects_is_gone_only_if_it_was_removed(server: Server, admin: httpx.Client) -> None:
     """A job that is cancelled before its lead runs has no file of objects, and none was removed."""
+    (server.data / "huge").mkdir()
+    with (server.data / "huge" / "0").open("wb") as file:
+        file.truncate(100_000_000)
     known = set(lists_of_objects(server))
     done = submit(admin, "listed", server.data / "source", server.data / "listed", recursive=True).json()["id"]
     until(admin, done, "done")
-    never = submit(admin, "never", server.data / "large", server.data / "never", recursive=True, limit_bytes_per_s=1)
+    never = submit(admin, "never", server.data / "huge", server.data / "never", recursive=True, limit_bytes_per_s=1)
     until(admin, never.json()["id"], "running")
     admin.post(f"/v1/jobs/{never.json()['id']}/cancel")
     until(admin, never.json()["id"], "cancelled")
