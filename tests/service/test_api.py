@@ -5,12 +5,14 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.service.server import Server, get, submit, until, until_waiting_for_another
+from tradewind.engine.jobs import OBJECTS_FILE
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,29 @@ def test_a_job_from_submission_to_receipt(server: Server, admin: httpx.Client) -
     rest = admin.get(f"/v1/jobs/{job_id}/objects", params={"limit": 2, "cursor": first["next"]}).json()
     assert len(first["objects"]) + len(rest["objects"]) == 3
     assert admin.get(f"/v1/jobs/{job_id}/objects", params={"cursor": "7"}).status_code == 422
+
+
+def test_a_list_of_objects_is_gone_only_if_it_was_removed(server: Server, admin: httpx.Client) -> None:
+    """A job that is cancelled before its lead runs has no file of objects, and none was removed."""
+    (server.data / "huge").mkdir()
+    with (server.data / "huge" / "0").open("wb") as file:
+        file.truncate(100_000_000)
+    known = set(lists_of_objects(server))
+    done = submit(admin, "listed", server.data / "source", server.data / "listed", recursive=True).json()["id"]
+    until(admin, done, "done")
+    never = submit(admin, "never", server.data / "huge", server.data / "never", recursive=True, limit_bytes_per_s=1)
+    until(admin, never.json()["id"], "running")
+    admin.post(f"/v1/jobs/{never.json()['id']}/cancel")
+    until(admin, never.json()["id"], "cancelled")
+    for path in set(lists_of_objects(server)) - known:
+        path.unlink()
+    gone, empty = (admin.get(f"/v1/jobs/{job}/objects") for job in (done, never.json()["id"]))
+    assert (gone.status_code, gone.json()["detail"]) == (410, "the list of objects was removed")
+    assert (empty.status_code, empty.json()) == (200, {"objects": [], "next": None})
+
+
+def lists_of_objects(server: Server) -> Iterator[Path]:
+    return (server.state / "engine" / "jobs").glob(f"*/{OBJECTS_FILE}")
 
 
 def test_events_are_replayed_after_an_id(server: Server, admin: httpx.Client) -> None:

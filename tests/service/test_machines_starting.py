@@ -61,6 +61,7 @@ def test_cancel_and_pause_end_the_machines_that_start(world: World) -> None:
         check_charges(client, job_id)
         check_runs(client, job_id, 1)
         assert cancelled["counts"]["objects_done"] == 0
+        assert client.get(f"/v1/jobs/{job_id}/objects").json() == {"objects": [], "next": None}
 
         job_id = starting(world, client, "paused")
         paused = stopped(world, client, job_id, "pause", "paused")

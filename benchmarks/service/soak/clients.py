@@ -120,6 +120,8 @@ def make_tenants(world: SoakWorld, plan: Sequence[Submission]) -> dict[str, str]
     with httpx.Client(base_url=world.first_url, headers=_bearer(world.admin_token), timeout=30) as admin:
         tiers = [{"from_quantity": 0, "usd_micros_per_unit": USD_MICROS_PER_GB}]
         _made(admin.put("/v1/tariffs", json={"tariffs": [{"name": "soak", "unit": "GB", "tiers": tiers}]}))
+        for name in TENANTS:
+            _made(admin.post("/v1/tenants", json={"name": name}))
         limits = [
             {"kind": "store-in", "name": f"s3://{BUCKET}", "active": 4},
             {"kind": "tenant", "name": "alpha", "active": 6},
@@ -128,7 +130,6 @@ def make_tenants(world: SoakWorld, plan: Sequence[Submission]) -> dict[str, str]
         _made(admin.put("/v1/limits", json={"limits": limits}))
         _made(admin.put("/v1/weights", json={"weights": [{"tenant": "beta", "weight": 2.0}]}))
         for name in TENANTS:
-            _made(admin.post("/v1/tenants", json={"name": name}))
             made = _made(admin.post("/v1/tokens", json={"tenant": name, "role": "tenant_admin"}))
             tokens[name] = made["token"]
         for name in BUDGETS:

@@ -98,10 +98,15 @@ def test_a_machine_that_never_boots_fails_the_fleet_and_the_others_are_ended(wor
         late = World(world.journal, world.again(binary=binary), world.regions, binary)
     else:
         late = World(world.journal, world.without_boot("sink"), world.regions, world.binary)
-    with pytest.raises(GatewayError, match=f"machine sink in {world.regions[1]} did not answer within 2 s"):
-        late.fleet(ready_s=2.0)
-    assert list(world.journal.records()) == []
-    assert leftovers(str(tmp_path)) == []
+    for ready_s in 2, 8, 32:  # On a busy host the others may be late, too, and be named first.
+        with pytest.raises(GatewayError, match=rf"machine .* did not answer within {ready_s} s") as failed:
+            late.fleet(ready_s=ready_s)
+        assert list(world.journal.records()) == []
+        assert leftovers(str(tmp_path)) == []
+        named = str(failed.value).partition(" did not answer")[0]
+        if named == f"machine sink in {world.regions[1]}":
+            return
+    pytest.fail(f"{named} did not answer")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from tradewind.engine.jobs import OBJECTS_FILE
-from tradewind.service.api.jobs import READ, JobId, Limit
+from tradewind.service.api.jobs import READ, JobId, Limit, receipt_of
 from tradewind.service.auth import Sender
 from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem
@@ -46,12 +46,19 @@ def objects(
         lines, place = _lines(path, int(cursor or 0), limit)
         found = [json.loads(line) for line in lines]
     except FileNotFoundError:
-        if row.state in ENDED:
+        if row.state in ENDED and _had_objects(receipt_of(request, row)):
             raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
         return {"objects": [], "next": None}
     except ValueError:
         raise ApiProblem(422, "cursor: not the `next` of an earlier page") from None
     return {"objects": found, "next": str(place) if len(lines) == limit else None}
+
+
+def _had_objects(receipt: dict[str, Any] | None) -> bool:
+    """Return whether a job has copied, skipped or failed an object, or nobody knows."""
+    progress = None if receipt is None else receipt["progress"]
+    names = ("objects_done", "objects_skipped", "objects_failed")
+    return progress is None or any(progress[name] > 0 for name in names)
 
 
 def _lines(path: str, start: int, limit: int) -> tuple[list[bytes], int]:

@@ -132,7 +132,7 @@ def show(
 ) -> Response:
     """Show a job with its counts, proofs and ledger. The ETag changes when any of these does."""
     row = request.app.state.service.queue.get(sender.tenant, job_id)
-    document = {**_view(row), **_answers(request, row), **figures(_receipt(request, row))}
+    document = {**_view(row), **_answers(request, row), **figures(receipt_of(request, row))}
     text = json.dumps(document)
     tag = f'"{sha256(text.encode()).hexdigest()[:32]}"'
     if if_none_match is not None and tag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
@@ -178,7 +178,7 @@ def receipt(job_id: JobId, request: Request, sender: Sender = READ) -> dict[str,
     """
     service = request.app.state.service
     row = service.queue.get(sender.tenant, job_id)
-    found = _receipt(request, row)
+    found = receipt_of(request, row)
     if found is None:
         raise ApiProblem(409, "the job has not started", hint="its receipt exists once it runs")
     with service.database.read() as connection:
@@ -241,7 +241,7 @@ def _reached(moves: dict[str, str]) -> set[str]:
     return {*moves.values(), *(later[state] for state in moves.values() if state in later)}
 
 
-def _receipt(request: Request, row: JobRow) -> dict[str, Any] | None:
+def receipt_of(request: Request, row: JobRow) -> dict[str, Any] | None:
     """Return the receipt of a job, also while it runs; None before it has started."""
     service = request.app.state.service
     kept: dict[str, Any] | None = service.queue.receipt(row.id)
