@@ -537,9 +537,9 @@ fn a_body_that_is_filled_up_with_zeros_is_refused_and_nothing_is_written() {
         above.writer.part_of_data(&sent[..1], frame - 1).await.unwrap();
         above.writer.pad_data().await.unwrap();
         let answer = loop {
-            match above.reader.next().await.expect("the connection goes on") {
-                Incoming::Frame(Frame::Replies(replies)) => break replies,
-                _ => {}
+            let incoming = above.reader.next().await.expect("the connection goes on");
+            if let Incoming::Frame(Frame::Replies(replies)) = incoming {
+                break replies;
             }
         };
         let [Reply { request, verdict: Verdict::Sink(words) }] = &answer[..] else { panic!("{answer:?}") };
