@@ -131,15 +131,18 @@ pub struct DeletionRun {
 
 impl Entry {
     /// The entry without the doubts that only matter if the job writes the object under another spelling of its name.
-    /// The time of a folder's marker is one of them: on a server that keeps objects as files it changes with the
-    /// folder's contents.
+    /// The time of a folder's marker is one of them: a server that keeps objects as files gives it the time at which
+    /// the folder's contents last changed.
     fn unless_written(self, store: &dyn Store, names: &Names) -> Self {
-        let written = name_form(store, &self.key).is_some_and(|form| names.may_have(self.store, &form));
-        if written {
+        let Some(form) = name_form(store, &self.key) else { return Self { may_be_ours: false, ..self } };
+        if names.may_have(self.store, &form) {
             return self;
         }
-        let not_after_unix_ms = self.not_after_unix_ms.filter(|_| !self.is_marker());
-        Self { may_be_ours: false, not_after_unix_ms, ..self }
+        if !self.is_marker() || self.condition.etag.is_none() {
+            return Self { may_be_ours: false, ..self };
+        }
+        let condition = Precondition { modified_unix_ms: None, ..self.condition };
+        Self { may_be_ours: false, not_after_unix_ms: None, condition, ..self }
     }
 
     fn is_marker(&self) -> bool {
@@ -189,7 +192,6 @@ impl DeletionBacklog {
         // wrote under one name would be deleted under the other if both have the same bytes.
         let (condition, not_after_unix_ms, copies) = match seen {
             Seen::Listed => (Precondition::listed(object), exact.modified_unix_ms, Vec::new()),
-            Seen::Copied(copies) if has_time_of_contents(object) => (Precondition::listed(object), None, copies),
             Seen::Copied(copies) => (exact, None, copies),
         };
         let may_be_ours = self.is_doubtful(store, object);
@@ -302,12 +304,6 @@ pub fn is_folder(object: &ObjectInfo) -> bool {
     object.key.ends_with('/') && object.size_bytes == 0
 }
 
-/// Returns whether the time of the object says nothing about it: a server that keeps objects as files gives the marker
-/// of a folder the time at which the folder's contents last changed.
-fn has_time_of_contents(object: &ObjectInfo) -> bool {
-    is_folder(object) && object.etag.is_some() && object.file.is_none()
-}
-
 /// Refuses to delete more than half of a destination's objects: more often a wrong source than an intention.
 fn over_half(rules: &Deletion, end: &SurveyEnd, url: impl Fn(usize) -> String) -> Option<Refusal> {
     let backlog = end.extraneous.as_ref().filter(|_| !rules.over_half && !rules.ask)?;
@@ -348,8 +344,8 @@ impl DeletionRun {
         let Some(index) = batch.first().map(|entry| entry.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
         let looking = async {
-            let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
             let batch = batch.into_iter().map(|entry| entry.unless_written(store.as_ref(), names)).collect();
+            let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
             self.keep_what_may_be_ours(store.as_ref(), batch, out).await
         };
         let Some(batch) = self.stop.run_until_cancelled(looking).await else { return 0 };

@@ -128,6 +128,7 @@ impl FrameWriter {
 
     /// Adds a frame to those that are written with the next one.
     pub fn queue(&mut self, frame: &Frame) {
+        debug_assert_eq!(self.data_left, 0, "no frame comes inside another");
         frame.encode(&mut self.scratch);
     }
 
@@ -161,6 +162,11 @@ impl FrameWriter {
         }
         self.data_left = more;
         self.write(bytes).await
+    }
+
+    /// Returns how many bytes the `Data` frame being written still lacks; 0 between frames.
+    pub fn data_left(&self) -> usize {
+        self.data_left
     }
 
     /// Ends a `Data` frame whose bytes do not come: writes zeros in their place.

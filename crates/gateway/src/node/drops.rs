@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// A source and a sink in one process, over folders.
 pub(super) struct Ends {
     from: DirectoryTree,
-    to: DirectoryTree,
+    pub(super) to: DirectoryTree,
     pub(super) source: Arc<Source>,
     pub(super) sink: Arc<Sink>,
     pub(super) budget: MemoryBudget,
@@ -240,7 +240,7 @@ fn only_answer(answers: &mut mpsc::UnboundedReceiver<Reply>, when: &str) -> Verd
 }
 
 /// The sink's reply in an answer, from the sink itself or by way of a source.
-fn sink_reply(words: &[u8]) -> Option<SinkReply> {
+pub(super) fn sink_reply(words: &[u8]) -> Option<SinkReply> {
     let by_source = parse_exactly::<Answer>(words).map(|answer| answer.sink);
     by_source.or_else(|| parse_exactly::<SinkAnswer>(words)).map(|answer| answer.reply)
 }

@@ -264,7 +264,7 @@ impl Hop {
     async fn begin(&self, request: RequestId, reply: &ReplyTo) -> Result<Sending<'_>, NotBegun> {
         let (lent, flight) = self.lend([request], reply).await?;
         let writer = lent.outgoing.writer.clone().lock_owned().await;
-        Ok(Sending { writer, flight, lent })
+        Ok(Sending { writer, flight, lent, body_left: 0 })
     }
 
     /// Reserves the next free connection, with `requests` registered on it before the first byte, so that no answer

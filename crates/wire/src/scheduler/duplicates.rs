@@ -9,7 +9,8 @@
 //! Every request may be repeated (see the module `scheduler`), so the first answer counts, and the other request only
 //! lands. An object whose upload must be aborted still waits for both.
 
-use super::{Action, Flight, Kind, Object, Phase, Scheduler, Work};
+use super::answers::Kind;
+use super::{Action, Flight, Object, Phase, Scheduler, Work};
 use crate::pace::PATIENCE_MS_MIN;
 use crate::{ObjectId, RequestId};
 use std::collections::VecDeque;

@@ -5,7 +5,7 @@
 //! lane.
 
 use super::work::Work;
-use crate::{ObjectId, RouteId};
+use crate::{Fault, ObjectId, RouteId};
 use std::collections::VecDeque;
 
 /// Failures of one piece of work so far.
@@ -17,6 +17,20 @@ pub(super) struct Tries {
     pub(super) refusals: u32,
     /// Attempts without any answer.
     pub(super) losses: u32,
+}
+
+impl Tries {
+    /// The counts after one more attempt that ended in `fault`.
+    pub(super) fn with(self, fault: Fault) -> Self {
+        match fault {
+            // The request was never sent.
+            Fault::RouteDown => self,
+            Fault::Lost => Self { losses: self.losses + 1, ..self },
+            // Objects count the routes that refused them; only aborts use this count.
+            Fault::Refused => Self { refusals: self.refusals + 1, ..self },
+            _ => Self { faults: self.faults + 1, ..self },
+        }
+    }
 }
 
 /// One part that must be sent again.

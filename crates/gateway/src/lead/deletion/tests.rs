@@ -3,6 +3,7 @@ use crate::directory_tree::DirectoryTree;
 use crate::drain::DRAIN_MAX;
 use crate::stepped::{Stepped, Steps};
 use tradewind_contract::Limits;
+use tradewind_store::{StoreConfig, open};
 
 async fn backlog_of(trees: &[&DirectoryTree], keys: &[(u16, &str)]) -> DeletionBacklog {
     let backlog = DeletionBacklog::create(None).unwrap();
@@ -219,4 +220,36 @@ async fn a_stopped_run_says_nothing_of_a_delete_that_is_not_answered() {
     let (said, stopped_at) = futures::join!(run(stopped, backlog), stopping);
     assert_eq!((said, tree.keys()), ((0, vec![]), vec![]));
     assert_eq!(stopped_at.elapsed(), DRAIN_MAX);
+}
+
+fn bucket(endpoint: Option<&str>) -> Arc<dyn Store> {
+    let (url, endpoint, region) = ("s3://b".to_owned(), endpoint.map(str::to_owned), Some("eu-west-1".to_owned()));
+    open(&StoreConfig { url, endpoint, region, anonymous: true, ..StoreConfig::default() }).unwrap()
+}
+
+/// Returns whether the time still counts when the object that was seen is about to be deleted.
+fn time_counts(store: &dyn Store, key: &str, seen: Seen, names: &Names) -> bool {
+    let etag = Some("d41d8cd98f00b204e9800998ecf8427e".to_owned());
+    let object = ObjectInfo { key: key.to_owned(), etag, modified_unix_ms: 5_000, ..ObjectInfo::default() };
+    let backlog = DeletionBacklog::create(None).unwrap();
+    backlog.push(0, &object, seen).unwrap();
+    let mut batch = backlog.read().unwrap().next_batch(&[1]).unwrap().unwrap();
+    let entry = batch.remove(0).unless_written(store, names);
+    let condition = Precondition { not_after_unix_ms: entry.not_after_unix_ms, ..entry.condition };
+    condition.difference(&ObjectInfo { modified_unix_ms: 9_000, ..object }).is_some()
+}
+
+#[test]
+fn only_markers_of_servers_that_may_keep_objects_as_files_lose_their_time() {
+    let (private, cloud) = (bucket(Some("http://127.0.0.1:9")), bucket(None));
+    let (none, some) = (Names::default(), Names::default());
+    for key in ["d/", "f"] {
+        some.has_twin(0, &name_form(private.as_ref(), key).unwrap());
+    }
+    for seen in [Seen::Listed, Seen::Copied(Vec::new())] {
+        let counts = |store: &Arc<dyn Store>, key, names| time_counts(store.as_ref(), key, seen.clone(), names);
+        assert!(!counts(&private, "d/", &none), "{seen:?}");
+        assert!(counts(&private, "D//", &some) && counts(&private, "f", &some), "the job wrote it: {seen:?}");
+        assert!(counts(&private, "f", &none) && counts(&cloud, "d/", &none), "{seen:?}");
+    }
 }

@@ -1,8 +1,9 @@
 //! Decides whether failures concern single objects or a whole store. The latter stops the job early and is reported in
 //! one line.
 //!
-//! A missing bucket, and a source with an object that only its owner's key decrypts, concern the whole store from the first failure. Rejected credentials or a denied permission do so
-//! only after a number of failed objects in a row, with none done in between.
+//! A missing bucket, and a source with an object that only its owner's key decrypts, concern the whole store from the
+//! first failure. Rejected credentials or a denied permission do so only after a number of failed objects in a row, with
+//! none done in between.
 
 use crate::node::work::Side;
 use std::collections::BTreeMap;

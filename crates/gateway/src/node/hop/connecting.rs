@@ -159,11 +159,13 @@ impl Hop {
     }
 }
 
-/// Sends a ping when nothing else is being sent, so that the peer does not consider us dead.
+/// Sends a ping when nothing else is being sent, so that the peer does not consider us dead. A connection on which a
+/// frame was begun and dropped is about to be closed.
 async fn keep_alive(writer: Arc<AsyncMutex<FrameWriter>>, closed: CancellationToken, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
         if let Ok(mut writer) = writer.try_lock()
+            && writer.data_left() == 0
             && guarded(&closed, writer.frame(&Frame::Ping(0))).await.is_err()
         {
             closed.cancel();

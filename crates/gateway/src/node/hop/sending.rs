@@ -18,6 +18,8 @@ pub struct Sending<'a> {
     pub(super) writer: OwnedMutexGuard<FrameWriter>,
     pub(super) flight: InFlight<'a, [RequestId; 1]>,
     pub(super) lent: Lent<'a>,
+    /// Bytes of the body that are not written yet.
+    pub(super) body_left: u64,
 }
 
 /// Requests that are registered as sent. If they are dropped before they are completely sent, they are answered `Lost`.
@@ -85,6 +87,7 @@ impl Sending<'_> {
     /// Begins the request. The head is written together with what follows it.
     pub fn head(&mut self, head: &Head) {
         self.lent.begun = true;
+        self.body_left = head.wire_bytes;
         self.writer.queue(&Frame::Head(head.clone()));
     }
 
@@ -119,6 +122,7 @@ impl Sending<'_> {
     /// Writes bytes of the body. `more` follow in the same `Data` frame.
     pub async fn piece(&mut self, bytes: &[u8], more: usize) -> Result<(), ConnectionError> {
         self.lent.hop.guarded(&self.lent.outgoing, self.writer.part_of_data(bytes, more)).await?;
+        self.body_left = self.body_left.saturating_sub(bytes.len() as u64);
         self.lent.sent_bytes += bytes.len() as u64;
         self.lent.hop.counts.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
@@ -126,7 +130,7 @@ impl Sending<'_> {
 
     /// Ends a completely written request: the connection is free for the next one.
     pub fn finish(self) {
-        let Self { writer, flight, lent } = self;
+        let Self { writer, flight, lent, .. } = self;
         if writer.is_worn() {
             lent.outgoing.retired.store(true, Ordering::Relaxed);
         }
@@ -139,10 +143,17 @@ impl Sending<'_> {
     /// Cancels a request whose body will not come: tells the peer to drop it, and sends no answer.
     pub async fn abort(mut self) {
         self.forget();
-        let padded = self.lent.hop.guarded(&self.lent.outgoing, self.writer.pad_data()).await;
-        if padded.is_ok() && self.frame(&Frame::Abort).await.is_ok() {
+        if self.cut_short().await.is_ok() {
             self.finish();
         }
+    }
+
+    /// Ends the body before its end. If the frame that was begun is the last, its padding completes the body, and only
+    /// the sink can tell: the seal is broken.
+    async fn cut_short(&mut self) -> Result<(), ConnectionError> {
+        let completes = self.writer.data_left() as u64 == self.body_left;
+        self.lent.hop.guarded(&self.lent.outgoing, self.writer.pad_data()).await?;
+        if completes { Ok(()) } else { self.frame(&Frame::Abort).await }
     }
 
     /// Handles a broken connection. Returns whether the request must still be answered here; if not, it has been

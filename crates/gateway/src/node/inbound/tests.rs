@@ -1,7 +1,7 @@
 //! Drops a relay's work anywhere: every request must still be answered, and no connection may be lost for good.
 
 use super::super::dial::{Dial, DialledHop};
-use super::super::drops::{Ends, KEY, assert_done, block_on, content, payload, whole_place};
+use super::super::drops::{Ends, KEY, assert_done, block_on, content, payload, sink_reply, whole_place};
 use super::super::hop::HopSetup;
 use super::*;
 use crate::attributes::Inherited;
@@ -10,14 +10,14 @@ use crate::net::Tcp;
 use crate::node::parcel::{Coded, Parcel};
 use crate::node::reply::ANSWERS_WAITING_MAX;
 use crate::node::seal;
-use crate::node::work::{Entry, Fetch, Manifest, Proof, SourceTask};
+use crate::node::work::{Entry, Failure, Fetch, Manifest, Proof, SinkReply, SourceTask};
 use std::collections::HashMap;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tradewind_contract::{HopSpec, VerifyMode};
 use tradewind_store::{Checksums, Payload, Precondition};
-use tradewind_wire::frame::Verdict;
+use tradewind_wire::frame::{DATA_BYTES_MAX, Verdict};
 use tradewind_wire::{Fault, RequestId, RouteId};
 
 /// More than the sockets of a hop accept before the other side reads.
@@ -156,26 +156,47 @@ async fn a_relay_dropped_at_any_await_answers_its_request_and_frees_its_connecti
     downstream.abort();
 }
 
-#[tokio::test]
-async fn a_body_that_ends_inside_a_frame_is_aborted_and_its_connection_takes_the_next() {
+/// The frames that a gateway downstream gets on one connection until a head of request 2, in a word each.
+async fn frames_before_the_next_request(wire_bytes: u64, sent: usize, more: usize) -> Vec<&'static str> {
     let stop = CancellationToken::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (whole_in, mut whole) = mpsc::unbounded_channel();
     let hop = hop(listener.local_addr().unwrap(), "downstream", &stop);
-    let downstream = downstream(listener, whole_in);
+    let (tcp, _) = listener.accept().await.unwrap();
+    let mut downstream = Connection::accept(tcp.into(), &Security::Plain, hello("downstream")).await.unwrap();
     let (answers_in, _answers) = mpsc::unbounded_channel();
     let reply = ReplyTo::memory(answers_in);
+    let head = |request, wire_bytes| Head { request: RequestId(request), wire_bytes, ..coded(1).head };
     let mut sending = hop.checkout(RequestId(1), &reply).await.expect("a connection");
-    sending.head(&coded(1).head);
-    sending.piece(&[7; 1000], 500).await.unwrap();
+    sending.head(&head(1, wire_bytes));
+    sending.piece(&vec![7; sent], more).await.unwrap();
     sending.abort().await;
     assert_eq!(hop.in_flight(), 0);
-    let (ended, answer) = tokio::time::timeout(HANG, relayed(usize::MAX, 2, &hop)).await.expect("it hangs");
-    assert!(ended && matches!(answer, Some(Reply { verdict: Verdict::Sink(_), .. })), "{answer:?}");
-    assert_eq!(whole.recv().await, Some(RequestId(2)));
-    assert_eq!(hop.connections(), 1);
+    let mut sending = hop.checkout(RequestId(2), &reply).await.expect("a connection");
+    sending.head(&head(2, 0));
+    sending.flush().await.unwrap();
+    sending.finish();
+    let mut frames = Vec::new();
+    loop {
+        match downstream.reader.next().await.expect("the connection goes on") {
+            Incoming::Begin(head) if head.request == RequestId(2) => break,
+            Incoming::Begin(_) => frames.push("begin"),
+            Incoming::Piece { last: true, .. } => frames.push("whole"),
+            Incoming::GiveUp => frames.push("given up"),
+            _ => {}
+        }
+    }
     stop.cancel();
-    downstream.abort();
+    frames
+}
+
+#[tokio::test]
+async fn a_body_that_ends_inside_a_frame_is_ended_and_its_connection_takes_the_next_request() {
+    for (wire_bytes, sent, more, ended) in
+        [(9_000, 1_000, 500, "given up"), (9_000, 1_500, 0, "given up"), (1_500, 1_000, 500, "whole")]
+    {
+        let frames = tokio::time::timeout(HANG, frames_before_the_next_request(wire_bytes, sent, more));
+        assert_eq!(frames.await.expect("it hangs"), ["begin", ended], "{sent} and {more} of {wire_bytes}");
+    }
 }
 
 /// A gateway with source and sink: `above` brings requests of route 0 and orders of route 1.
@@ -198,25 +219,29 @@ fn inbound_of(ends: &Ends) -> Arc<Inbound> {
     })
 }
 
+/// A request that writes the object.
+fn a_write(request: u64) -> Coded {
+    let data = payload(&content());
+    let (checksums, size_bytes) = (Checksums::of_segments(data.segments()), data.len());
+    let place = whole_place(KEY, VerifyMode::Auto, false);
+    let write = Entry::Write { place, size_bytes, checksums, source_proof: Proof::Length };
+    let manifest = Manifest::Bundle(vec![write]);
+    let parcel = Parcel { request: RequestId(request), route: RouteId(0), manifest, data, held: None };
+    parcel.encode(None, seal::of_tests().next_id()).unwrap()
+}
+
 /// Sends a request that writes the object, and an order that reads and writes it, and waits for both answers.
 async fn talk(link: Link, first_request: u64) -> Vec<Reply> {
     let Ok(mut above) = Connection::open(link, &Security::Plain, hello("above"), "here").await else {
         return Vec::new();
     };
-    let data = payload(&content());
-    let (checksums, size_bytes) = (Checksums::of_segments(data.segments()), data.len());
-    let place = whole_place(KEY, VerifyMode::Auto, false);
-    let write = Entry::Write { place: place.clone(), size_bytes, checksums, source_proof: Proof::Length };
-    let manifest = Manifest::Bundle(vec![write]);
-    let parcel = Parcel { request: RequestId(first_request), route: RouteId(0), manifest, data, held: None };
-    let seal = seal::of_tests();
-    let coded = parcel.encode(None, seal.next_id()).unwrap();
+    let (coded, seal) = (a_write(first_request), seal::of_tests());
     let fetch = Fetch {
         source_key: KEY.to_owned(),
         condition: Precondition::default(),
-        size_bytes,
+        size_bytes: content().len() as u64,
         listed: Checksums::default(),
-        place,
+        place: whole_place(KEY, VerifyMode::Auto, false),
         inherited: Inherited::default(),
         tags: Default::default(),
         copy_from_bucket: None,
@@ -490,4 +515,37 @@ async fn a_hop_that_nobody_opens_is_down_and_strangers_do_not_open_it() {
     let verdict = write_over(&hop, 1).await;
     assert!(matches!(verdict, Verdict::Failed { fault: Fault::RouteDown, unsent: true, .. }), "{verdict:?}");
     stop.cancel();
+}
+
+#[test]
+fn a_body_that_is_filled_up_with_zeros_is_refused_and_nothing_is_written() {
+    block_on(async {
+        let gate = Gate::new(GateLimits { handshakes_max: 8, per_address_max: 8 });
+        let places = Arc::new(Semaphore::new(1));
+        let ends = Ends::new();
+        let inbound = inbound_of(&ends);
+        let (coded, seal) = (a_write(1), seal::of_tests());
+        let sealed = coded.sealed();
+        let (above, here) = crate::pipes::pipe();
+        let place = gate.enter(address_of(&here));
+        tokio::spawn(inbound.clone().accepted(here, place, places.clone(), Refusals::default()));
+        let mut above = Connection::open(above, &Security::Plain, hello("above"), "here").await.unwrap();
+        above.writer.queue(&Frame::Head(coded.head.clone()));
+        let frame = sealed.len().min(DATA_BYTES_MAX);
+        let (first, sent) = sealed.split_at(sealed.len() - frame);
+        above.writer.data(first).await.unwrap();
+        above.writer.part_of_data(&sent[..1], frame - 1).await.unwrap();
+        above.writer.pad_data().await.unwrap();
+        let answer = loop {
+            let incoming = above.reader.next().await.expect("the connection goes on");
+            if let Incoming::Frame(Frame::Replies(replies)) = incoming {
+                break replies;
+            }
+        };
+        let [Reply { request, verdict: Verdict::Sink(words) }] = &answer[..] else { panic!("{answer:?}") };
+        let answer = sink_reply(&seal.open_answer(*request, words).unwrap()).unwrap();
+        assert!(matches!(&answer, SinkReply::Failed(Failure { fault: Fault::Corrupt, .. })), "{answer:?}");
+        ends.settle().await;
+        assert_eq!(ends.to.keys(), [""; 0]);
+    });
 }
