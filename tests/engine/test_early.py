@@ -67,8 +67,8 @@ def test_only_an_agreement_to_any_cost_lets_machines_start_before_the_volume_is_
 
 def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
     """For little data one machine is as good as four, because all of them take 50 s to start."""
-    assert early(tmp_path, 0.0) is None
-    assert early(tmp_path, 0.1) is None
+    for volume_gb in (0.0, 0.0005, 0.02, 0.1, 10.0):
+        assert early(tmp_path, volume_gb) is None
     made = early(tmp_path, 10_000.0)
     assert made is not None and made.launch.is_early
     assert len(made.plan.machines) == 2 * MACHINES
@@ -76,6 +76,11 @@ def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
         "the source is still being listed, 1,000 objects and 10.0 TB so far; "
         "the rest does not change the machines, so they start now"
     )
+
+
+def test_where_only_one_machine_is_allowed_the_first_objects_decide(tmp_path: Path) -> None:
+    made = early(tmp_path, 0.0005, machines_per_region=1)
+    assert made is not None and len(made.plan.machines) == 2
 
 
 def test_a_rate_decides_the_machines_and_an_impossible_one_waits_for_the_end_of_the_list(tmp_path: Path) -> None:
