@@ -39,11 +39,12 @@ AGREED_USD = 1000
 
 @dataclass
 class Place:
-    """Machines in two regions: the regions, an address of this host that they reach, and the configuration."""
+    """Machines in two regions: the regions, an address of this host that they reach, the configuration, and options."""
 
     regions: tuple[str, str]
     address: str
     lines: list[str]
+    words: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -68,7 +69,9 @@ def cloud(folder: Path) -> Iterator[Place]:
         lines = ["[aws]", f'endpoint = "{made.endpoint}"', 'regions = ["us-east-1", "eu-west-1"]', "[fleet]"]
         lines += [f'program_url = "{document["programs"][0]["url"]}"', f'home_cidr = "{document["home_cidr"]}"']
         lines += [f"confirm_above_usd = {AGREED_USD}"]
-        yield Place(("aws:us-east-1", "aws:eu-west-1"), made.boots.address, lines)
+        # Without a goal, little data needs other types of machines than much data.
+        goal = "--min-throughput", "100Mbit/s"
+        yield Place(("aws:us-east-1", "aws:eu-west-1"), made.boots.address, lines, goal)
 
 
 PLACES = {"hosts": hosts, "cloud": cloud}
@@ -97,7 +100,7 @@ def measure(place: str, rounds: int) -> str:
         command.configure(*at.lines)
         words = ["cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--via", "fleet", "--share-keys"]
         words += ["--src-region", at.regions[0], "--dst-region", at.regions[1], "--max-vms", "1"]
-        words += ["--src-endpoint", proxy.endpoint, "--dst-endpoint", other.endpoint]
+        words += ["--src-endpoint", proxy.endpoint, "--dst-endpoint", other.endpoint, *at.words]
 
         def run(*more: str) -> float:
             shutil.rmtree(copy)

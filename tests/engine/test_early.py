@@ -13,6 +13,7 @@ from tradewind.engine.early import may_plan_early, planned_early
 from tradewind.engine.engine import Engine
 from tradewind.engine.ground import Ground
 from tradewind.engine.launch_spec import single_launch
+from tradewind.engine.placed import placed
 from tradewind.engine.proposal import Proposal
 from tradewind.engine.report import job_cost
 from tradewind.fleet.provider import ANY_TYPE, Offer
@@ -95,9 +96,14 @@ def test_with_auto_machines_do_not_start_while_this_machine_is_faster_for_what_i
     assert early(tmp_path, 10_000.0, via="auto", sites=slow) is not None
 
 
-def test_the_predicted_cost_follows_what_is_listed(tmp_path: Path) -> None:
-    made = early(tmp_path, 10_000.0)
+@pytest.mark.parametrize("volume_gb", [0.01, 10_000.0])
+def test_the_predicted_cost_follows_what_is_listed(tmp_path: Path, volume_gb: float) -> None:
+    """It is that of a plan which is made at the end of the list: starting machines costs the same for any volume."""
+    made = early(tmp_path, volume_gb, machines_per_region=1)
     assert made is not None
-    for listed_bytes, factor in ((0, 1.0), (10**13, 1.0), (3 * 10**13, 3.0)):
+    for factor in (0.0, 1.0, 3.0, 100.0):
+        listed_bytes = round(volume_gb * 1e9 * factor)
         cost = job_cost(Ledger(made.launch.prices), made.plan, Progress(bytes_total=listed_bytes), None, 0.0)
-        assert cost.predicted_usd == pytest.approx(made.cost_usd * factor)
+        objects = round(1000 * max(1.0, factor))
+        whole = placed(made.request, replace(made, volume_bytes=listed_bytes, objects=objects), ground(), (A, B))
+        assert cost.predicted_usd == pytest.approx(whole.cost_usd if factor else made.cost_usd)
