@@ -77,8 +77,8 @@ def cloud(folder: Path) -> Iterator[Place]:
 PLACES = {"hosts": hosts, "cloud": cloud}
 
 
-def measure(place: str, rounds: int) -> str:
-    """Return a table of the times of all runs."""
+def measure(place: str, rounds: int) -> None:
+    """Print a table of the times of all runs."""
     with ExitStack() as stack:
         folder = temporary_folder("early")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -114,9 +114,10 @@ def measure(place: str, rounds: int) -> str:
             return took_s
 
         run()
-        rows = [(run("-y"), run()) for _ in range(rounds)]
-    text = f"Load {load()} at the end.\n\n| machines start while the source is listed | after it |\n|--:|--:|\n"
-    return text + "".join(f"| {early_s:.1f} s | {late_s:.1f} s |\n" for early_s, late_s in rows)
+        print("| machines start while the source is listed | after it |\n|--:|--:|", flush=True)
+        for _ in range(rounds):
+            print(f"| {run('-y'):.1f} s | {run():.1f} s |", flush=True)
+    print(f"\nLoad {load()} at the end.")
 
 
 def _is_later_page(request: Request) -> bool:
@@ -132,7 +133,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"pairs of runs (default: {ROUNDS})")
     arguments = parser.parse_args()
     try:
-        print(measure(arguments.place, arguments.rounds))
+        measure(arguments.place, arguments.rounds)
     except (InstallError, ServerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
