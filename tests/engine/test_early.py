@@ -23,6 +23,7 @@ from tradewind.model.event import Progress
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.ledger import Ledger
 from tradewind.model.records import replace
+from tradewind.model.region import Region
 from tradewind.model.sites import FleetTable, Sites
 
 MACHINES = 4
@@ -77,6 +78,22 @@ def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
         "the source is still being listed, 1,000 objects and 10.0 TB so far; "
         "the rest does not change the machines, so they start now"
     )
+
+
+def test_a_rate_that_a_cheaper_type_reaches_for_little_data_waits_for_the_volume(tmp_path: Path) -> None:
+    """In AWS the cheapest plan for 0.1 Gbit/s has another type of machine for 1 TB than for 0.5 MB and 1 GB."""
+    ends, base = (Region("aws", "us-east-1"), Region("aws", "eu-west-1")), load_catalog()
+    supplies = {}
+    for end in ends:
+        known = [each for each in base.machine_offers(end) if not each.spot]
+        supplies[end] = Supply(tuple(Offer(str(end), each.machine.name, usd_per_s=each.usd_per_s) for each in known), 1)
+    cloud = Ground({"kind": "aws"}, site_catalog(supplies, base), 1)
+    for gbps, is_early in ((0.1, False), (2.0, True)):
+        asked = request(via="fleet", agreed=True, goal=MinThroughput(gbps))
+        single = single_launch(str(ends[0]), LOCAL)
+        listed = Proposal("p", asked, single.plan, asked.options, single, 512_000, 512)
+        with Engine(state_dir=str(tmp_path)) as engine:
+            assert (planned_early(engine.control, asked, listed, cloud, ends) is not None) is is_early
 
 
 def test_where_only_one_machine_is_allowed_the_first_objects_decide(tmp_path: Path) -> None:
