@@ -37,15 +37,15 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpProxy:
-    """Listens on a free loopback port and forwards requests to ``target`` (``http://127.0.0.1:PORT``)."""
+    """Listens on a free port of ``address``, and forwards requests to ``target`` (``http://127.0.0.1:PORT``)."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, address: str = "127.0.0.1") -> None:
         parts = urlsplit(target)
         if parts.scheme != "http" or parts.hostname is None or parts.port is None:
             raise ValueError(f"no plain HTTP address with a port: {target}")
         self._target = (parts.hostname, parts.port)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = socket.create_server((address, 0), backlog=256)
+        self.endpoint = f"http://{address}:{self._listener.getsockname()[1]}"
         self.exchanges: list[Exchange] = []
         """Every request so far, in order of arrival."""
         self._rules: list[Rule] = []

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.drive import Command
 from testbed.faults.http import HttpProxy
-from testbed.faults.rules import Call, Request, Rule
+from testbed.faults.rules import Answer, Call, Request, Rule
 from testbed.servers.versitygw import REGION
 from testbed.sshd import local_ssh_server, sshd_unavailable
 from tests.fleet.transfers import SECRET, two_stores
@@ -43,6 +43,9 @@ class Stage:
             (self.source / f"{number:04}").write_bytes(os.urandom(1000))
         #: Set to let the second page through; machines that ran by then.
         self.passes, self.seen = threading.Event(), list[Path]()
+        #: Set to refuse later pages once machines have run.
+        self.refuses = threading.Event()
+        proxy.add(Rule(Answer(403, "AccessDenied"), when=self._is_refused))
         proxy.add(Rule(Call(self._hold), when=is_later_page))
         with ssh.config.open("a", encoding="utf-8") as config:
             config.writelines(f"Host {site}\n  HostName 127.0.0.1\n" for site in SITES)
@@ -62,6 +65,9 @@ class Stage:
 
     def machines(self) -> list[Path]:
         return list(self.folder.glob("on */machines/*/pid"))
+
+    def _is_refused(self, request: Request) -> bool:
+        return self.refuses.is_set() and self.seen != [] and is_later_page(request)
 
     def _hold(self) -> None:
         """Wait for machines, or for the end of the test."""
@@ -99,3 +105,14 @@ def test_machines_start_while_the_source_is_listed_and_the_whole_source_arrives(
     again = stage.command.run(*stage.words, "--dry-run").expect(0)
     assert "note: the machines usually start in " in again.stderr
     assert "(learned, 2 earlier starts, accepted after " in again.stderr or "1 earlier start, " in again.stderr
+
+
+@pytest.mark.slow
+def test_a_list_that_fails_after_machines_have_started_ends_them(stage: Stage) -> None:
+    """The lead lists the source again, and gets no second page."""
+    stage.refuses.set()
+    done = stage.command.run(*stage.words, "-y", timeout_s=60)
+    assert stage.seen and "the source is still being listed" in done.stderr
+    assert done.code == 7 and "hint: check the permissions" in done.stderr, (done.code, done.stderr)
+    assert stage.command.run("fleet", "sweep").expect(0).stdout.splitlines()[-1] == "nothing is left"
+    assert stage.machines() == []

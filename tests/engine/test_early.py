@@ -13,6 +13,7 @@ from tradewind.engine.early import may_plan_early, planned_early
 from tradewind.engine.engine import Engine
 from tradewind.engine.ground import Ground
 from tradewind.engine.launch_spec import single_launch
+from tradewind.engine.placed import placed
 from tradewind.engine.proposal import Proposal
 from tradewind.engine.report import job_cost
 from tradewind.fleet.provider import ANY_TYPE, Offer
@@ -22,6 +23,7 @@ from tradewind.model.event import Progress
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.ledger import Ledger
 from tradewind.model.records import replace
+from tradewind.model.region import Region
 from tradewind.model.sites import FleetTable, Sites
 
 MACHINES = 4
@@ -67,8 +69,8 @@ def test_only_an_agreement_to_any_cost_lets_machines_start_before_the_volume_is_
 
 def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
     """For little data one machine is as good as four, because all of them take 50 s to start."""
-    assert early(tmp_path, 0.0) is None
-    assert early(tmp_path, 0.1) is None
+    for volume_gb in (0.0, 0.0005, 0.02, 0.1, 10.0):
+        assert early(tmp_path, volume_gb) is None
     made = early(tmp_path, 10_000.0)
     assert made is not None and made.launch.is_early
     assert len(made.plan.machines) == 2 * MACHINES
@@ -76,6 +78,27 @@ def test_machines_start_once_more_volume_needs_the_same(tmp_path: Path) -> None:
         "the source is still being listed, 1,000 objects and 10.0 TB so far; "
         "the rest does not change the machines, so they start now"
     )
+
+
+def test_a_rate_that_a_cheaper_type_reaches_for_little_data_waits_for_the_volume(tmp_path: Path) -> None:
+    """In AWS the cheapest plan for 0.1 Gbit/s has another type of machine for 1 TB than for 0.5 MB and 1 GB."""
+    ends, base = (Region("aws", "us-east-1"), Region("aws", "eu-west-1")), load_catalog()
+    supplies = {}
+    for end in ends:
+        known = [each for each in base.machine_offers(end) if not each.spot]
+        supplies[end] = Supply(tuple(Offer(str(end), each.machine.name, usd_per_s=each.usd_per_s) for each in known), 1)
+    cloud = Ground({"kind": "aws"}, site_catalog(supplies, base), 1)
+    for gbps, is_early in ((0.1, False), (2.0, True)):
+        asked = request(via="fleet", agreed=True, goal=MinThroughput(gbps))
+        single = single_launch(str(ends[0]), LOCAL)
+        listed = Proposal("p", asked, single.plan, asked.options, single, 512_000, 512)
+        with Engine(state_dir=str(tmp_path)) as engine:
+            assert (planned_early(engine.control, asked, listed, cloud, ends) is not None) is is_early
+
+
+def test_where_only_one_machine_is_allowed_the_first_objects_decide(tmp_path: Path) -> None:
+    made = early(tmp_path, 0.0005, machines_per_region=1)
+    assert made is not None and len(made.plan.machines) == 2
 
 
 def test_a_rate_decides_the_machines_and_an_impossible_one_waits_for_the_end_of_the_list(tmp_path: Path) -> None:
@@ -90,9 +113,14 @@ def test_with_auto_machines_do_not_start_while_this_machine_is_faster_for_what_i
     assert early(tmp_path, 10_000.0, via="auto", sites=slow) is not None
 
 
-def test_the_predicted_cost_follows_what_is_listed(tmp_path: Path) -> None:
-    made = early(tmp_path, 10_000.0)
+@pytest.mark.parametrize("volume_gb", [0.01, 10_000.0])
+def test_the_predicted_cost_follows_what_is_listed(tmp_path: Path, volume_gb: float) -> None:
+    """It is that of a plan which is made at the end of the list: starting machines costs the same for any volume."""
+    made = early(tmp_path, volume_gb, machines_per_region=1)
     assert made is not None
-    for listed_bytes, factor in ((0, 1.0), (10**13, 1.0), (3 * 10**13, 3.0)):
+    for factor in (0.0, 1.0, 3.0, 100.0):
+        listed_bytes = round(volume_gb * 1e9 * factor)
         cost = job_cost(Ledger(made.launch.prices), made.plan, Progress(bytes_total=listed_bytes), None, 0.0)
-        assert cost.predicted_usd == pytest.approx(made.cost_usd * factor)
+        objects = round(1000 * max(1.0, factor))
+        whole = placed(made.request, replace(made, volume_bytes=listed_bytes, objects=objects), ground(), (A, B))
+        assert cost.predicted_usd == pytest.approx(whole.cost_usd if factor else made.cost_usd)

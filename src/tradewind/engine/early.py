@@ -6,6 +6,7 @@ again, while it moves what it has found.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tradewind.engine.placed import placed
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from tradewind.model.overlay import UnicastOverlay
     from tradewind.model.region import Region
 
-__all__ = ["FAR", "may_plan_early", "planned_early"]
+__all__ = ["may_plan_early", "planned_early"]
 
-#: Multiple of the volume listed so far for which the plan must need the same machines.
-FAR = 100
+#: The plan must need the same machines for all volumes up to this one. For even more bytes, time and cost are
+#: proportional to the volume, so the plan stays the same.
+FAR_BYTES = 10**15
+#: Ratio of the volumes up to FAR_BYTES for which plans are compared.
+STEP = 1000
 #: Shares of routes that differ by less are equal.
 SAME_SHARE = 0.01
 
@@ -53,18 +57,28 @@ def planned_early(
 
     if not listed.volume_bytes or listed.objects is None:
         return None
-    whole = replace(listed, volume_bytes=listed.volume_bytes * FAR, objects=listed.objects * FAR)
     try:
-        made, more = (placed(request, each, ground, regions) for each in (listed, whole))
+        made = placed(request, listed, ground, regions)
+        more = (placed(request, larger, ground, regions) for larger in _larger(listed))
+        if not all(_needs_the_same(made.plan, each.plan) for each in more):
+            return None
     except InfeasibleGoal:
-        return None
-    if not _needs_the_same(made.plan, more.plan):
         return None
     if request.moved_by == "auto" and why_not_worth(control, request, made)[0] is not None:
         return None  # This machine is faster for what is listed, and perhaps not for the rest.
     found = f"{format_count(listed.objects, 'object')} and {format_volume(listed.volume_bytes / 1e9)}"
     note = f"the source is still being listed, {found} so far; the rest does not change the machines, so they start now"
     return replace(made, launch=replace(made.launch, is_early=True), notes=(*made.notes, note))
+
+
+def _larger(listed: Proposal) -> Iterator[Proposal]:
+    """Yield proposals for larger volumes, the largest first: it is the likeliest to need other machines."""
+    assert listed.volume_bytes is not None and listed.objects is not None
+    factors = [max(STEP, FAR_BYTES // listed.volume_bytes)]
+    while factors[-1] >= STEP**2:
+        factors.append(factors[-1] // STEP)
+    for factor in factors:
+        yield replace(listed, volume_bytes=listed.volume_bytes * factor, objects=listed.objects * factor)
 
 
 def _needs_the_same(one: Plan, other: Plan) -> bool:

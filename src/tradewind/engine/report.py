@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.model.document import to_document
 from tradewind.model.event import EARLIER_RUN, Progress, StageLimits, Summary, is_copied_by_store
@@ -11,6 +11,9 @@ from tradewind.model.ledger import Ledger, LedgerLine
 from tradewind.model.plan import Plan, local_plan
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_bytes, format_count, format_duration, format_gbps, format_rate, format_usd
+
+if TYPE_CHECKING:
+    from tradewind.model.overlay import UnicastOverlay
 
 #: Meanings of proof names (docs/concepts/integrity.md). A proof in a summary is `SOURCE → DESTINATION`.
 PROOF_WORDS = {
@@ -144,17 +147,24 @@ class JobCost:
 def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb: float | None, now_s: float) -> JobCost:
     """Return the cost of a job; `now_s` is Unix time.
 
-    The predicted cost is that of the first plan. If that was made while the source was being listed, it is scaled to
-    the bytes that are listed by now. For a handwritten plan it is the egress of the bytes that were moved.
+    The predicted cost is that of the first plan. If that was made while the source was being listed, it is that of the
+    same plan for the bytes that are listed by now. For a handwritten plan it is the egress of the bytes that were
+    moved.
     """
     predicted = ledger.predicted_usd
     if predicted is None and plan.overlay is not None:
-        planned_bytes = plan.overlay.volume_gb * 1e9
-        predicted = plan.overlay.cost.total_usd * max(1.0, progress.bytes_total / planned_bytes)
+        predicted = _usd_of_more(plan.overlay, progress.bytes_total / 1e9)
     if predicted is None:
         predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
     lines = ledger.lines(now_s)
     return JobCost(predicted, sum(line.usd for line in lines) if lines else progress.cost_usd, lines)
+
+
+def _usd_of_more(overlay: UnicastOverlay, volume_gb: float) -> float:
+    """Return the cost of a plan [USD] if it moves more than its volume. Its machines start only once."""
+    cost, factor = overlay.cost, max(1.0, volume_gb / overlay.volume_gb)
+    time_s = overlay.boot_s + overlay.transfer_s * factor
+    return cost.machines_usd * time_s / overlay.time_s + (cost.egress_usd + cost.requests_usd) * factor
 
 
 #: What the limit of each stage counts, and the stage as the slowest one.
