@@ -142,6 +142,9 @@ class SetSearch:
             _, flow, group = heappop(branch.heads)
             options = self._options(branch, flow, group)
             remaining = branch.sets
+            if not options or options[0][3] == remaining:
+                self._decide(branch, flow, group, options[0] if options else None)
+                continue
             taken: list[tuple[int, Option | None]] = []
             for option in options:
                 if able := remaining & option[3]:
