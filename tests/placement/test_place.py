@@ -8,11 +8,14 @@ import pytest
 
 from tests.placement.every_placement import least_total_s
 from tests.placement.problems import one_region, problem
+from tests.placement.test_extended_model import extended
 from tradewind.errors import UsageError
 from tradewind.model.records import replace
 from tradewind.placement.assignment import Assignment
 from tradewind.placement.check import placement_violations
 from tradewind.placement.deadline import deadline_in
+from tradewind.placement.exact import bound_by_counts
+from tradewind.placement.flow_greedy import flow_greedy, preferences_of
 from tradewind.placement.paths import paths_of
 from tradewind.placement.place import ALGORITHMS, place
 from tradewind.placement.relaxation import relax
@@ -45,6 +48,21 @@ def test_no_placement_beats_the_bound(seed: int) -> None:
     bound_s = relax(paths, deadline_in(10.0)).bound_s
     for algorithm in ("f-fct", "f-cost", "1p", "2p", "2p-rb"):
         assert place(larger, algorithm).total_fct_s >= bound_s * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bound_exceeds_the_optimum(seed: int) -> None:
+    """Neither the relaxation, nor branch and bound over the instances, from a good or a bad placement."""
+    made = extended(seed, flows=5, regions=3) if seed % 4 == 3 else problem(seed, flows=6, regions=3)
+    exact = place(made, "exact")
+    assert exact.gap is not None and exact.gap <= 1e-6
+    paths = paths_of(made)
+    known = flow_greedy(preferences_of(paths, "gain per cost" if seed % 2 else "gain"))
+    relaxation = relax(paths, deadline_in(10.0))
+    by_counts_s = bound_by_counts(known, relaxation, deadline_in(10.0))
+    assert relaxation.bound_s <= by_counts_s <= exact.total_fct_s * (1 + 1e-6)
+    auto = place(made, "auto", time_limit_s=0.1)
+    assert auto.gap is not None and auto.total_fct_s * (1 - auto.gap) <= exact.total_fct_s * (1 + 1e-6)
 
 
 def test_more_money_never_makes_an_exact_plan_slower() -> None:

@@ -44,6 +44,7 @@ EXAMPLES = """\
   tradewind accelerate plan --problem problem.json --algorithm exact --time-limit 1min
   tradewind accelerate plan --problem problem.json --explain
   tradewind accelerate plan --problem problem.json --frontier --json
+  tradewind accelerate plan --problem problem.json --plot frontier.svg
   tradewind accelerate advise --flows flows.toml
   tradewind accelerate advise https://files.example.org/large.bin
   tradewind accelerate generate many-to-many --count 30 --seed 7 | tradewind accelerate plan --problem -

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
+from tradewind.cli.options import parse_plot
 from tradewind.errors import UsageError
 from tradewind.model.units import parse_duration_s
 
 if TYPE_CHECKING:
     from tradewind.render.placement import PlacementReport
 
-OPTIONS = ("problem", "flows", "write_problem", "algorithm", "time_limit", "explain", "frontier")
+OPTIONS = ("problem", "flows", "write_problem", "algorithm", "time_limit", "explain", "frontier", "plot")
 ARGUMENTS = None
 
 
@@ -40,6 +42,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="plan: show what limits each flow, why it takes no faster path, and what one dollar more would save",
     )
     parser.add_argument("--frontier", action="store_true", help="plan: show the total time for other budgets, too")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        type=typed(parse_plot),
+        help="plan: draw the total time over the budget: FILE.svg or FILE.png; implies --frontier",
+    )
 
 
 def run(args: Namespace) -> int:
@@ -53,13 +61,16 @@ def run(args: Namespace) -> int:
         print(json.dumps(report.document()))
     else:
         print("\n".join(report.lines()))
+    if args.plot:
+        report.plot(args.plot)
+        print(f"plot written to {args.plot}", file=sys.stderr)
     return 0
 
 
 def _placed(args: Namespace) -> PlacementReport:
     from tradewind.engine.engine import Engine
 
-    wish = {"time_limit_s": args.time_limit, "explain": args.explain, "frontier": args.frontier}
+    wish = {"time_limit_s": args.time_limit, "explain": args.explain, "frontier": args.frontier or bool(args.plot)}
     algorithm = args.algorithm or "auto"
     with Engine(state_dir=args.state_dir, gateway=args.gateway) as engine:
         if args.problem is not None:

@@ -282,3 +282,11 @@ def goal_options(args: Namespace) -> list[str]:
     """Return the given options that set a goal. At most one is allowed."""
     given = {"--max-cost": args.max_cost, "--min-throughput": args.min_throughput, "--deadline": args.deadline}
     return [name for name, value in given.items() if value is not None]
+
+
+def parse_plot(text: str) -> str:
+    """Parse the name of a picture file. Raises UsageError if its format cannot be drawn."""
+    from tradewind.render.picture import check_picture_path
+
+    check_picture_path(text)
+    return text

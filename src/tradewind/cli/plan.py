@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.cli.arguments import typed
-from tradewind.cli.options import COST_EXAMPLES, parse_cost, parse_machines, parse_ratio
+from tradewind.cli.options import COST_EXAMPLES, parse_cost, parse_machines, parse_plot, parse_ratio
 from tradewind.errors import InfeasibleGoal, UsageError
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
 from tradewind.model.network_tier import check_network_tiers
@@ -176,14 +176,6 @@ def parse_effort(text: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(f"{text!r} is not an effort", hint="a number, for example 10") from None
-
-
-def parse_plot(text: str) -> str:
-    """Parse the name of a picture file. Raises UsageError if its format cannot be drawn."""
-    from tradewind.render.picture import check_picture_path
-
-    check_picture_path(text)
-    return text
 
 
 def run(args: Namespace) -> int:

@@ -96,9 +96,14 @@ def _frontier(
         budget_cents = problem.budget_cents * part
         made = plan if part == 1.0 else place(replace(problem, budget_cents=budget_cents), algorithm, time_limit_s)
         if found and found[-1].total_fct_s < made.total_fct_s:
-            made = replace(found[-1], budget_cents=budget_cents)
+            made = replace(found[-1], budget_cents=budget_cents, gap=_gap_to(made, found[-1].total_fct_s))
         found.append(made)
     return _without_repetition(found)
+
+
+def _gap_to(plan: PlacementPlan, total_s: float) -> float | None:
+    """Return the gap of a smaller total to the bound that a plan proves."""
+    return None if plan.gap is None else max(0.0, 1 - plan.total_fct_s * (1 - plan.gap) / total_s)
 
 
 def _without_repetition(plans: Sequence[PlacementPlan]) -> tuple[PlacementPlan, ...]:

@@ -32,16 +32,16 @@ MOVES_MAX = 20_000
 """Most moves that are tried from one answer."""
 MOVED_MAX = 2
 """Most placements of a kind that are improved by moves."""
-SEARCH_S_MIN = 2.0
+SEARCH_S_MIN = 2.5
 """CPU time of the search beyond the algorithms of the paper, even if these have used up the limit."""
 RELAXED_PART = 0.35
 """Part of the CPU time that the relaxation may take; then parts of what is left for its rounding, for moves, and for
 a better bound."""
-ROUNDED_PART = 0.35
+ROUNDED_PART = 0.65
 MOVED_PART = 0.15
 BOUND_PART = 0.9
-CAPACITY_PARTS = (0.95, 1.0)
-"""Parts of the capacities with which the relaxation is rounded; see `dive`."""
+CAPACITY_PARTS = ((0.9, 0.55), (0.95, 1.0))
+"""Parts of the capacities with which the relaxation is rounded (see `dive`), and of the time that is left for that."""
 
 
 def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
@@ -63,7 +63,8 @@ def best_placement(paths: Paths, cpu_limit_s: float) -> Polished:
     target_s = relaxation.bound_s / (1 - AUTO_GAP)
     if best.total_fct_s <= target_s:
         return Polished(best, min(relaxation.bound_s, best.total_fct_s))
-    best = _best_moved(by_gain, [best, *_rounded(by_gain, relaxation, deadline.part(ROUNDED_PART))])
+    rounded = _rounded(by_gain, relaxation, deadline.part(ROUNDED_PART))
+    best = min([best, *rounded], key=lambda assignment: assignment.total_fct_s)
     thrifty = by_gain if relaxation.duals is None else _thrifty(paths, relaxation.duals)
     best = ruin_and_recreate(by_gain, thrifty, best, deadline.part(MOVED_PART), target_s)
     bound_s = bound_by_counts(best, relaxation, deadline.part(BOUND_PART))
@@ -100,10 +101,11 @@ def _greedy(by_gain: Preferences) -> list[Assignment]:
 
 
 def _rounded(by_gain: Preferences, relaxation: Relaxation, deadline: CpuDeadline) -> list[Assignment]:
-    """Return placements near to the relaxation."""
+    """Return placements near to the relaxation, each after moves: these shorten it most."""
     found = []
-    for number, part in enumerate(CAPACITY_PARTS):
-        made = dive(by_gain, relaxation, part, deadline.part(1 / (len(CAPACITY_PARTS) - number)))
+    for capacity_part, time_part in CAPACITY_PARTS:
+        made = dive(by_gain, relaxation, capacity_part, deadline.part(time_part))
         if made is not None:
+            improve(by_gain, made, MOVES_MAX)
             found.append(made)
     return found

@@ -17,7 +17,7 @@ __all__ = ["dive"]
 
 WHOLE = 1e-6
 """Counts nearer than this to a whole number are that number."""
-COLUMNS_PER_FLOW = 12
+COLUMNS_PER_FLOW = 6
 """Average number of paths that a flow may take once the instances are fixed."""
 ROUNDED_COLUMNS_PER_FLOW = 40
 """Average number of paths of a flow while the instances are rounded."""

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from tradewind.placement.flow_greedy import Preferences
 from tradewind.placement.packing import FITS
 from tradewind.placement.paths import DIRECT
-from tradewind.placement.problem import FloatArray
 
 __all__ = ["SetSearch"]
 
@@ -29,6 +28,8 @@ ROUNDING = 1 + 1e-9
 
 #: A path of a group: its first and second region (-1 if none), rate, egress price, and number.
 Member = tuple[int, int, float, float, int]
+#: The first and second region of a path (-1 if none), and its rate.
+End = tuple[int, int, float]
 #: How a branch can continue: new instances, cost, position in the group, sets that can, path, instances, rate.
 Option = tuple[int, float, int, int, int, tuple[tuple[int, int], ...], float]
 
@@ -54,6 +55,12 @@ class _Groups:
         self.direct_s = float(paths.fct_s[flow, DIRECT])
         self._members: dict[int, tuple[list[Member], bool]] = {}
 
+    def ends(self) -> list[End]:
+        """Return the first and second region of each path in order (-1 if none) and its rate, and an end mark."""
+        paths, ordered = self._paths, self.ordered
+        first, second = paths.first[ordered].tolist(), paths.second[ordered].tolist()
+        return [*zip(first, second, paths.rate_mbps[self._flow, ordered].tolist(), strict=True), (-1, -1, -math.inf)]
+
     def members(self, group: int) -> tuple[list[Member], bool]:
         """Return the paths of a group, and whether their prices never fall."""
         known = self._members.get(group)
@@ -70,7 +77,7 @@ class _Groups:
 class _Branch:
     """A state of F-FCT, and the sets that lead to it as bits."""
 
-    __slots__ = ("bound_s", "heads", "loads", "path_of", "sets", "spent_cents")
+    __slots__ = ("at", "bound_s", "heads", "loads", "path_of", "sets", "spent_cents")
 
     def __init__(self, sets: int, flows: int, regions: int) -> None:
         self.sets = sets
@@ -79,6 +86,8 @@ class _Branch:
         self.spent_cents = 0.0
         #: The next group of each flow without a path: minus its value, the flow, the group.
         self.heads: list[tuple[float, int, int]] = []
+        #: By flow, the first position with room when that was last determined. Room never grows.
+        self.at = [0] * flows
         #: Total if each flow in `heads` gets a path of its group, and others without a path stay direct.
         self.bound_s = 0.0
 
@@ -86,7 +95,7 @@ class _Branch:
         """Return a branch that continues on its own with some of the sets."""
         other = _Branch.__new__(_Branch)
         other.sets = sets
-        other.path_of, other.heads = list(self.path_of), list(self.heads)
+        other.path_of, other.heads, other.at = list(self.path_of), list(self.heads), list(self.at)
         other.loads = [list(of_region) for of_region in self.loads]
         other.spent_cents, other.bound_s = self.spent_cents, self.bound_s
         return other
@@ -100,14 +109,8 @@ class SetSearch:
         problem = paths.problem
         self.paths = paths
         self._flows = [_Groups(preferences, flow) for flow in range(len(problem.flows))]
-        count = max((len(groups.ordered) for groups in self._flows), default=0)
-        #: By flow and position: paths and rates; positions that a flow does not have fit nowhere.
-        self._ordered = np.zeros((len(self._flows), count + 1), dtype=np.int64)
-        self._rates_mbps = np.full((len(self._flows), count + 1), math.nan)
-        for flow, groups in enumerate(self._flows):
-            self._ordered[flow, : len(groups.ordered)] = groups.ordered
-            self._rates_mbps[flow, : len(groups.ordered)] = paths.rate_mbps[flow, groups.ordered]
-        self._room_mbps = np.empty_like(self._rates_mbps)
+        #: By flow and position: both regions and the rate. The last position always has room and is no path.
+        self._ends = [groups.ends() for groups in self._flows]
         self._fct_s: list[list[float]] = paths.fct_s.tolist()
         self._capacity = [region.capacity_mbps * FITS for region in problem.regions]
         self._setup = [region.setup_cents for region in problem.regions]
@@ -139,6 +142,9 @@ class SetSearch:
             _, flow, group = heappop(branch.heads)
             options = self._options(branch, flow, group)
             remaining = branch.sets
+            if not options or options[0][3] == remaining:
+                self._decide(branch, flow, group, options[0] if options else None)
+                continue
             taken: list[tuple[int, Option | None]] = []
             for option in options:
                 if able := remaining & option[3]:
@@ -166,6 +172,7 @@ class SetSearch:
             groups = self._flows[flow]
             if group + 1 < len(groups.gains_s):
                 branch.bound_s += groups.fct_s[group + 1] - groups.fct_s[group]
+                branch.at[flow] = max(branch.at[flow], groups.starts[group + 1])
                 heappush(branch.heads, (-groups.gains_s[group + 1], flow, group + 1))
             else:
                 branch.bound_s += groups.direct_s - groups.fct_s[group]
@@ -183,34 +190,38 @@ class SetSearch:
 
     def _wait(self, branch: _Branch) -> None:
         """Let each flow without a path wait for a group that some set has room for, its present one or a later one."""
-        np.take(self._room(branch), self._ordered, out=self._room_mbps, mode="clip")
-        fits = self._rates_mbps <= self._room_mbps
+        room, at = self._room(branch), branch.at
         heads: list[tuple[float, int, int]] = []
-        for _, flow, group in branch.heads:
+        for head in branch.heads:
+            _, flow, group = head
+            ends, position = self._ends[flow], at[flow]
+            p, q, rate_mbps = ends[position]
+            if rate_mbps <= room[p] and rate_mbps <= room[q]:
+                heads.append(head)
+                continue
+            while rate_mbps > room[p] or rate_mbps > room[q]:
+                position += 1
+                p, q, rate_mbps = ends[position]
+            at[flow] = position
             groups = self._flows[flow]
-            if group < len(groups.gains_s):
-                start = groups.starts[group]
-                at = start + int(fits[flow, start:].argmax())
-                if fits[flow, at]:
-                    found = groups.rank_of[at]
-                    heads.append((-groups.gains_s[found], flow, found))
-                    branch.bound_s += groups.fct_s[found] - groups.fct_s[group]
-                    continue
+            if position == len(groups.rank_of):
                 branch.bound_s += groups.direct_s - groups.fct_s[group]
+                continue
+            found = groups.rank_of[position]
+            heads.append((-groups.gains_s[found], flow, found))
+            branch.bound_s += groups.fct_s[found] - groups.fct_s[group]
         heapify(heads)
         branch.heads = heads
 
-    def _room(self, branch: _Branch) -> FloatArray:
-        """Return the highest rate for which a path has room in any of the sets."""
+    def _room(self, branch: _Branch) -> list[float]:
+        """Return the highest rate for which any of the sets has room, by region, then without a region."""
         room = [math.inf] * (len(self._capacity) + 1)
         for region, loads in enumerate(branch.loads):
             if self._more[region][len(loads)] & branch.sets:
                 room[region] = self._capacity[region] * ROUNDING
             else:
                 room[region] = (self._capacity[region] - min(loads)) * ROUNDING + 1e-6 if loads else -1.0
-        by_region = np.array(room)
-        most: FloatArray = np.minimum(by_region[self.paths.first], by_region[self.paths.second])
-        return most
+        return room
 
     def _options(self, branch: _Branch, flow: int, group: int) -> list[Option]:
         """Return the ways in which a branch can give the flow a path of a group, the best one first."""

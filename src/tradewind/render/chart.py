@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tradewind.model.overlay import Overlay
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_gbps, format_usd
 from tradewind.render import style
+from tradewind.render.axes import Scale, axis_break, format_ticks_usd, scale, ticks
 from tradewind.render.labels import Box, Labels, text_width
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 24, 30, 58
 SAMPLES_PER_SEGMENT = 24
 ELBOWS_SHOWN_MAX = 40
 """Maximum elbows that get dots; with more, the dots would look like a second line."""
-
-Scale = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +95,28 @@ def _scales(
     spread = max(max(costs) - min(costs), 0.02 * max(costs))
     low, high = max(0.0, min(costs) - 0.08 * spread), max(costs) + 0.12 * spread
     bottom, top = 0.0, max(rates) * 1.14
-    x = _scale(low, high, LEFT, style.WIDTH - RIGHT)
-    y = _scale(bottom, top, HEIGHT - BOTTOM, TOP)
+    x = scale(low, high, LEFT, style.WIDTH - RIGHT)
+    y = scale(bottom, top, HEIGHT - BOTTOM, TOP)
     return x, y, (low, high), (bottom, top)
 
 
 def _axes(x: Scale, y: Scale, costs: tuple[float, float], rates: tuple[float, float]) -> Iterator[str]:
     bottom, right = HEIGHT - BOTTOM, style.WIDTH - RIGHT
     yield style.text(24, TOP - 12, "rate [Gbit/s]", size=12, colour=style.MUTED)
-    for value in _ticks(*rates):
+    for value in ticks(*rates):
         yield f'<line x1="{LEFT}" x2="{right}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="{style.GRID}"/>'
         yield style.text(LEFT - 9, y(value) + 4, f"{value:g}", size=12, colour=style.MUTED, anchor="end")
-    ticks = _ticks(*costs)
-    for value in ticks:
+    values = ticks(*costs)
+    for value, amount in zip(values, format_ticks_usd(values), strict=True):
         yield f'<line x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{bottom}" y2="{bottom + 5}" stroke="{style.MUTED}"/>'
-        yield style.text(x(value), bottom + 20, _money(value, ticks), size=12, colour=style.MUTED, anchor="middle")
+        yield style.text(x(value), bottom + 20, amount, size=12, colour=style.MUTED, anchor="middle")
     yield f'<line x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}" stroke="{style.MUTED}"/>'
     if costs[0] > 0:
         title = "<title>the axis does not begin at $0</title>"
-        yield f'<path d="{_break(LEFT, bottom)}" fill="none" stroke="{style.MUTED}">{title}</path>'
+        yield f'<path d="{axis_break(LEFT, bottom)}" fill="none" stroke="{style.MUTED}">{title}</path>'
     yield style.text(
         right, bottom + 42, "cost of the transfer, machines included", size=12, colour=style.MUTED, anchor="end"
     )
-
-
-def _break(x: float, y: float) -> str:
-    """Return two slanting strokes, which mark an axis that does not begin at zero."""
-    return f"M{x + 2} {y + 5}l4 -10M{x + 7} {y + 5}l4 -10"
-
-
-def _money(value: float, ticks: Sequence[float]) -> str:
-    """Return the value with just enough digits to distinguish the ticks."""
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else value
-    digits = 0 if step >= 1 and all(t == int(t) for t in ticks) else max(2, -math.floor(math.log10(step or 1.0)))
-    return f"${value:,.{digits}f}"
 
 
 def _mark(mark: Mark, x: float, y: float, chosen: bool, labels: Labels) -> Iterator[str]:
@@ -174,15 +160,3 @@ def _legend(all_proven: bool) -> Iterator[str]:
             'stroke-width="2.5" stroke-dasharray="6 4"/>'
         )
         yield style.text(LEFT + 306, y + 4, "found, not proven to be the highest", size=12, colour=style.MUTED)
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    rough = (high - low) / 6
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough)
-    first = math.ceil(low / step)
-    return [round(step * i, 10) for i in range(first, math.floor(high / step) + 1)]
-
-
-def _scale(low: float, high: float, start: float, end: float) -> Scale:
-    return lambda value: start + (value - low) / (high - low) * (end - start)

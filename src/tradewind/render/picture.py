@@ -22,7 +22,7 @@ from tradewind.render.labels import text_width
 if TYPE_CHECKING:
     from tradewind.planner.frontier import Frontier
 
-__all__ = ["Picture", "check_picture_path", "frontier_picture", "plan_picture"]
+__all__ = ["Picture", "check_picture_path", "composed", "frontier_picture", "plan_picture"]
 
 MARGIN = 24
 TITLE_SIZE = 20
@@ -97,7 +97,7 @@ def plan_picture(
         blocks.append(world_map.draw_legend(plan))
     if frontier is not None:
         blocks.append((chart.HEIGHT, list(chart.draw_chart(frontier, chosen, rivals))))
-    return _composed(heading, height + TILES_HEIGHT, blocks)
+    return composed(heading, height + TILES_HEIGHT, blocks)
 
 
 def frontier_picture(
@@ -105,7 +105,7 @@ def frontier_picture(
 ) -> Picture:
     """Return heading and chart."""
     heading, height = _heading(source, destinations, volume_gb, ": every efficient pair of cost and rate")
-    return _composed(heading, height + 20, [(chart.HEIGHT, list(chart.draw_chart(frontier, None, rivals)))])
+    return composed(heading, height + 20, [(chart.HEIGHT, list(chart.draw_chart(frontier, None, rivals)))])
 
 
 def _heading(source: Region, destinations: Sequence[Region], volume_gb: float, words: str) -> tuple[list[str], int]:
@@ -139,7 +139,8 @@ def _tiles(chosen: chart.Mark, direct: chart.Mark | None, below: int) -> Iterato
         yield style.text(x, below + 52, words, size=11.5, colour=style.MUTED)
 
 
-def _composed(heading: Sequence[str], heading_height: int, blocks: Sequence[tuple[int, Sequence[str]]]) -> Picture:
+def composed(heading: Sequence[str], heading_height: int, blocks: Sequence[tuple[int, Sequence[str]]]) -> Picture:
+    """Return a picture of a heading and, below it, blocks with their heights."""
     parts, top = list(heading), heading_height
     for height, elements in blocks:
         parts += [f'<g transform="translate(0 {top})">', *elements, "</g>"]

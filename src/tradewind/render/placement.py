@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tradewind.errors import UsageError
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_count, format_duration, format_usd
 from tradewind.placement.explain import FlowReason
 from tradewind.placement.plan import FlowPlan, PlacementPlan
+
+if TYPE_CHECKING:
+    from tradewind.render.picture import Picture
 
 __all__ = ["PlacementReport"]
 
@@ -78,6 +83,21 @@ class PlacementReport:
         if self.next_dollar is not None:
             yield from self._next_dollar_lines()
         yield from self._frontier_lines()
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Picture:
+        """Draw the frontier; write it to `path` (`.svg`, or `.png` with the extra `plot`) if it is given.
+
+        Raises:
+            UsageError: no frontier was asked, another suffix, PNG without the extra, or a file that cannot be written.
+        """
+        from tradewind.render.placement_chart import placement_picture
+
+        if not self.frontier:
+            raise UsageError("this placement has no frontier to draw", hint="place with frontier=True")
+        picture = placement_picture(self.plan, self.frontier)
+        if path is not None:
+            picture.save(path)
+        return picture
 
     @property
     def _next_dollar_s(self) -> float:
