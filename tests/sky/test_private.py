@@ -152,5 +152,5 @@ def test_regions_that_are_not_joined_are_refused_in_one_line_and_nothing_is_left
     stage.configure(settings=(PRIVATE,))
     done = stage.command.run(*stage.words, "--via", "fleet")
     assert done.code != 0
-    assert "neither accepts connections" in done.stderr and "`joined = true`" in done.stderr
+    assert "cannot connect, and no region joins them" in done.stderr and "not `joined = true`" in done.stderr
     stage.check_nothing_is_left()
