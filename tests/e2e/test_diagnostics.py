@@ -118,6 +118,20 @@ def test_a_directory_copied_as_an_object_suggests_r(command: Command, s3: S3Plac
     assert "is a directory" not in missing.stderr
 
 
+@pytest.mark.parametrize("verb", [("sync",), ("sync", "--delete", "-y"), ("cp", "-r")])
+def test_an_object_copied_as_a_directory_suggests_cp(
+    command: Command, s3: S3Place, tmp_path: Path, verb: tuple[str, ...]
+) -> None:
+    s3.put("data/a", b"x")
+    for name in ("data/a", "data/a/"):
+        done = command.run(*verb, f"{s3.url}/{name}", tmp_path / "copy", *s3.flags("src")).expect(3)
+        assert f"error: {s3.url}/data/a is an object, not a directory" in done.stderr
+        assert "hint: to copy one object: tradewind cp SRC DST" in done.stderr
+        assert "allow-empty" not in done.stderr
+    missing = command.run(*verb, f"{s3.url}/data/b", tmp_path / "copy", *s3.flags("src")).expect(3)
+    assert "nothing exists at" in missing.stderr
+
+
 def test_doctor_has_one_layout(command: Command, s3: S3Place) -> None:
     done = command.run("doctor", s3.url, "s3://no-such-bucket", "--endpoint", s3.endpoint, *s3.flags("src")[2:]).expect(
         1

@@ -244,6 +244,7 @@ def test_unordered_listings_are_copied_but_not_compared(
     for verb in ("sync-from", "sync-to", "check"):
         done = run_verb(verb, command, place, files).expect(1)
         assert "its keys are not listed in order" in done.stderr
+        assert "hint: `cp -r` and `rm -r` work there" in done.stderr
     assert place.contents() == {**SECRETS, **OBJECTS}
     assert files.get("extra") == b"extra"
 

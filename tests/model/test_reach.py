@@ -23,7 +23,8 @@ def closed(tables: dict[str, Any], *regions: Region) -> dict[tuple[Region, Regio
 def test_two_regions_without_public_addresses_connect_only_if_their_networks_are_joined() -> None:
     private = {"public_address": False, "home_cidr": "198.51.100.7/32"}
     found = closed({"aws": private}, EAST, WEST)
-    assert found == {(EAST, WEST): "[aws] has `public_address = false`", (WEST, EAST): found[EAST, WEST]}
+    why = "[aws] has `public_address = false` and not `joined = true`"
+    assert found == {(EAST, WEST): why, (WEST, EAST): why}
     assert closed({"aws": {**private, "joined": True}}, EAST, WEST) == {}
     assert closed({"aws": {}}, EAST, WEST) == {}
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from testbed.clouds.azure import GROUP, IDENTITY, SUBSCRIPTION, AzureCloud, azure_cloud
+from testbed.clouds.booter import BootedMachine
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
@@ -55,8 +56,12 @@ class Stage(Transfer):
             *tables,
         )
 
+    def machines(self) -> list[BootedMachine]:
+        """Return all machines that were ever booted."""
+        return list(self.cloud.booter.machines.values())
+
     def check_nothing_is_left(self) -> None:
-        wait_until(lambda: all(machine.ended.is_set() for machine in self.cloud.booter.machines.values()), ENDS_S)
+        wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)
         super().check_nothing_is_left()
         assert not any(self.cloud.api.resources().values())
 

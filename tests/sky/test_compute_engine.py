@@ -67,9 +67,12 @@ class Stage(Transfer):
         name = next(one.name for one in self.cloud.engine.instances.values() if one.zone.startswith(region))
         return name, self.cloud.boots.booter.machines[name]
 
+    def machines(self) -> list[BootedMachine]:
+        """Return all machines that were ever booted."""
+        return list(self.cloud.boots.booter.machines.values())
+
     def check_nothing_is_left(self) -> None:
-        machines = self.cloud.boots.booter.machines.values()
-        wait_until(lambda: all(machine.ended.is_set() for machine in machines), ENDS_S)
+        wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)
         super().check_nothing_is_left()
         assert self.cloud.engine.billed() == []
 

@@ -90,6 +90,9 @@ pub struct Error {
 /// S3's code for a request that was signed at a time too far from the store's.
 pub(crate) const WRONG_CLOCK: &str = "RequestTimeTooSkewed";
 
+/// A listing whose keys do not ascend in byte order, so that it cannot be compared with another one.
+pub const UNORDERED: &str = "its keys are not listed in order";
+
 /// Messages of mistakes about TLS, each with the advice that applies to it.
 const TLS_REASONS: [(&str, &str); 5] = [
     (UNKNOWN_CA, "name the certificate of its CA with --ca-bundle FILE, --src-ca-bundle or --dst-ca-bundle"),
@@ -156,6 +159,9 @@ impl Error {
             SlowDown | Timeout | Server | Truncated => "the store may be busy: try again later",
             Protocol => {
                 "the server, or a proxy in front of it, breaks the protocol: report this to its operator, or use another endpoint"
+            }
+            Unsupported if self.message.contains(UNORDERED) => {
+                "`cp -r` and `rm -r` work there; `sync` and `check` need a store that lists its keys in byte order"
             }
             Configuration if self.tls_advice().is_some() => self.tls_advice()?,
             Configuration if self.operation == PARSE => {

@@ -43,7 +43,7 @@ pub use cloud::{CloudReport, CredentialState, look_at_cloud};
 pub use config::StoreConfig;
 pub use delegated::{Delegated, StoreAuthority};
 pub use delegation::Delegation;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, UNORDERED};
 pub use file::{Disk, Kernel};
 pub use identity::{BucketIdentity, Identity, Kinship, Likeness, Relation};
 pub use kept_time::{KEPT_TIME, kept_time_ns, kept_time_text};

@@ -23,12 +23,14 @@ class Reach:
     """The connections that gateways of a region accept.
 
     `network` is the name of a network of several regions: gateways with the same name connect to each other
-    nevertheless. `why` says why they accept none from elsewhere.
+    nevertheless. `why` says why they accept none from elsewhere. `can_be_joined`: the cloud's setting `joined` would
+    make one network of its regions.
     """
 
     inbound: bool = True
     network: str | None = None
     why: str = ""
+    can_be_joined: bool = False
 
 
 OPEN = Reach()
@@ -40,7 +42,9 @@ def why_unconnected(src: Reach, dst: Reach) -> str | None:
     is_joined = src.network is not None and src.network == dst.network
     if src.inbound or dst.inbound or is_joined:
         return None
-    return src.why if src.why == dst.why else f"{src.why}, {dst.why}"
+    if src.why != dst.why:
+        return f"{src.why}, {dst.why}"
+    return f"{src.why} and not `joined = true`" if src.can_be_joined else src.why
 
 
 def reach_of(sites: Sites, region: Region) -> Reach:
@@ -62,7 +66,8 @@ def _of_cloud(cloud: Cloud, region: str) -> Reach:
         return OPEN
     # The network of Google Cloud spans its regions; those of the others do if the user has joined them.
     is_joined = settings.get("joined", cloud.kind == "gcp")
-    return Reach(False, cloud.kind if is_joined else None, f"[{cloud.kind}] has `public_address = false`")
+    why = f"[{cloud.kind}] has `public_address = false`"
+    return Reach(False, cloud.kind if is_joined else None, why, can_be_joined=not is_joined)
 
 
 def unconnected(sites: Sites, regions: Collection[Region]) -> dict[tuple[Region, Region], str]:

@@ -345,7 +345,7 @@ def _unconnected(catalog: Catalog, source: Region, destination: Region) -> Infea
         return None
     return InfeasibleGoal(
         f"gateways in {source} and {destination} cannot connect, and no region joins them: {why}",
-        hint="let gateways of one of them accept connections, or add a region between them where they do",
+        hint="let gateways of one of them accept connections, join their networks, or add a region between them",
         nearest=None,
     )
 

@@ -6,7 +6,7 @@
 use crate::lead::pages::{Listing, NameRange, Pages};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use tradewind_store::{Error, ErrorKind, ObjectInfo};
+use tradewind_store::{Error, ErrorKind, ObjectInfo, UNORDERED};
 
 /// One of the listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,10 +169,7 @@ impl Cursor {
         let Some(last) = &mut self.last else { return Ok(()) };
         for object in objects {
             if object.key <= *last && !last.is_empty() {
-                let message = format!(
-                    "cannot be compared: its keys are not listed in order: {:?} comes after {last:?}",
-                    object.key
-                );
+                let message = format!("cannot be compared: {UNORDERED}: {:?} comes after {last:?}", object.key);
                 return Err(Error::new(ErrorKind::Unsupported, "list", self.url.clone(), message));
             }
             last.clone_from(&object.key);

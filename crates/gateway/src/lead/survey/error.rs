@@ -30,6 +30,12 @@ pub enum SurveyError {
         /// The source.
         url: String,
     },
+    /// The source is named as a directory, but only an object has this name.
+    #[error("{url} is an object, not a directory")]
+    IsObject {
+        /// The source.
+        url: String,
+    },
     /// The source has no object, or the filter leaves none.
     #[error("{}", nothing_selected(.url, *.source_objects))]
     NothingSelected {
@@ -144,7 +150,7 @@ impl SurveyError {
                 Outcome::SourceNotFound
             }
             Self::Source(error) | Self::Target(error) => outcome_of(error),
-            Self::NothingSelected { .. } | Self::IsDirectory { .. } => Outcome::SourceNotFound,
+            Self::NothingSelected { .. } | Self::IsDirectory { .. } | Self::IsObject { .. } => Outcome::SourceNotFound,
             Self::Overlap { .. } | Self::NotApart { .. } | Self::Undecided { .. } | Self::NoTags { .. } => {
                 Outcome::Refused
             }
@@ -162,6 +168,7 @@ impl SurveyError {
             Self::Source(error) | Self::Target(error) => error.hint(),
             Self::Unreachable(_) => Some(UNREACHABLE_HINT),
             Self::IsDirectory { .. } => Some("add -r to copy everything below it"),
+            Self::IsObject { .. } => Some("to copy one object: tradewind cp SRC DST"),
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }

@@ -153,6 +153,12 @@ impl Walk {
         };
         if end.objects == 0 && end.refused == 0 && !was_moved && !self.survey.job.allow_empty {
             let url = object_url(self.survey.source.as_ref(), &self.prefix);
+            if end.source_objects == 0
+                && let Some(key) = self.prefix.strip_suffix('/')
+                && is_object(&self.survey.source, key, &self.policy).await
+            {
+                return Err(SurveyError::IsObject { url: object_url(self.survey.source.as_ref(), key) });
+            }
             let (url, source_objects) = self.selector.missing(&url, end.source_objects);
             return Err(SurveyError::NothingSelected { url: url.into_owned(), source_objects });
         }
@@ -507,4 +513,9 @@ impl Tally {
         self.objects += 1;
         self.bytes += object.size_bytes;
     }
+}
+
+/// Returns whether an object has this name. One that cannot be looked up does not count.
+async fn is_object(store: &Arc<dyn Store>, key: &str, policy: &RetryPolicy) -> bool {
+    policy.run("head", store.url(), || store.head(key)).await.is_ok()
 }
