@@ -24,7 +24,8 @@ def seaweedfs() -> Server:
     identities = folder / "identities.json"
     _write_identity(identities, access, secret)
     command = [
-        str(environment / "bin" / "weed"), "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+        str(environment / "bin" / "weed"), f"-logdir={folder}",
+        "server", f"-dir={folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         f"-master.volumeSizeLimitMB={VOLUME_MB}", f"-volume.max={VOLUMES_MAX}", "-filer", "-s3",
         f"-s3.port={port}", f"-s3.port.grpc={free_port()}", f"-s3.config={identities}",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`--delete` and `mv` at versitygw, which keeps objects as files: everything extraneous goes in one run."""
+"""`--delete` and `mv` at versitygw, which keeps objects as files and states times in whole seconds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ def filled(place: S3Place, *keys: str) -> None:
         place.put(key, b"" if key.endswith("/") else key.encode())
 
 
-def test_objects_as_young_as_the_job_are_deleted(command: Command, s3: S3Place, tmp_path: Path) -> None:
+def test_objects_as_young_as_the_job_stay_until_the_next_run(command: Command, s3: S3Place, tmp_path: Path) -> None:
+    """The times of versitygw are whole seconds, so an object of this second could be another's that came since then."""
     source = tmp_path / "source"
     source.mkdir()
     (source / "new").write_bytes(b"new")
     filled(s3, *MARKERS, "d/e/old", "a&b <c>", "old")
-    done = command.run("sync", "--delete", "-y", "--json", source, f"{s3.url}/", *s3.flags("dst")).expect(0)
-    assert (done.summary["objects_deleted"], list(s3.sizes())) == (len(MARKERS) + 3, ["new"])
+    words = ("sync", "--delete", "-y", "--json", source, f"{s3.url}/", *s3.flags("dst"))
+    assert command.run(*words).code in (0, 4)
+    command.run(*words).expect(0)
+    assert list(s3.sizes()) == ["new"]
 
 
 def test_a_marker_goes_although_its_folder_has_changed(command: Command, s3: S3Place, tmp_path: Path) -> None:

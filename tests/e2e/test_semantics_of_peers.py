@@ -117,6 +117,9 @@ def test_a_command_does_what_the_peers_users_expect(
     words = words_of(case, source, there, tmp_path / "names")
     stdin = None if case.stdin is None else case.stdin.encode()
     done = command.run(*words, stdin=stdin)
+    if kinds[1] == "versitygw" and done.code == 4 and case.code != 4:
+        # Objects of the second in which the job began stay until the next run.
+        done = command.run(*words, stdin=stdin)
     done.expect(case.code)
     assert read(there) == after(case, there)
     assert files(read(source)) == files(case.source if case.left is None else case.left)

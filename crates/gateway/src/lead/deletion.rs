@@ -130,16 +130,12 @@ pub struct DeletionRun {
 }
 
 impl Entry {
-    /// The entry without the doubts that only matter if the job writes the object under another spelling of its name.
-    /// The time of a folder's marker is one of them: a server that keeps objects as files gives it the time at which
-    /// the folder's contents last changed.
-    fn unless_written(self, store: &dyn Store, names: &Names) -> Self {
-        let Some(form) = name_form(store, &self.key) else { return Self { may_be_ours: false, ..self } };
-        if names.may_have(self.store, &form) {
+    /// The entry without its time, if it is the marker of a folder that the job does not write: a server that keeps
+    /// objects as files gives it the time at which the folder's contents last changed. All markers have the same bytes.
+    fn without_time_of_folder(self, store: &dyn Store, names: &Names) -> Self {
+        let Some(form) = name_form(store, &self.key).filter(|_| self.is_marker()) else { return self };
+        if self.condition.etag.is_none() || names.may_have(self.store, &form) {
             return self;
-        }
-        if !self.is_marker() || self.condition.etag.is_none() {
-            return Self { may_be_ours: false, ..self };
         }
         let condition = Precondition { modified_unix_ms: None, ..self.condition };
         Self { may_be_ours: false, not_after_unix_ms: None, condition, ..self }
@@ -171,7 +167,7 @@ impl DeletionBacklog {
         Self { doubted_since_unix_ms, ..self }
     }
 
-    /// Sets the names that the job writes. Only an object that may be one of them under another spelling is in doubt.
+    /// Sets the names that the job writes. The time of a folder's marker counts if it may be one of them.
     pub fn knowing(self, names: Arc<Names>) -> Self {
         Self { names, ..self }
     }
@@ -344,7 +340,7 @@ impl DeletionRun {
         let Some(index) = batch.first().map(|entry| entry.store) else { return 0 };
         let store = &self.stores[usize::from(index)];
         let looking = async {
-            let batch = batch.into_iter().map(|entry| entry.unless_written(store.as_ref(), names)).collect();
+            let batch = batch.into_iter().map(|entry| entry.without_time_of_folder(store.as_ref(), names)).collect();
             let batch = self.keep_what_lost_its_copies(store.as_ref(), batch, out).await;
             self.keep_what_may_be_ours(store.as_ref(), batch, out).await
         };

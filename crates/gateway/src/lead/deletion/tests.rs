@@ -234,7 +234,7 @@ fn time_counts(store: &dyn Store, key: &str, seen: Seen, names: &Names) -> bool 
     let backlog = DeletionBacklog::create(None).unwrap();
     backlog.push(0, &object, seen).unwrap();
     let mut batch = backlog.read().unwrap().next_batch(&[1]).unwrap().unwrap();
-    let entry = batch.remove(0).unless_written(store, names);
+    let entry = batch.remove(0).without_time_of_folder(store, names);
     let condition = Precondition { not_after_unix_ms: entry.not_after_unix_ms, ..entry.condition };
     condition.difference(&ObjectInfo { modified_unix_ms: 9_000, ..object }).is_some()
 }
