@@ -23,7 +23,7 @@ def test_objects_as_young_as_the_job_stay_until_the_next_run(command: Command, s
     source.mkdir()
     (source / "new").write_bytes(b"new")
     filled(s3, *MARKERS, "d/e/old", "a&b <c>", "old")
-    words = ("sync", "--delete", "-y", "--json", source, f"{s3.url}/", *s3.flags("dst"))
+    words = ("sync", "--delete", "-y", "--json", str(source), f"{s3.url}/", *s3.flags("dst"))
     assert command.run(*words).code in (0, 4)
     command.run(*words).expect(0)
     assert list(s3.sizes()) == ["new"]
