@@ -1,19 +1,23 @@
-"""A database and a scheduler of the service for tests, in this process and without a server."""
+"""A database, a scheduler and a job runner of the service for tests, in this process and without a server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tradewind.model.event import Progress
 from tradewind.service.auth import ensure_admin
 from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
+from tradewind.service.connections import ConnectionBook
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
+from tradewind.service.runner import JobRunner
 from tradewind.service.scheduler_lease import SchedulerLease
 from tradewind.service.scheduling import ServiceScheduler
+from tradewind.service.sealing import Sealer
 from tradewind.service.settings import ServiceSettings
 
 LEASE_MS = 60_000
@@ -41,3 +45,18 @@ def scheduler(
     claims.renew()
     lease, binder = SchedulerLease(database, name, LEASE_MS), ServiceBinder(GridReader(str(folder / "engine")))
     return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, progress)
+
+
+def job_runner(database: ServiceDatabase, folder: Path) -> JobRunner:
+    """Return the runner of a server for one job at a time, which has not started."""
+    settings = ServiceSettings(state=folder / "state", allow_paths=(str(folder),), lease_s=LEASE_MS // 1000)
+    book = ConnectionBook(database, Sealer.of(settings), settings)
+    claims = ClaimTable(database, "this", 1, LEASE_MS)
+    return JobRunner(database, JobQueue(database), claims, settings, GridReader(settings.engine_state), book)
+
+
+def copy_request(folder: Path, limit_bytes_per_s: int | None = None) -> dict[str, Any]:
+    """Return the request of a job that copies `source` in a folder to `copy`."""
+    places = {"source": str(folder / "source"), "destination": [str(folder / "copy")]}
+    how = {"verb": "cp", "recursive": True, "delete": False, "verify": "auto", "stall_s": 60}
+    return {**places, **how, "limit_bytes_per_s": limit_bytes_per_s}

@@ -8,15 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from tradewind.service.auth import Sender, ensure_admin
-from tradewind.service.claims import ClaimTable
-from tradewind.service.connections import ConnectionBook
-from tradewind.service.database import ServiceDatabase
-from tradewind.service.grid import GridReader
+from tests.service.local import copy_request, job_runner, new_database
+from tradewind.service.auth import Sender
 from tradewind.service.jobs import JobLease, JobQueue
-from tradewind.service.runner import JobRunner
-from tradewind.service.sealing import Sealer
-from tradewind.service.settings import ServiceSettings
 from tradewind.service.tables import jobs
 
 WAIT_S = 30.0
@@ -28,11 +22,7 @@ def test_its_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: s
     (tmp_path / "source").mkdir()
     for number in range(FILES):
         (tmp_path / "source" / f"{number}").write_bytes(os.urandom(500_000))
-    settings = ServiceSettings(state=tmp_path / "state", allow_paths=(str(tmp_path),), lease_s=60)
-    settings.state.mkdir(mode=0o700)
-    database = ServiceDatabase(settings.state)
-    database.require_current()
-    ensure_admin(database, settings)
+    database = new_database(tmp_path)
     queue = JobQueue(database)
 
     def steal(job_id: str) -> None:
@@ -49,15 +39,8 @@ def test_its_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: s
 
     if moment == "before the run is recorded":
         monkeypatch.setattr(JobQueue, "note", note_after_theft)
-    grid = GridReader(settings.engine_state)
-    book = ConnectionBook(database, Sealer.of(settings), settings)
-    runner = JobRunner(database, queue, ClaimTable(database, "this", 1, 60_000), settings, grid, book)
-    request: dict[str, Any] = {
-        "source": str(tmp_path / "source"),
-        "destination": [str(tmp_path / "copy")],
-        "verb": "cp",
-    }
-    request |= {"recursive": True, "delete": False, "verify": "auto", "limit_bytes_per_s": 400_000, "stall_s": 60}
+    runner = job_runner(database, tmp_path)
+    request = copy_request(tmp_path, limit_bytes_per_s=400_000)
     sender = Sender("admin", "default", "service_admin", frozenset())
     row, _ = queue.submit(sender, "key", "digest", request, [str(tmp_path / "copy")])
     runner.start()

@@ -57,6 +57,7 @@ TEMPORARY = (Unavailable, GatewayLost, Interrupted)
 #: Errors of the service itself, which use none of a job's attempts: a database that does not answer or is full, or an
 #: earlier owner of the job whose processes have not ended yet.
 OWN = (StateError, JobBusy)
+INTERNAL_ERROR = "internal error of the service"
 #: Hint if machines may not get the keys of a store of the server.
 SHARING_HINT = "the operator can restart the service with --share-keys"
 #: State of a job after its run was drained, by its state before.
@@ -104,6 +105,18 @@ class JobWorker:
 
     def _step(self, lease: JobLease) -> bool:
         """Do what the state of a job asks for; return whether it is still active. Raises LeaseLost."""
+        try:
+            return self._step_or_fail(lease)
+        except OWN as error:
+            _LOG.warning("job %s: %s", lease.job, error)
+            self._closing.wait(OWN_PAUSE_S)
+            return True
+
+    def _step_or_fail(self, lease: JobLease) -> bool:
+        """Do what `_step` does, and fail a job whose step has an unexpected error.
+
+        Raises LeaseLost, StateError, JobBusy.
+        """
         steps: dict[str, Callable[[JobRow, JobLease], None]] = {
             "running": self._run,
             "pausing": self._drained,
@@ -118,18 +131,32 @@ class JobWorker:
                 raise LeaseLost(lease.job)
             self._leases.state(lease)
             steps[row.state](row, lease)
-        except OWN as error:
-            _LOG.warning("job %s: %s", lease.job, error)
-            self._closing.wait(OWN_PAUSE_S)
-        except (TradewindError, OSError) as error:
-            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=str(error))
-        except LeaseLost:
+        except (*OWN, LeaseLost):
             raise
+        except (TradewindError, OSError) as error:
+            self._fail_active(lease, str(error))
         except Exception:  # noqa: BLE001
             # A fault of the program in one job must neither stop the others nor be tried for ever.
             _LOG.exception("job %s", lease.job)
-            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error="internal error of the service")
+            self._fail_active(lease, INTERNAL_ERROR)
         return True
+
+    def _fail_active(self, lease: JobLease, error: str) -> None:
+        """Fail an active job after an unexpected error, and charge what it has moved.
+
+        Raises LeaseLost, StateError, JobBusy.
+        """
+        row = self._queue.find(lease.job)
+        if row is None:
+            return
+        try:
+            self._end(row, lease, "failed", error=error, hint=None)
+        except (*OWN, LeaseLost):
+            raise
+        except Exception:  # noqa: BLE001
+            # The fault may be in the receipt itself. The job must end nevertheless, and is not charged.
+            _LOG.exception("job %s has no receipt and is not charged", lease.job)
+            self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=error)
 
     def _run(self, row: JobRow, lease: JobLease) -> None:
         """Run a job to its end, or until it is to pause or cancel. Raises LeaseLost, StateError, JobBusy."""

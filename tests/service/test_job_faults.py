@@ -1,0 +1,74 @@
+"""A fault of the service in one job fails that job, which is charged for what it has moved."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from tests.service.local import copy_request, job_runner, new_database
+from tradewind.service import job_worker
+from tradewind.service.auth import Sender
+from tradewind.service.job_worker import JobWorker
+from tradewind.service.jobs import JobQueue
+from tradewind.service.money import charges_of
+from tradewind.service.money_tables import tariffs
+
+WAIT_S = 30.0
+BYTES = 300_000
+SENDER = Sender("admin", "default", "service_admin", frozenset())
+
+
+def faulty(*_: object, **__: object) -> Any:
+    raise ZeroDivisionError
+
+
+def fault_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = JobWorker._end
+
+    def fails_if_done(self: JobWorker, row: Any, lease: Any, state: str, **fields: Any) -> None:
+        if state == "done":
+            raise ZeroDivisionError
+        end(self, row, lease, state, **fields)
+
+    monkeypatch.setattr(JobWorker, "_end", fails_if_done)
+
+
+def fault_in_the_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_worker, "public_receipt", faulty)
+
+
+@pytest.mark.parametrize(
+    ("fault", "usd_micros"), [(fault_at_the_end, [3_000]), (fault_in_the_receipt, [])], ids=["end", "receipt"]
+)
+def test_a_job_with_a_fault_fails_and_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], usd_micros: list[int]
+) -> None:
+    """Without a receipt nobody knows what it has moved, but it ends."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "0").write_bytes(os.urandom(BYTES))
+    database = new_database(tmp_path)
+    price = {"from_quantity": 0, "usd_micros_per_unit": 10_000_000}
+    tariff = {"name": "base", "src": "*", "dst": "*", "unit": "GB", "tiers": [price]}
+    with database.write() as connection:
+        connection.execute(insert(tariffs).values(set_unix_ms=1, document=json.dumps([tariff])))
+    queue, runner = JobQueue(database), job_runner(database, tmp_path)
+    links = [("site:local", "site:local")]
+    row, _ = queue.submit(SENDER, "key", "digest", copy_request(tmp_path), [str(tmp_path / "copy")], links)
+    fault(monkeypatch)
+    runner.start()
+    try:
+        deadline_s = time.monotonic() + WAIT_S
+        while (found := queue.find(row.id)) is None or found.state != "failed":
+            assert time.monotonic() < deadline_s, found
+            time.sleep(0.02)
+        assert found.error == "internal error of the service"
+        with database.read() as connection:
+            assert [line["usd_micros"] for line in charges_of(connection, row.id)] == usd_micros
+    finally:
+        runner.close()
+        database.close()
