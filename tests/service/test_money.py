@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+from testbed.loopback import Answer, LoopbackServer
 from tests.service.server import Server, get, submit, until
 
 BYTES = 300_000
@@ -268,6 +269,12 @@ def test_receipts_are_verified_offline(server: Server, admin: httpx.Client, tmp_
     assert verify(files["receipt"], *offline, "--objects", files["fewer"])[0] == 6
     assert verify(files["receipt"])[0] == 2
     assert verify(files["receipt"], "--key", files["objects"])[0] == 2
+    code, message = verify(files["receipt"], "--from", "http://192.0.2.1")
+    assert code == 2 and "the keys could be replaced on their way" in message
+    redirecting = LoopbackServer(lambda received: Answer(302, headers={"Location": f"{server.url}{received.path}"}))
+    code, message = verify(files["receipt"], "--from", redirecting.url)
+    redirecting.close()
+    assert code == 1 and message.startswith(f"error: {redirecting.url}/v1/keys: "), message
 
 
 def verify(*words: object) -> tuple[int, str]:

@@ -10,7 +10,8 @@ from tradewind.errors import UsageError
 USAGE = "[OPTION]… verify FILE"
 HELP = """\
 Verify that a transfer service signed a receipt, and that nobody has changed the receipt since. With --key this works
-offline. --from fetches the keys from the service, and so trusts the server at that address.
+offline. --from fetches the keys from the service, and so trusts the server at that address. The address has https,
+or is that of this host.
 
 With --objects, also verify that a file is the list of objects and checksums that the receipt names."""
 EXAMPLES = """\

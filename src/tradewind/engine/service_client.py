@@ -5,7 +5,6 @@ The service moves the bytes, between places that the service itself can read and
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import time
@@ -13,9 +12,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
+from tradewind.engine.service_address import direct_opener, service_address
 from tradewind.errors import CeilingReached, GatewayLost, JobFailed, Unauthorised, UsageError
 from tradewind.model.files import read_user_file
 from tradewind.model.records import dataclass
@@ -54,11 +53,7 @@ class ServiceClient:
 
     def __init__(self, url: str, token_file: str | None = None) -> None:
         """Take the token from a file, or else from `TRADEWIND_SERVICE_TOKEN`. Raises UsageError."""
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"{url}: not an address of a service", hint="for example https://transfers.example.org")
-        if url.startswith("http://") and not _is_loopback(urlsplit(url).hostname or ""):
-            raise UsageError(f"{url}: the token would be sent unencrypted", hint="use an address with https://")
-        self._url = url.rstrip("/")
+        self._url = service_address(url, "the token would be sent unencrypted")
         self._token = _token(token_file)
 
     def place_of(self, path: SitePath) -> str:
@@ -128,19 +123,13 @@ class ServiceClient:
     ) -> dict[str, Any]:
         from http.client import HTTPException
         from urllib.error import HTTPError
-        from urllib.request import HTTPRedirectHandler, Request, build_opener
-
-        class NoRedirect(HTTPRedirectHandler):
-            """Refuses redirects, which would carry the token to another address."""
-
-            def redirect_request(self, *_: Any) -> None:
-                """Return no request: the redirect becomes an HTTPError."""
+        from urllib.request import Request
 
         sent = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **(headers or {})}
         data = None if body is None else json.dumps(body).encode()
         try:
             request = Request(self._url + path, data, sent, method=method)
-            with build_opener(NoRedirect).open(request, timeout=ANSWER_S_MAX) as answer:
+            with direct_opener().open(request, timeout=ANSWER_S_MAX) as answer:
                 document = json.loads(answer.read(ANSWER_BYTES_MAX))
                 if not isinstance(document, dict):
                     raise ValueError("the answer is not that of a transfer service")
@@ -155,13 +144,6 @@ class ServiceClient:
                 f"{self._url}: {getattr(error, 'reason', error)}",
                 hint="check the address, and that the service is running",
             ) from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _token(file: str | None) -> str:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tradewind.engine.service_address import direct_opener, service_address
 from tradewind.errors import GatewayError, ReceiptMismatch, UsageError
 from tradewind.model.canonical import canonical_json
 from tradewind.model.files import read_user_file
@@ -45,17 +46,18 @@ def read_keys(path: str) -> dict[str, Any]:
 
 
 def keys_from(url: str) -> dict[str, Any]:
-    """Return the keys that a service publishes; `url` is its address. Raises UsageError, GatewayError."""
-    from urllib.error import URLError
-    from urllib.request import urlopen
+    """Return the keys that a service publishes; `url` is its address: https, or http to this host.
 
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url}: not an address of a service", hint="for example https://transfers.example.org")
-    address = f"{url.rstrip('/')}/v1/keys"
+    Raises UsageError, GatewayError.
+    """
+    from http.client import HTTPException
+    from urllib.error import URLError
+
+    address = f"{service_address(url, 'the keys could be replaced on their way')}/v1/keys"
     try:
-        with urlopen(address, timeout=KEYS_S_MAX) as answer:
+        with direct_opener().open(address, timeout=KEYS_S_MAX) as answer:
             content = answer.read(KEYS_BYTES_MAX)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError, ValueError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise GatewayError(f"{address}: {reason}", hint="save the keys to a file, and use --key FILE") from None
     return _key_set(_object(content, address), address)

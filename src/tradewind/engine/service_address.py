@@ -1,0 +1,48 @@
+"""Addresses of transfer services: which are used, and requests to them without redirects."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tradewind.errors import UsageError
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
+
+__all__ = ["direct_opener", "service_address"]
+
+
+def service_address(url: str, why_encrypted: str) -> str:
+    """Return the address of a service without a slash at its end.
+
+    Raises UsageError, also for http to another host than this one: `why_encrypted` says what that would allow.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{url}: not an address of a service", hint="for example https://transfers.example.org")
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError as error:
+        raise UsageError(f"{url}: {error}", hint="for example https://transfers.example.org") from None
+    if url.startswith("http://") and not _is_loopback(host):
+        raise UsageError(f"{url}: {why_encrypted}", hint="use an address with https://")
+    return url.rstrip("/")
+
+
+def direct_opener() -> OpenerDirector:
+    """Return an opener that refuses redirects, which lead to an address that was not checked, as an HTTPError."""
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            """Return no request: the redirect becomes an HTTPError."""
+
+    return build_opener(NoRedirect)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
