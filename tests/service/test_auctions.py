@@ -22,7 +22,7 @@ from tradewind.service import auctions
 from tradewind.service import database as clock
 from tradewind.service.auction_tables import HOUR_MS, bids
 from tradewind.service.auction_tables import auctions as results
-from tradewind.service.auctions import clear_auctions, place_bid, withdraw_bid
+from tradewind.service.auctions import clear_auctions, past_auctions, place_bid, withdraw_bid
 from tradewind.service.auth import Sender
 from tradewind.service.budgets import budget_view
 from tradewind.service.database import ServiceDatabase
@@ -293,6 +293,26 @@ class Undone(Exception):
     """Rolls a transaction back, so that the next example starts anew."""
 
 
+def test_a_page_reads_a_part_of_a_history_that_is_hidden(
+    database: ServiceDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end names no hidden link, and no auction is lost between pages."""
+    monkeypatch.setattr(auctions, "AUCTIONS_READ_MAX", 5)
+    hidden, seen = [f"a:{number}>s3://theirs" for number in range(3)], "a:1>a:2"
+    rows = [(link, hour) for hour in range(1, 20) for link in (*hidden, *([seen] if hour in (1, 2, 9) else []))]
+    with database.write() as connection:
+        values = [{"link": link, "hour": hour, "slices": 0, "cleared_unix_ms": 1} for link, hour in rows]
+        connection.execute(insert(results), values)
+        found, place, pages = [], None, 0
+        while place is not None or pages == 0:
+            page, place = past_auctions(connection, [], place, 1)
+            found += [(row["link"], row["hour"]) for row in page]
+            assert len(page) <= 1 and (place is None or place[1] in ("", seen))
+            pages += 1
+    assert found == [(seen, 9), (seen, 2), (seen, 1)]
+    assert pages > len(found)
+
+
 def check_lots(server: Server, admin: httpx.Client, limit: dict[str, Any]) -> None:
     """Links are sold if their rate is limited, they are not closed, and the tenant may use their stores."""
     theirs = "a:4>s3://example.org:443/theirs"
@@ -323,6 +343,7 @@ def check_lots(server: Server, admin: httpx.Client, limit: dict[str, Any]) -> No
     assert [row["link"] for row in one["auctions"]] == ["a:1>a:2"] and one["next"] == "8 a:1>a:2"
     two = admin.get("/v1/market/auctions", params={"cursor": one["next"]}).json()
     assert [row["link"] for row in two["auctions"]] == ["a:5>a:6"] and two["next"] is None
+    assert admin.get("/v1/market/auctions", params={"cursor": "7 "}).json() == two
     assert admin.delete(f"/v1/bans/{ban['id']}").status_code == 204
     assert admin.put("/v1/limits", json={"limits": [limit]}).status_code == 200
 

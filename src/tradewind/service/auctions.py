@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, tuple_, update
 
 from tradewind.engine.market import MACHINE_USD_PER_HOUR
 from tradewind.market.auction import SLICES_MAX, Bid, Lot, clear, reserve_usd_micros
@@ -28,7 +28,14 @@ from tradewind.service.auth import Sender
 from tradewind.service.bindings import RATE_GBPS_UNKNOWN
 from tradewind.service.budgets import require_room
 from tradewind.service.database import database_unix_ms, record_change
-from tradewind.service.limits import BID_HOURS_MAX, BIDS_PER_AUCTION_MAX, BIDS_PER_TENANT_MAX, CLEARING_LATE_S
+from tradewind.service.limits import (
+    AUCTIONS_READ_MAX,
+    BID_HOURS_MAX,
+    BIDS_PER_AUCTION_MAX,
+    BIDS_PER_TENANT_MAX,
+    CLEARING_LATE_S,
+    PAGE_MAX,
+)
 from tradewind.service.money_tables import charges
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduler.jobs import LINK, Resource
@@ -39,8 +46,8 @@ from tradewind.service.tables import ACTIVE, jobs
 __all__ = [
     "are_auctions_due",
     "clear_auctions",
-    "is_shown",
     "open_links",
+    "past_auctions",
     "place_bid",
     "reserve_per_gbps",
     "withdraw_bid",
@@ -69,6 +76,32 @@ def open_links(connection: Connection, stores: Collection[str], after: str, now_
     for link in names.scalars():
         if is_shown(link, stores) and closed.in_force((Resource(LINK, link),), now_ms / 1000) is None:
             yield link
+
+
+def past_auctions(
+    connection: Connection, stores: Collection[str], before: tuple[int, str] | None, limit: int
+) -> tuple[list[Mapping[Any, Any]], tuple[int, str] | None]:
+    """Return up to `limit` auctions that are over and that a tenant may learn of, latest first, and where those after
+    them begin; None after the last one. `before` is such a place: hour and link. `stores` are those of the tenant.
+
+    At most `AUCTIONS_READ_MAX` are read, and the rest of an hour: the place between hours names no hidden link.
+    """
+    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc())
+    if before is not None:
+        query = query.where(tuple_(auctions.c.hour, auctions.c.link) < before)
+    shown: list[Mapping[Any, Any]] = []
+    hour = 0
+    found = connection.execute(query.execution_options(yield_per=PAGE_MAX)).mappings()
+    for number, row in enumerate(found):
+        if number >= AUCTIONS_READ_MAX and row["hour"] != hour:
+            return shown, (hour, "")
+        hour = row["hour"]
+        if not is_shown(row["link"], stores):
+            continue
+        if len(shown) == limit:
+            return shown, (shown[-1]["hour"], shown[-1]["link"])
+        shown.append(row)
+    return shown, None
 
 
 def reserve_per_gbps(link: str, known_gbps: Callable[[str, str], float | None]) -> int:

@@ -148,6 +148,8 @@ BIDS_PER_TENANT_MAX = 1_000
 BIDS_PER_AUCTION_MAX = 10_000
 #: An auction that is cleared later than this after the start of its hour is void [s].
 CLEARING_LATE_S = 300.0
+#: Past auctions that a page reads, besides the rest of an hour. One that was not for the tenant is not on the page.
+AUCTIONS_READ_MAX = 5_000
 #: Tariffs of a price list; a longer one is answered 422.
 TARIFFS_MAX = 1_000
 #: Largest `chunk_bytes` of a job: the chunk size of the paper "Transfer as a Service". A larger one is answered 422.

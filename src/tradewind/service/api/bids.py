@@ -7,15 +7,16 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import select, tuple_
+from sqlalchemy import select
 
 from tradewind.service.api.money import Micros
 from tradewind.service.api.own_rows import own_row
-from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, auctions, bids
-from tradewind.service.auctions import is_shown, open_links, place_bid, reserve_per_gbps, withdraw_bid
+from tradewind.service.api.pages import Limit
+from tradewind.service.auction_tables import HOUR_MS, SLICES_PER_GBPS, bids
+from tradewind.service.auctions import open_links, past_auctions, place_bid, reserve_per_gbps, withdraw_bid
 from tradewind.service.auth import Sender, needs
 from tradewind.service.database import database_unix_ms
-from tradewind.service.limits import BID_HOURS_MAX, PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import BID_HOURS_MAX, PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["router"]
@@ -127,7 +128,7 @@ def bid(body: BidRequest, request: Request, response: Response, sender: Sender =
 def list_bids(
     request: Request,
     cursor: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """List the bids of the tenant. Those of others are never shown."""
@@ -158,7 +159,7 @@ def withdraw(bid_id: BidId, request: Request, sender: Sender = WRITE) -> Respons
 def list_lots(
     request: Request,
     cursor: Annotated[str | None, Query(max_length=500, pattern=LINK_NAME)] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """List the links with open auctions. A link that names a store is shown to tenants that may use the store."""
@@ -183,23 +184,24 @@ def list_lots(
 @router.get("/auctions", response_model=AuctionPage)
 def list_auctions(
     request: Request,
-    cursor: Annotated[str | None, Query(max_length=520, pattern=r"^[0-9]{1,10} [!-~]+$")] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    cursor: Annotated[str | None, Query(max_length=520, pattern=r"^[0-9]{1,10} [!-~]*$")] = None,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
-    """List the prices of past hours, for all links that had bids. Those that name a store are shown as in `lots`."""
+    """List the prices of past hours, for all links that had bids. Those that name a store are shown as in `lots`.
+
+    A page may have few auctions, or none, and a `next`: those of many hours were not for the tenant.
+    """
     service = request.app.state.service
     stores = service.connections.stores(sender.tenant)
-    query = select(auctions).order_by(auctions.c.hour.desc(), auctions.c.link.desc())
+    before = None
     if cursor is not None:
         hour, _, link = cursor.partition(" ")
-        query = query.where(tuple_(auctions.c.hour, auctions.c.link) < (int(hour), link))
+        before = int(hour), link
     with service.database.read() as connection:
-        found = connection.execute(query.execution_options(yield_per=PAGE_MAX)).mappings()
-        rows = list(islice((row for row in found if is_shown(row["link"], stores)), limit + 1))
-    shown = [{"link": row["link"], "hour": row["hour"], "usd_micros": _per_gbps(row)} for row in rows[:limit]]
-    last = shown[-1] if len(rows) > limit else None
-    return {"auctions": shown, "next": None if last is None else f"{last['hour']} {last['link']}"}
+        rows, following = past_auctions(connection, stores, before, limit)
+    shown = [{"link": row["link"], "hour": row["hour"], "usd_micros": _per_gbps(row)} for row in rows]
+    return {"auctions": shown, "next": None if following is None else f"{following[0]} {following[1]}"}
 
 
 def _per_gbps(row: Any) -> int | None:

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, needs
 from tradewind.service.connections import CONNECTION_NAME, checked_place
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX, SECRET_BYTES_MAX
+from tradewind.service.limits import PAGE_DEFAULT, SECRET_BYTES_MAX
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["router"]
@@ -87,7 +88,7 @@ def make(body: ConnectionRequest, request: Request, response: Response, sender: 
 def list_connections(
     request: Request,
     cursor: Annotated[str | None, Query(pattern=CONNECTION_NAME)] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = READ,
 ) -> dict[str, Any]:
     """List the connections of the tenant, without their secrets."""

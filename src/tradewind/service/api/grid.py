@@ -9,8 +9,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel
 
 from tradewind.engine.grid_export import grid_csv, grid_parquet
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, needs
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem
 
 __all__ = ["router"]
@@ -59,7 +60,7 @@ def grid(
     src: RegionName = None,
     dst: RegionName = None,
     cursor: Annotated[str | None, Query(pattern=r"^[0-9]{1,9}$")] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     format: Format | None = None,
     accept: Annotated[str, Header(max_length=1000)] = "",
     sender: Sender = READ,

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from tradewind.engine.jobs import OBJECTS_FILE
-from tradewind.service.api.jobs import READ, JobId, Limit, receipt_of
+from tradewind.service.api.jobs import READ, JobId, receipt_of
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender
 from tradewind.service.limits import OBJECT_LINE_BYTES_MAX, PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem

@@ -12,10 +12,11 @@ from pydantic import BaseModel
 
 from tradewind.errors import JobNotFound
 from tradewind.service.api.job_requests import JobRequest, job_of, request_digest
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, is_still_allowed, needs
 from tradewind.service.events import EventCursor, event_stream
 from tradewind.service.jobs import JobRow
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import PAGE_DEFAULT
 from tradewind.service.money import charges_of
 from tradewind.service.places import require_same_places
 from tradewind.service.problems import ApiProblem
@@ -30,7 +31,6 @@ JOB_ID = r"^[a-z0-9-]{1,64}$"
 JobId = Annotated[str, Path(pattern=JOB_ID)]
 Key = Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255, pattern=r"^[!-~]+$")]
 State = Literal["waiting", "running", "pausing", "stopping", "cancelling", "paused", "done", "failed", "cancelled"]
-Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 
 
 class JobView(BaseModel):

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from tradewind.service.api.bans import BanView
 from tradewind.service.api.limits import RESOURCE_NAME
+from tradewind.service.api.pages import Limit
 from tradewind.service.api.tenants import TENANTS
 from tradewind.service.auth import Sender
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import PAGE_DEFAULT
 from tradewind.service.link_states import link_states
 
 __all__ = ["router"]
@@ -57,7 +58,7 @@ class LinkStatePage(BaseModel):
 def links(
     request: Request,
     cursor: Annotated[str | None, Query(max_length=500, pattern=RESOURCE_NAME)] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = TENANTS,
 ) -> dict[str, Any]:
     """List the links that have a limit, a ban, a maintenance window or active jobs. All others are free."""

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 from sqlalchemy import select, update
 
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import ROLES, Sender, needs
 from tradewind.service.database import database_unix_ms, record_change
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX
+from tradewind.service.limits import PAGE_DEFAULT
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import members
 
@@ -44,7 +45,7 @@ class MemberPage(BaseModel):
 def list_members(
     request: Request,
     cursor: Annotated[str | None, Query(pattern=r"^[0-9a-f]{32}$")] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = MEMBERS,
 ) -> dict[str, Any]:
     """List the members of the tenant. A member appears with its first request."""

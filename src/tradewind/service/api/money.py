@@ -11,12 +11,13 @@ from sqlalchemy import insert, select
 
 from tradewind.market.tariff import Tariff
 from tradewind.model.document import to_document
+from tradewind.service.api.pages import Limit
 from tradewind.service.api.tenants import AUDIT, NAME, TENANTS
 from tradewind.service.auth import Sender, needs
 from tradewind.service.budgets import budget_view, write_budget
 from tradewind.service.database import database_unix_ms, record_change
 from tradewind.service.invoices import INVOICE_ID, csv_of, invoice_months, invoice_of
-from tradewind.service.limits import PAGE_DEFAULT, PAGE_MAX, TARIFFS_MAX
+from tradewind.service.limits import PAGE_DEFAULT, TARIFFS_MAX
 from tradewind.service.money_tables import tariffs
 from tradewind.service.prices import price_time_ms, tariffs_at
 from tradewind.service.problems import ApiProblem
@@ -174,7 +175,7 @@ def list_invoices(
     request: Request,
     cursor: Annotated[str | None, Query(pattern=r"^[0-9]{4}-[0-9]{2}$")] = None,
     tenant: Annotated[str | None, Query(pattern=NAME)] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = PAGE_DEFAULT,
+    limit: Limit = PAGE_DEFAULT,
     sender: Sender = AUDIT,
 ) -> dict[str, Any]:
     """List the months in which the tenant was charged. `tenant` is only for a service admin."""

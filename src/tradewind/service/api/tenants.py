@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import ADMIN_ID, ANYBODY, ROLES, SCOPES_OF_ROLE, Sender, needs, new_token, token_digest
 from tradewind.service.database import database_clock_ms, database_unix_ms, record_change
 from tradewind.service.limits import (
     PAGE_DEFAULT,
-    PAGE_MAX,
     TENANTS_MAX,
     TOKEN_S_DEFAULT,
     TOKEN_S_MAX,
@@ -30,7 +30,6 @@ __all__ = ["NewToken", "has_rights_of", "router", "valid_token"]
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS, TOKENS, AUDIT = needs("tenants"), needs("tokens"), needs("audit:read")
 NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
-Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 Scope = Literal[
     "jobs:read",
     "jobs:write",

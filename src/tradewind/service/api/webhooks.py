@@ -10,9 +10,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from tradewind.service.api.pages import Limit
 from tradewind.service.auth import Sender, needs
 from tradewind.service.database import database_unix_ms, record_change
-from tradewind.service.limits import DELIVERIES_PENDING_MAX, PAGE_DEFAULT, PAGE_MAX, WEBHOOKS_PER_TENANT_MAX
+from tradewind.service.limits import DELIVERIES_PENDING_MAX, PAGE_DEFAULT, WEBHOOKS_PER_TENANT_MAX
 from tradewind.service.problems import ApiProblem
 from tradewind.service.receivers import require_webhook_url
 from tradewind.service.tables import deliveries, webhooks
@@ -25,7 +26,6 @@ WEBHOOKS = needs("webhooks")
 ID = r"^[0-9a-f]{16}$"
 Id = Annotated[str, Path(pattern=ID)]
 Cursor = Annotated[str | None, Query(pattern=ID)]
-Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 State = Literal["waiting", "running", "pausing", "cancelling", "paused", "done", "failed", "cancelled"]
 SECRET_BYTES = 32
 
