@@ -69,8 +69,8 @@ export interface JobDetail extends Job {
   ledger: { predicted_usd: number | null; metered_usd: number; lines: LedgerLine[] } | null;
   /** Number of routes between machines; null on the server's own machine. */
   routes: number | null;
-  /** Null if it is off. */
-  compression: { codec: string; data_bytes: number; sent_bytes: number; ratio: number | null } | null;
+  /** Null if it is off. Bytes are sums over all hops. */
+  compression: { codec: string; carried_bytes: number; sent_bytes: number; ratio: number | null } | null;
 }
 
 export interface JobEvent {

@@ -10,7 +10,7 @@ from tradewind.service.receipts import figures, public_receipt
 
 
 def run(carried: tuple[int, int] | None, *, has_ended: bool = True) -> dict[str, Any]:
-    known = None if carried is None else {"data_bytes": carried[0], "sent_bytes": carried[1]}
+    known = None if carried is None else {"carried_bytes": carried[0], "sent_bytes": carried[1]}
     return {"ended_unix_ms": 1 if has_ended else None, "carried": known}
 
 
@@ -41,7 +41,7 @@ def test_the_bytes_of_all_known_runs_are_added_up(runs: tuple[dict[str, Any], ..
     assert shown["routes"] == 2
     assert shown["compression"] == {
         "codec": "zstd:3",
-        "data_bytes": found[0],
+        "carried_bytes": found[0],
         "sent_bytes": found[1],
         "ratio": found[2],
     }

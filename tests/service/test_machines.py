@@ -82,8 +82,8 @@ def test_a_compressed_job_is_measured_and_charged_by_what_was_sent(world: World,
     done = until(client, sent["id"], "done")
     assert world.copied("packed", "text")
     found = done["compression"]
-    assert (done["routes"], found["codec"], found["data_bytes"]) == (1, "zstd", done["counts"]["bytes_done"])
-    assert found["ratio"] == found["sent_bytes"] / found["data_bytes"] < 0.7
+    assert (done["routes"], found["codec"], found["carried_bytes"]) == (1, "zstd", done["counts"]["bytes_done"])
+    assert found["ratio"] == found["sent_bytes"] / found["carried_bytes"] < 0.7
     receipt = client.get(f"/v1/jobs/{sent['id']}/receipt").json()
     assert (receipt["routes"], receipt["compression"]) == (1, found)
     (tariff,) = [line["usd_micros"] for line in receipt["charges"] if line["what"].startswith("service: ")]

@@ -87,10 +87,16 @@ def _objects(path: str | None) -> dict[str, Any] | None:
 
 
 def carried_of(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Return the bytes of objects that the routes of a run carried, and how many were sent after compression."""
+    """Return the bytes of data that the hops of a run carried, and how many they sent after compression.
+
+    Both are sums over all hops, so data that passes a relay counts once for each hop.
+    """
     hops = progress.get("hops", ())
-    data_bytes = sum(hop["bytes"] for hop in hops)
-    return {"data_bytes": data_bytes, "sent_bytes": data_bytes - sum(hop.get("saved_bytes", 0) for hop in hops)}
+    carried_bytes = sum(hop["bytes"] for hop in hops)
+    return {
+        "carried_bytes": carried_bytes,
+        "sent_bytes": carried_bytes - sum(hop.get("saved_bytes", 0) for hop in hops),
+    }
 
 
 def _runs(database: Database, job_id: str) -> list[dict[str, Any]]:

@@ -40,8 +40,9 @@ def _compression(codec: str, receipt: Mapping[str, Any]) -> dict[str, Any] | Non
     carried = [run["carried"] for run in receipt["runs"] if run["carried"] is not None]
     if receipt["runs"] and receipt["runs"][-1]["ended_unix_ms"] is None:
         carried.append(carried_of(receipt["progress"]))
-    data, sent = (sum(each[name] for each in carried) for name in ("data_bytes", "sent_bytes"))
-    return {"codec": codec, "data_bytes": data, "sent_bytes": sent, "ratio": sent / data if data else None}
+    total = {name: sum(each[name] for each in carried) for name in ("carried_bytes", "sent_bytes")}
+    ratio = total["sent_bytes"] / total["carried_bytes"] if total["carried_bytes"] else None
+    return {"codec": codec, **total, "ratio": ratio}
 
 
 def _objects(file: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -48,13 +48,15 @@ class JobView(BaseModel):
 
 
 class CompressionView(BaseModel):
-    """Effect of compression so far: `sent_bytes` were sent for `data_bytes`.
+    """Effect of compression so far: `sent_bytes` were sent for `carried_bytes` of data.
 
-    `ratio` is sent by data; null until bytes have arrived. A run whose server was killed is not counted.
+    Both are sums over all hops, so data that passes a relay counts once for each hop: they may exceed the bytes of the
+    objects. `ratio` is `sent_bytes` by `carried_bytes`; null until bytes have arrived. A run whose server was killed is
+    not counted.
     """
 
     codec: str
-    data_bytes: int
+    carried_bytes: int
     sent_bytes: int
     ratio: float | None
 
