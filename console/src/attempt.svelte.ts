@@ -47,6 +47,12 @@ export class Rows<T> {
     private readonly query: Record<string, string> = {},
   ) {}
 
+  /** Return what reads the rows after those, as work of an attempt; null if all were read. */
+  more(attempt: Attempt): (() => void) | null {
+    const { next } = this;
+    return next === null ? null : () => void attempt.run(() => this.read(next));
+  }
+
   /** Read the first rows, or those from a cursor on. Throws Problem. */
   async read(cursor: string | null = null): Promise<void> {
     const query = new URLSearchParams({ limit: PAGE_ROWS, ...this.query, ...(cursor ? { cursor } : {}) });

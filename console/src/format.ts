@@ -17,6 +17,10 @@ export function rate(bytes_per_s: number): string {
   return `${bytes(bytes_per_s)}/s`;
 }
 
+export function gbps(rate: number): string {
+  return `${Number(rate.toPrecision(3))} Gbit/s`;
+}
+
 export function usd(amount: number): string {
   return `$${amount.toFixed(amount > 0 && amount < 0.1 ? 4 : 2)}`;
 }
