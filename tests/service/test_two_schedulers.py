@@ -109,7 +109,7 @@ def test_the_reasons_in_the_database_are_those_of_the_scheduler(
 def test_a_ban_that_was_set_during_an_error_stops_its_jobs(
     database: ServiceDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a pass has read before its error is read again."""
+    """The next pass reads again the changes that a pass has read before its error."""
     monkeypatch.setattr(scheduling, "PROGRESS_EVERY_S", 0.0)
     one = scheduler(database, tmp_path, "one", ROOM, locked)
     (name,) = submit(database, 0, 1)

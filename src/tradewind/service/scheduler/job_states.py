@@ -1,4 +1,4 @@
-"""What the scheduler knows of a job that has not ended."""
+"""The state of a job that has not ended, as the scheduler knows it."""
 
 from __future__ import annotations
 
