@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from tests.service.local import copy_request, job_runner, new_database
 from tradewind.service import job_worker
@@ -17,6 +17,7 @@ from tradewind.service.job_worker import JobWorker
 from tradewind.service.jobs import JobQueue
 from tradewind.service.money import charges_of
 from tradewind.service.money_tables import tariffs
+from tradewind.service.tables import jobs
 
 WAIT_S = 30.0
 BYTES = 300_000
@@ -72,3 +73,19 @@ def test_a_job_with_a_fault_fails_and_is_charged(
     finally:
         runner.close()
         database.close()
+
+
+def test_a_waiting_job_without_its_record_of_the_engine_fails(tmp_path: Path) -> None:
+    """Otherwise each pass of the scheduler would end with the same error, and start no other job."""
+    database = new_database(tmp_path)
+    queue, runner = JobQueue(database), job_runner(database, tmp_path)
+    row, _ = queue.submit(SENDER, "key", "digest", copy_request(tmp_path), [str(tmp_path / "copy")])
+    with database.write() as connection:
+        connection.execute(update(jobs).values(engine_job="gone"))
+    waiting = queue.find(row.id)
+    assert waiting is not None
+    runner._worker.fail(waiting, "5 attempts failed")
+    found = queue.find(row.id)
+    assert found is not None and (found.state, found.error) == ("failed", "5 attempts failed")
+    runner.close()
+    database.close()

@@ -25,6 +25,7 @@ from tradewind.errors import (
     Interrupted,
     JobBusy,
     JobNotFound,
+    JobUnreadable,
     StateError,
     TradewindError,
     Unavailable,
@@ -88,9 +89,13 @@ class JobWorker:
 
     def fail(self, row: JobRow, reason: str) -> None:
         """End a waiting job for good. Raises StateError."""
-        error = reason if row.error is None else f"{row.error}; {reason}"
-        found = None if row.engine_job is None else self._engine.job(row.engine_job)
-        text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
+        error, text = reason if row.error is None else f"{row.error}; {reason}", None
+        try:
+            found = None if row.engine_job is None else self._engine.job(row.engine_job)
+            text = None if found is None else json.dumps(public_receipt(row, "failed", found.receipt()))
+        except (JobNotFound, JobUnreadable) as unknown:
+            # Its runs were charged when they ended. It must not stop the scheduling of all other jobs.
+            _LOG.warning("job %s has no receipt: %s", row.id, unknown)
         self._queue.move(row.id, ("waiting",), "failed", receipt=text, error=error, hint=_service_hint(row.hint))
 
     def progress(self, engine_job: str) -> Progress | None:
