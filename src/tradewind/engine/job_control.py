@@ -20,8 +20,7 @@ from tradewind.engine.result import OVER_CEILING
 from tradewind.engine.running import RunningJob
 from tradewind.engine.runs import RunStarter
 from tradewind.engine.sources import keep_list, opened_list
-from tradewind.engine.stored import ProposalStore, plan_document, plan_from_document
-from tradewind.engine.topology import plan_of
+from tradewind.engine.stored import ProposalStore, plan_document, recorded_plan
 from tradewind.errors import (
     CeilingReached,
     GatewayError,
@@ -241,11 +240,7 @@ class JobControl:
         """Return the first plan of a job, to which its predicted figures belong, or the latest one. It has all figures
         of the planner. Raises TopologyError.
         """
-        document = self.store.plan(record.id, latest=latest)
-        with suppress(ValueError):  # Jobs of older versions have only a topology.
-            if document is not None:
-                return plan_from_document(document)
-        return plan_of(record.document["topology"])
+        return recorded_plan(self.store, record, latest=latest)
 
     def book(self, job_id: str) -> LedgerBook:
         """Return the recorded ledger of a job."""
