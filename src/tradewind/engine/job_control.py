@@ -90,10 +90,7 @@ class JobControl:
         spec = resolve(sources, destinations, options, launch.plan, exists=exists)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
-        settings = {
-            "concurrency": options.concurrency,
-            "store_work_s": options.store_work_s,
-        }
+        settings = {"concurrency": options.concurrency, "store_work_s": options.store_work_s}
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
             lock = None
@@ -104,15 +101,7 @@ class JobControl:
                 if not options.dry_run:
                     report = spec.report_file or os.path.join(folder, OBJECTS_FILE)
                     spec = replace(spec, state_dir=folder, report_file=report)
-                    request = {
-                        "verb": verb,
-                        "source": shown_sources(sources),
-                        "destinations": [shown(destination) for destination in destinations],
-                        "argv": list(argv),
-                        "settings": settings,
-                        "provider": dict(launch.provider),
-                        "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
-                    }
+                    request = _request_document(verb, sources, destinations, argv, settings, launch)
                     plan = plan_document(launch.plan)
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
                     prune_oldest(self.store)
@@ -420,6 +409,26 @@ class JobControl:
 def shown(place: str) -> str:
     """Return a place in the form of job lists: local paths are absolute, pasted addresses named by their store."""
     return str(parse_url(place, cwd=os.getcwd()))
+
+
+def _request_document(
+    verb: str,
+    sources: Sequence[str],
+    destinations: Sequence[str],
+    argv: Sequence[str],
+    settings: Mapping[str, Any],
+    launch: LaunchSpec,
+) -> dict[str, Any]:
+    """Return what a job's record keeps of the request for it."""
+    return {
+        "verb": verb,
+        "source": shown_sources(sources),
+        "destinations": [shown(destination) for destination in destinations],
+        "argv": list(argv),
+        "settings": settings,
+        "provider": dict(launch.provider),
+        "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
+    }
 
 
 def shown_sources(sources: Sequence[str]) -> str:
