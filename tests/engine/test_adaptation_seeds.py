@@ -26,7 +26,7 @@ from tradewind.engine.gateways import JobGateways
 from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.provisioning import plan_gateways
-from tradewind.engine.replan import PlanRequest
+from tradewind.engine.replan import PlanRequest, TransferState
 from tradewind.errors import ProviderRefused
 from tradewind.fleet.fleet import Fleet
 from tradewind.fleet.journal import FleetJournal
@@ -252,6 +252,22 @@ def test_an_unavailable_relay_is_planned_around_before_the_job_begins(tmp_path: 
     source = {gateway.name: gateway.region for gateway in adaptation.plan.machines if gateway.region == str(HERE)}
     assert not adaptation.plan_without(ProviderRefused("no", hint=None, kind="capacity", regions=source))
     assert changes == [adaptation.plan], "without a source there is no plan"
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_a_change_of_an_early_plan_is_priced_against_that_plan_for_all_that_is_listed(is_early: bool) -> None:
+    """Replanning the whole volume at the prices of the first plan costs the same, however little had been listed."""
+    limits = PlanningLimits(machines_per_region=1)
+    part, whole = (plan_gateways(catalog(), HERE, THERE, gb, Fastest(), limits) for gb in (0.5, 5.0))
+    ledger = JobLedger(Ledger(plan_prices(part, catalog())), None)
+    question = PlanRequest(catalog(), HERE, THERE, Fastest(), limits, 1 << 17, None, None)
+    adaptation = Adaptation(
+        question, part, SPEC, replan=True, on_change=lambda *_: None, ledger=ledger, is_early=is_early
+    )
+    state = TransferState(5_000_000_000, 5_000_000_000, 0.0, 0.0, 0.0, 0.0, {}, {})
+    more_usd = float(adaptation._expect(whole, state).split("; ")[1].removesuffix(" USD"))
+    assert (abs(more_usd) < 1e-3) is is_early
+    assert abs(float(adaptation._expect(whole, state).split("; ")[1].removesuffix(" USD"))) < 1e-4
 
 
 def pushed_in_order(plan: Plan, gateways: FakeGateways) -> None:

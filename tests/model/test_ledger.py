@@ -125,6 +125,14 @@ def test_requests_of_a_run_leave_out_those_of_earlier_runs_and_count_retries() -
     assert (read.lists, write.lists) == (1, 3), "each destination is listed"
 
 
+def test_objects_that_the_destination_already_has_are_listed_too() -> None:
+    unchanged = Progress(objects_total=500, objects_skipped=9_500)
+    read, write = run_requests(unchanged, 1, 1 << 24, compares=True)
+    assert (read, write) == (Requests(lists=10), Requests(lists=10))
+    read, write = run_requests(unchanged, 2, 1 << 24, compares=True)
+    assert (read.lists, write.lists) == (5, 10), "progress counts objects × destinations"
+
+
 def test_a_large_object_is_read_and_written_in_parts_and_two_destinations_are_read_once() -> None:
     now = Progress(objects_total=2, objects_done=2, bytes_done=2 * 100)
     read, write = run_requests(now, destinations=2, chunk_bytes=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.planner.test_boot_times import world as slow_to_start
 from tests.planner.worlds import random_world
 from tradewind.errors import InfeasibleGoal
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput, Soonest
@@ -61,6 +62,17 @@ def test_each_goal_is_met_within_the_limit(goal: Goal) -> None:
     assert plan.goal == goal
     if isinstance(goal, MaxCost):
         assert plan.cost.total_usd <= goal.usd
+
+
+def test_the_gap_of_the_soonest_plan_is_one_of_time_as_fast_machines_may_start_late() -> None:
+    ends, catalog = (Region("p", "r0"), Region("p", "r2")), slow_to_start(14)
+    free, one = (
+        solve_overlay(prepare(catalog, *ends, 30.0, PlanningLimits(machines_per_region=2, routes_max=most)), Soonest())
+        for most in (None, 1)
+    )
+    assert one.throughput_gbps > free.throughput_gbps and one.time_s > 1.5 * free.time_s
+    assert one.gap == pytest.approx(one.time_s / free.time_s - 1, rel=1e-5)
+    assert not one.optimal
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -14,7 +14,11 @@ import tradewind
 from testbed.drive import find_binary
 from testbed.sky import unavailable
 from tests.sky.world import SINK, SOURCE, differences, write_files, write_world
+from tradewind.cli.follow import _cost
+from tradewind.engine.stored import plan_document
+from tradewind.engine.topology import topology_document
 from tradewind.errors import Interrupted, UsageError
+from tradewind.model.records import replace
 from tradewind.sky.running import find_emulator
 
 VOLUME_BYTES = 30_000_000
@@ -82,6 +86,28 @@ def test_a_paused_job_resumes_on_new_machines_under_the_same_ceiling(engine: tra
     assert [run["outcome"] for run in receipt["runs"]] == ["interrupted", "done"]
     assert receipt["ceiling"] == {"usd": 1.0}
     assert differences(tmp_path / "source", tmp_path / "copy") == []
+
+
+@pytest.mark.slow
+def test_the_predicted_cost_of_an_early_start_belongs_to_its_first_plan_also_after_a_change_of_the_plan(
+    engine: tradewind.Engine, tmp_path: Path
+) -> None:
+    """The plan of a resumed job is the latest one. After `--replan` that is for the rest of the volume only."""
+    with engine:
+        made = engine.propose(request(tmp_path))
+        assert made.plan.overlay is not None
+        job = engine.start(replace(made, launch=replace(made.launch, is_early=True)))
+        spec = job.require_running().spec
+        until(job, VOLUME_BYTES // 10)
+        job.pause()
+        rest = replace(made.plan, overlay=replace(made.plan.overlay, volume_gb=made.plan.overlay.volume_gb / 10))
+        engine.control.store.add_plan(job.id, spec, topology_document(rest), plan_document(rest))
+        running = job.resume().require_running()
+        result = running.wait()
+        cost = _cost(running, result.progress)
+        receipt = job.receipt()
+    assert cost.predicted_usd == pytest.approx(made.cost_usd)
+    assert receipt["cost"]["predicted_usd"] == pytest.approx(made.cost_usd)
 
 
 PROPOSER = """

@@ -224,7 +224,7 @@ def _closing_lines(summary: Summary, job: RunningJob) -> list[str]:
 
 
 def _cost(job: RunningJob, progress: Progress) -> JobCost:
-    return job_cost(job.ledger, job.plan, progress, job.spec.ceiling_usd_per_gb, time.time())
+    return job_cost(job.ledger, job.first_plan, progress, job.spec.ceiling_usd_per_gb, time.time())
 
 
 def follow(args: Namespace, after_dry_run: Callable[[Summary], None] | None = None) -> Follower:

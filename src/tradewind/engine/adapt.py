@@ -36,6 +36,7 @@ from tradewind.engine.replan import (
     unreachable,
     with_names,
 )
+from tradewind.engine.report import usd_of_more
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, TradewindError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.document import to_document
@@ -81,7 +82,7 @@ class _Retired:
 
 class Adaptation:
     """Adaptation of one transfer. `replan` says whether the plan may be changed; without it slow routes are only
-    reported, once.
+    reported, once. `is_early`: the plan was made for a part of the volume.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Adaptation:
         on_change: Changed,
         ledger: JobLedger,
         earlier_s: float = 0.0,
+        is_early: bool = False,
     ) -> None:
         #: Seconds from the start of the job to this run: a deadline counts from there.
         self._earlier_s = earlier_s
@@ -113,7 +115,9 @@ class Adaptation:
         self._notified: set[tuple[str, ...]] = set()
         self.plan, self.spec = plan, spec
         self.plan_of_all = plan
-        self._expected_usd = plan.overlay.cost.total_usd if plan.overlay else 0.0
+        self._expected_usd = _cost_usd(plan)
+        #: The plan that was made for a part of the volume, until a change: more bytes cost more with it.
+        self._partial = plan.overlay if is_early else None
         self._ids: dict[tuple[str, ...], int] = {}
         self._watch: RateMonitor | None = None
         self._retired: _Retired | None = None
@@ -301,6 +305,8 @@ class Adaptation:
 
     def _expect(self, plan: Plan, state: TransferState) -> str:
         """Expect the cost of a new plan; return its routes, and how much more the transfer costs with it, in words."""
+        if self._partial is not None:
+            self._expected_usd, self._partial = usd_of_more(self._partial, state.total_bytes / 1e9), None
         expected_usd = state.spent_usd + _cost_usd(plan)
         more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
         return f"now {_route_names(plan)}; {more_usd:+.4f} USD"

@@ -151,18 +151,14 @@ class Engine:
         """Plan a transfer between two regions, or from one to several. Starts no machine and contacts no cloud.
 
         Args:
-            source: region, e.g. `aws:us-east-1`.
-            destination: region; or a list of regions, two to eight, each of which receives everything. The plan is a
-                `TransferPlan` for one, a `MulticastPlan` for a list.
+            source, destination: regions, e.g. `aws:us-east-1`. The destination may be a list of two to eight, each of
+                which receives everything; the plan is a `TransferPlan` for one, a `MulticastPlan` for a list.
             volume_gb: volume to move [GB, 1e9 bytes].
             goal: `soonest` (including the machines' start), `cheapest` or `fastest`; or one of the next three instead.
-            min_throughput_gbps: cheapest at this minimum rate [Gbit/s].
-            exactly: with `min_throughput_gbps`: at exactly this rate.
-            max_cost_usd: fastest within this budget [USD].
-            deadline_s: cheapest within this time [s].
+            min_throughput_gbps, exactly: cheapest at this minimum rate [Gbit/s]; or at exactly this rate.
+            max_cost_usd, deadline_s: fastest within this budget [USD]; cheapest within this time [s].
             max_vms: maximum machines in one region; None: 8.
-            vm_types: only these machine types; None for all.
-            spot: also use spot machines.
+            vm_types, spot: only these machine types, None for all; and whether spot machines are used, too.
             effort: limit on the planner's work, in units of about 3 CPU-s; 0.1 to 100.
             objects: number of objects, which decides the cost of requests; None assumes objects of 16 MiB.
             compression_ratio: bytes sent per byte of data, above 0 and at most 1.

@@ -20,8 +20,7 @@ from tradewind.engine.result import OVER_CEILING
 from tradewind.engine.running import RunningJob
 from tradewind.engine.runs import RunStarter
 from tradewind.engine.sources import keep_list, opened_list
-from tradewind.engine.stored import ProposalStore, plan_document, plan_from_document
-from tradewind.engine.topology import plan_of
+from tradewind.engine.stored import ProposalStore, plan_document, recorded_plan
 from tradewind.errors import (
     CeilingReached,
     GatewayError,
@@ -91,10 +90,7 @@ class JobControl:
         spec = resolve(sources, destinations, options, launch.plan, exists=exists)
         refuse_own_files(spec, self.store.state_dir)
         job_id = new_job_id()
-        settings = {
-            "concurrency": options.concurrency,
-            "store_work_s": options.store_work_s,
-        }
+        settings = {"concurrency": options.concurrency, "store_work_s": options.store_work_s}
         with opened_list(options.files_from) as names:
             folder = self.store.make_folder(job_id)
             lock = None
@@ -105,15 +101,7 @@ class JobControl:
                 if not options.dry_run:
                     report = spec.report_file or os.path.join(folder, OBJECTS_FILE)
                     spec = replace(spec, state_dir=folder, report_file=report)
-                    request = {
-                        "verb": verb,
-                        "source": shown_sources(sources),
-                        "destinations": [shown(destination) for destination in destinations],
-                        "argv": list(argv),
-                        "settings": settings,
-                        "provider": dict(launch.provider),
-                        "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
-                    }
+                    request = _request_document(verb, sources, destinations, argv, settings, launch)
                     plan = plan_document(launch.plan)
                     self.store.create(job_id, spec, request, launch.document, plan=plan, proposal=proposal)
                     prune_oldest(self.store)
@@ -241,11 +229,7 @@ class JobControl:
         """Return the first plan of a job, to which its predicted figures belong, or the latest one. It has all figures
         of the planner. Raises TopologyError.
         """
-        document = self.store.plan(record.id, latest=latest)
-        with suppress(ValueError):  # Jobs of older versions have only a topology.
-            if document is not None:
-                return plan_from_document(document)
-        return plan_of(record.document["topology"])
+        return recorded_plan(self.store, record, latest=latest)
 
     def book(self, job_id: str) -> LedgerBook:
         """Return the recorded ledger of a job."""
@@ -425,6 +409,26 @@ class JobControl:
 def shown(place: str) -> str:
     """Return a place in the form of job lists: local paths are absolute, pasted addresses named by their store."""
     return str(parse_url(place, cwd=os.getcwd()))
+
+
+def _request_document(
+    verb: str,
+    sources: Sequence[str],
+    destinations: Sequence[str],
+    argv: Sequence[str],
+    settings: Mapping[str, Any],
+    launch: LaunchSpec,
+) -> dict[str, Any]:
+    """Return what a job's record keeps of the request for it."""
+    return {
+        "verb": verb,
+        "source": shown_sources(sources),
+        "destinations": [shown(destination) for destination in destinations],
+        "argv": list(argv),
+        "settings": settings,
+        "provider": dict(launch.provider),
+        "ceiling": None if launch.ceiling_usd is None else {"usd": launch.ceiling_usd},
+    }
 
 
 def shown_sources(sources: Sequence[str]) -> str:

@@ -78,7 +78,7 @@ class JobLedger:
         self._ledger, self._book = replace(ledger, heartbeat_s=0.0, alive_s_max=ALIVE_S_MAX), book
         self._usd_max, self._destinations, self._chunk_bytes = usd_max, destinations, chunk_bytes
         self._moves, self._compares = moves, compares
-        #: Of the present run.
+        #: Parts that the present run has written.
         self._pieces = Pieces(chunk_bytes)
         self._clock = clock
         self._epoch_s = (time.time() if unix_s is None else unix_s) - clock()

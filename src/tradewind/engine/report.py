@@ -153,14 +153,14 @@ def job_cost(ledger: Ledger, plan: Plan, progress: Progress, ceiling_usd_per_gb:
     """
     predicted = ledger.predicted_usd
     if predicted is None and plan.overlay is not None:
-        predicted = _usd_of_more(plan.overlay, progress.bytes_total / 1e9)
+        predicted = usd_of_more(plan.overlay, progress.bytes_total / 1e9)
     if predicted is None:
         predicted = _usd_per_gb(plan, ceiling_usd_per_gb) * progress.bytes_done / 1e9
     lines = ledger.lines(now_s)
     return JobCost(predicted, sum(line.usd for line in lines) if lines else progress.cost_usd, lines)
 
 
-def _usd_of_more(overlay: UnicastOverlay, volume_gb: float) -> float:
+def usd_of_more(overlay: UnicastOverlay, volume_gb: float) -> float:
     """Return the cost of a plan [USD] if it moves more than its volume. Its machines start only once."""
     cost, factor = overlay.cost, max(1.0, volume_gb / overlay.volume_gb)
     time_s = overlay.boot_s + overlay.transfer_s * factor

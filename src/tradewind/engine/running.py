@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from tradewind.engine.learning import RouteWatch, measurable_hops, moving, recor
 from tradewind.engine.ledger import JobLedger
 from tradewind.engine.result import Result, outcome_error, resume_hint, stopped_error
 from tradewind.engine.sources import LIST_FILE
+from tradewind.engine.stored import recorded_plan
 from tradewind.engine.supervisor import (
     CEILING_END_S,
     RESTARTS_MAX,
@@ -123,7 +125,7 @@ class RunningJob:
     ) -> None:
         self.id = job_id
         self.spec = spec
-        #: The first plan; `replan` may have changed the present one.
+        #: The plan with which this run began; `replan` may have changed the present one.
         self.plan = plan
         self.summary: Summary | None = None
         #: The lead's last line, unchanged; None until it arrives.
@@ -215,6 +217,16 @@ class RunningJob:
     def ledger(self) -> Ledger:
         """Cost of the job so far, line by line, over all its runs."""
         return self._ledger.ledger
+
+    @cached_property
+    def first_plan(self) -> Plan:
+        """The plan with which the job began, to which its predicted cost belongs. `plan` is that of this run.
+
+        Raises StateError, JobNotFound, JobUnreadable.
+        """
+        if self.plan.overlay is None or self.spec.state_dir is None:
+            return self.plan
+        return recorded_plan(self._store, self._store.load(self.id))
 
     @property
     def route_times(self) -> dict[str, tuple[float, float]]:

@@ -220,6 +220,7 @@ class RunStarter:
             on_change=self._record_plan,
             ledger=self._ledger,
             earlier_s=earlier_s,
+            is_early=self._launch.is_early,
         )
 
     def _record_plan(self, plan: Plan, spec: JobSpec) -> None:

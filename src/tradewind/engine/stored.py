@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.engine.launch_spec import LaunchSpec
 from tradewind.engine.request import Options, Via
+from tradewind.engine.topology import plan_of
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
@@ -23,6 +24,7 @@ from tradewind.model.sites import NO_SITES, Sites
 from tradewind.state.database import Database
 
 if TYPE_CHECKING:
+    from tradewind.engine.jobs import JobRecord, JobStore
     from tradewind.model.catalog import Catalog
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "changed_prices",
     "plan_document",
     "plan_from_document",
+    "recorded_plan",
 ]
 
 #: Maximum age at which a proposal can be started, if its prices still hold.
@@ -162,6 +165,17 @@ def plan_from_document(text: str) -> Plan:
     """Return the plan of `plan_document`. Raises ValueError, TopologyError."""
     document = parse_json(text)
     return _codec(document.get("overlay") if isinstance(document, dict) else None).decode(Plan, document)
+
+
+def recorded_plan(store: JobStore, record: JobRecord, *, latest: bool = False) -> Plan:
+    """Return the first plan of a job, to which its predicted figures belong, or the latest one. It has all figures
+    of the planner. Raises StateError, TopologyError.
+    """
+    document = store.plan(record.id, latest=latest)
+    with suppress(ValueError):  # Jobs of older versions have only a topology.
+        if document is not None:
+            return plan_from_document(document)
+    return plan_of(record.document["topology"])
 
 
 def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:

@@ -68,17 +68,17 @@ class Fleet:
 
         `purpose` is shown by `fleet list`. `report` is called from other threads with one line per problem while the
         fleet runs. `meter` gets the launch and the end of each machine, whatever happens in between. `logs` is the
-        folder for the lead's standard error, by default in the fleet's own folder.
-        `taken` is the id of a warm fleet to claim; its machines are used, and given back at the end. The settings then
-        say how they are kept. `credentials` are for the lead and the other gateways, in place of this machine's.
-        Another thread may set `stopping` while the machines start: they are then ended, and this raises GatewayError.
+        folder for the lead's standard error, by default in the fleet's own folder. `taken` is the id of a warm fleet to
+        claim; its machines are used, and given back at the end. The settings then say how they are kept. `credentials`
+        are for the lead and the other gateways, in place of this machine's. Another thread may set `stopping` while the
+        machines start: they are then ended, and this raises GatewayError.
         Raises GatewayError after closing everything that was started; FleetTaken if another process has claimed it.
         """
         self.id, self.plan = taken or new_fleet_id(), plan
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
         self._settings = settings = settings or FleetSettings()
-        self._credentials, self._meter = credentials, meter
+        self._credentials, self._meter, self._purpose = credentials, meter, purpose
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
@@ -105,13 +105,11 @@ class Fleet:
         self._enrolment: Enrolment | None = None
         keeping = settings.keeping
         self._keeper = None if keeping is None else Keeper(journal, self.id, keeping, self._report)
-        self._taken, self._purpose = taken is not None, purpose
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
-        self._is_kept = self._taken
+        self._is_kept = self._taken = taken is not None
         #: True once its machines were given back. Another job may use them from then on.
         self.is_given_back = False
         self._generation = 1
-        self._check_names()
         self.folder = self._record()
         try:
             self._start()
@@ -121,7 +119,8 @@ class Fleet:
             raise
 
     def _record(self) -> Path:
-        """Record the fleet, or claim the warm one, and return its folder."""
+        """Check and record the fleet, or claim the warm one, and return its folder."""
+        self._check_names()
         if self._taken:
             return self._journal.take(self.id, self._wanted())
         self._offers.look_up(self._settings.rented(self.plan))

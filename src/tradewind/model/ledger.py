@@ -256,13 +256,15 @@ def run_requests(
     `Pieces`); each retry is one more GET and PUT, and a run lists the source once. An object in parts takes a HEAD at
     the source, and one at the destination when it is complete; a resumed job sends a HEAD for each copy of an earlier
     run. A job that `moves` objects sends another HEAD per copy before it deletes the source. One that `compares` lists
-    the destinations instead of sending a HEAD per earlier copy; they are assumed to be as large as the source.
+    the destinations instead of sending a HEAD per earlier copy; they are assumed to be as large as the source. Keys
+    that filters leave out are listed, too, but the lead does not count them: LISTs are then too few.
     """
     read, write = _moved(progress, destinations, chunk_bytes)
     read = replace(read, gets=max(read.gets, math.ceil(pieces / max(1, destinations))))
     write = replace(write, puts=max(write.puts, math.ceil(pieces)))
     retries = max(0, progress.retries)
-    lists = -(-progress.objects_total // (KEYS_PER_LIST * max(1, destinations)))
+    listed = progress.objects_total + progress.objects_skipped
+    lists = -(-listed // (KEYS_PER_LIST * max(1, destinations)))
     heads = 0 if compares else progress.objects_earlier
     heads += max(0, progress.objects_done - progress.objects_earlier) if moves else 0
     return (

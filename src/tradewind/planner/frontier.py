@@ -44,10 +44,10 @@ EDGE = 1e-5
 WINDOW_MIN = 1e-6
 """Relative width below which a window of rates is a point."""
 
-PROVEN_GAP = 1e-6
+SEGMENT_PROVEN_GAP = 1e-6
 """Relative; a piece is proven if nothing beats it by more than this."""
-BOOT_GAP = 1e-3
-"""Relative gap of the first proof if machines are paid while they start, before `PROVEN_GAP` is required."""
+SEGMENT_BOOT_GAP = 1e-3
+"""Relative gap of the first proof if machines are paid while they start, before `SEGMENT_PROVEN_GAP` is required."""
 CUTOFF_WORK = WORK_MAX / 2
 """Work limit of one solve (`budget.WorkBudget`)."""
 BOOT_CUTOFF_WORK = WORK_MAX / 5
@@ -109,7 +109,7 @@ class Segment:
     @property
     def proven(self) -> bool:
         """True if nothing better exists."""
-        return self.gap <= PROVEN_GAP
+        return self.gap <= SEGMENT_PROVEN_GAP
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +259,7 @@ class _Tracer:
     def prove(self, solves_max: int) -> None:
         """Look for better machines below each piece until every piece is proven."""
         self._solves_max = solves_max
-        for relative in (BOOT_GAP, PROVEN_GAP) if self.demand.boot_s > 0.0 else (COST_TOLERANCE,):
+        for relative in (SEGMENT_BOOT_GAP, SEGMENT_PROVEN_GAP) if self.demand.boot_s > 0.0 else (COST_TOLERANCE,):
             self._relative = relative
             self._given_up.clear()
             while self.solves < solves_max:

@@ -190,7 +190,10 @@ def _best(plans: Sequence[UnicastOverlay], goal: Goal) -> UnicastOverlay:
 
 def _with_gap(plan: UnicastOverlay, free: UnicastOverlay, goal: Goal) -> UnicastOverlay:
     """Return the plan with its gap by the bound of the plan without a limit."""
-    if isinstance(goal, (Fastest, MaxCost, Soonest)):
+    if isinstance(goal, Soonest):
+        # Machines with a higher rate may start later, so the rates do not say which plan ends earlier.
+        gap = plan.time_s / (free.boot_s + free.transfer_s / (1 + free.gap)) - 1.0
+    elif isinstance(goal, (Fastest, MaxCost)):
         gap = free.throughput_gbps * (1 + free.gap) / plan.throughput_gbps - 1.0
     else:
         least_usd = free.cost.total_usd * (1 - free.gap)
