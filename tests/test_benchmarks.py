@@ -6,9 +6,13 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
+from benchmarks.acceleration.__main__ import main as acceleration
 from benchmarks.acceleration.figures import cells_of, figures
 from benchmarks.acceleration.page import page_of
 from benchmarks.acceleration.run import kept_runs, read_rtt, run_cells
+from benchmarks.acceleration.sphere import sphere
 from benchmarks.clients import at_once
 from benchmarks.measure import Cost, Spread, run
 from benchmarks.peers import Skipped
@@ -79,6 +83,23 @@ def test_the_acceleration_benchmark_continues_where_it_stopped(tmp_path: Path) -
     assert "## Fig. 7: number of flows" in written and "f-fct 2; f-cost 2; 1p 2;" in written
     plots = sorted(path.name for path in (tmp_path / "page").glob("*.svg"))
     assert plots == ["acceleration-fig14.svg", "acceleration-fig7.svg"]
+
+
+def test_the_acceleration_benchmark_runs_chosen_algorithms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["fig14", "large", "--algorithms", "1p", "auto", "--quick", "--seeds", "1", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["benchmarks.acceleration", *words, "--grid", str(write_round_trips(tmp_path))])
+    assert acceleration() == 0
+    runs = list(kept_runs(tmp_path / "out" / "quick-runs.jsonl").values())
+    assert {(run.figure, run.algorithm) for run in runs} == {("fig14", "1p"), ("large", "auto")}
+    assert "Table: `auto`; least, median and most." in (tmp_path / "out" / "acceleration.md").read_text()
+
+
+def test_random_regions_have_round_trips_by_distance() -> None:
+    places = sphere(20, seed=1)
+    assert (places.rtt_ms == sphere(20, seed=1).rtt_ms).all() and (places.rtt_ms != sphere(20, seed=2).rtt_ms).any()
+    assert (places.rtt_ms.diagonal() == 1).all()
+    # Half the circumference of the earth is 20,015 km; 1.5 times this, both ways, at 200 km/ms.
+    assert 200 < places.rtt_ms.max() < 1 + 301
 
 
 def write_round_trips(folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """``python -m benchmarks.acceleration [FIGURE…]``: figures of the CloudPilot paper.
 
-Figs. 7 to 14 are simulated. Figs. 3, 4 and 15 are measured in the emulated WAN, which needs root.
+Figs. 7 to 14 are simulated. Figs. 3, 4 and 15 are measured in the emulated WAN, which needs root. `large` is not of the
+paper, and runs only if it is named.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.acceleration import emulated
 from benchmarks.acceleration.emulated_page import sections
-from benchmarks.acceleration.figures import cells_of, figures
+from benchmarks.acceleration.figures import ALL, LARGE, cells_of, figures
 from benchmarks.acceleration.page import Page, page_of
 from benchmarks.acceleration.run import RTT_FILE, InvalidBenchmarkPlan, read_rtt, run_cells
 from benchmarks.planner.grids import GRID_FOLDER
@@ -33,8 +34,9 @@ def main() -> int:
         prog="python -m benchmarks.acceleration",
         description="Simulate and measure the figures of the CloudPilot paper.",
     )
-    parser.add_argument("figures", nargs="*", metavar="|".join(known), help="figures (default: all)")
+    parser.add_argument("figures", nargs="*", metavar="|".join(known), help=f"figures (default: all but {LARGE})")
     parser.add_argument("--seeds", type=int, metavar="N", help=f"problems for each point (default {SEEDS})")
+    parser.add_argument("--algorithms", nargs="+", choices=ALL, default=ALL, help="run only these (default: all)")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds of each measurement (default {ROUNDS})")
     parser.add_argument("--quick", action="store_true", help="few small problems, to check that the benchmark works")
     parser.add_argument("--minutes", type=float, default=600.0, metavar="N", help="stop after this time (default 600)")
@@ -47,7 +49,7 @@ def main() -> int:
     if not (arguments.grid / RTT_FILE).is_file():
         print(f"skipped: {RTT_FILE} is not in the grid folder (--grid DIR)", file=sys.stderr)
         return 0
-    chosen = arguments.figures or known
+    chosen = arguments.figures or [name for name in known if name != LARGE]
     simulated = [figure for name, figure in figures(arguments.quick).items() if name in chosen]
     measured = [name for name in emulated.FIGURES if name in chosen]
     page = Page("")
@@ -55,7 +57,8 @@ def main() -> int:
         seeds = arguments.seeds or (QUICK_SEEDS if arguments.quick else SEEDS)
         file = _file(arguments, RUNS_FILE)
         try:
-            runs = run_cells(list(cells_of(simulated)), seeds, read_rtt(arguments.grid), file, arguments.minutes)
+            cells = [cell for cell in cells_of(simulated) if cell.algorithm in arguments.algorithms]
+            runs = run_cells(cells, seeds, read_rtt(arguments.grid), file, arguments.minutes)
         except InvalidBenchmarkPlan as error:
             print(f"error: a plan is wrong: {error}", file=sys.stderr)
             return 1

@@ -1,4 +1,7 @@
-"""The simulated figures of the CloudPilot paper (section 7.2) as cells: one problem for one algorithm each."""
+"""The simulated figures of the CloudPilot paper (section 7.2) as cells: one problem for one algorithm each.
+
+`large` is no figure of the paper.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ UNLIMITED_CENTS = 1e6
 CHEAP = ("f-fct", "f-cost", "1p")
 ALL = (*CHEAP, "2p", "2p-rb", "auto")
 NO_ROLLBACK = (*CHEAP, "2p", "auto")
+LARGE = "large"
 GB = 1e9
 
 
@@ -30,6 +34,8 @@ class Cell:
     case: str
     flows: int
     settings: UseCaseSettings
+    regions: int | None = None
+    """So many random points of the earth; None for the regions of the paper."""
 
     def key(self, seed: int) -> str:
         """Return what identifies a run of this cell."""
@@ -56,13 +62,15 @@ BASE = UseCaseSettings(source=SOURCE, budget_cents=CENTS_PER_FLOW * FLOWS)
 def figures(quick: bool = False) -> Mapping[str, Figure]:
     """Return all figures by name. `quick` has few small cells of each, without the slow algorithms."""
     made = [figure_7(), figure_8(), figure_9(), figure_10(), figure_11(), figure_12(), figure_13(), figure_14()]
+    made.append(large())
     return {figure.name: _small(figure) if quick else figure for figure in made}
 
 
 def _small(figure: Figure) -> Figure:
     kept = {cell.x for cell in figure.cells}
     few = sorted(kept)[:2]
-    cells = [replace(cell, flows=min(cell.flows, 6)) for cell in figure.cells if cell.algorithm in CHEAP]
+    fast = [cell for cell in figure.cells if cell.algorithm in CHEAP] or figure.cells
+    cells = [replace(cell, flows=min(cell.flows, 6), regions=cell.regions and min(cell.regions, 6)) for cell in fast]
     return replace(figure, cells=tuple(cell for cell in cells if cell.x in few))
 
 
@@ -190,6 +198,14 @@ def figure_14() -> Figure:
     )
     metrics = ("acceleration", "proxies", "paths")
     return Figure("fig14", "Fig. 14: use cases, 60 flows", "use case", paper, tuple(cells), metrics)
+
+
+def large() -> Figure:
+    """A large problem for `auto`: 500 flows and 60 regions."""
+    settings = UseCaseSettings()
+    cells = (Cell(LARGE, "", 500, "auto", "many-one-to-one", 500, settings, regions=60),)
+    title = "A large problem: 500 flows, 60 random regions, many-one-to-one"
+    return Figure(LARGE, title, "flows", "nothing of this size.", cells, ("acceleration", "total_s", "proxies"))
 
 
 def cells_of(chosen: Sequence[Figure]) -> Iterator[Cell]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.acceleration.figures import Cell
+from benchmarks.acceleration.sphere import sphere
 from tradewind.placement.check import placement_violations
 from tradewind.placement.place import place
 from tradewind.placement.use_cases import Places, make_problem
@@ -115,6 +116,8 @@ def _due(cells: Sequence[Cell], seeds: int) -> Iterator[tuple[Cell, int]]:
 
 def run_cell(cell: Cell, seed: int, places: Places) -> Run:
     """Place one problem and check the plan. Raises InvalidBenchmarkPlan."""
+    if cell.regions is not None:
+        places = sphere(cell.regions, seed)
     problem = make_problem(cell.case, cell.flows, seed, places, cell.settings)
     began_s = time.process_time()
     plan = place(problem, cell.algorithm)

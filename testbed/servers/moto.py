@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from testbed.servers.clients import s3_environment
 from testbed.servers.install import python_environment
 from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
 
@@ -19,10 +20,5 @@ def moto() -> Server:
     process = spawn(command, folder, {"S3_UPLOAD_PART_MIN_SIZE": PART_BYTES_MIN})
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, f"{endpoint}/moto-api/", folder)
-    client = {
-        "AWS_ACCESS_KEY_ID": "testbed",
-        "AWS_SECRET_ACCESS_KEY": "testbed",
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL_S3": endpoint,
-    }
+    client = s3_environment(endpoint, REGION, "testbed", "testbed")
     return Server("moto", endpoint, client, process, folder, "testbed", "testbed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from testbed.servers.clients import s3_environment
 from testbed.servers.install import npm_package, require
 from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
 
@@ -24,10 +25,5 @@ def s3rver() -> Server:
     process = spawn(command, folder, {"NODE_OPTIONS": "--openssl-legacy-provider"})
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, endpoint, folder)
-    client = {
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL_S3": endpoint,
-    }
+    client = s3_environment(endpoint, REGION, ACCESS_KEY, SECRET_KEY)
     return Server("s3rver", endpoint, client, process, folder, ACCESS_KEY, SECRET_KEY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from testbed.servers.clients import s3_environment
 from testbed.servers.install import python_environment
 from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
 
@@ -34,12 +35,7 @@ def seaweedfs() -> Server:
     process = spawn(command, folder)
     endpoint = f"http://127.0.0.1:{port}"
     wait_until_answering(process, endpoint, folder)
-    client = {
-        "AWS_ACCESS_KEY_ID": access,
-        "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL_S3": endpoint,
-    }
+    client = s3_environment(endpoint, REGION, access, secret)
     return Server("seaweedfs", endpoint, client, process, folder, access, secret)
 
 

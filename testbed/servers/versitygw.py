@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
+from testbed.servers.clients import s3_environment
 from testbed.servers.install import go_program
 from testbed.servers.process import Server, free_port, spawn, temporary_folder, wait_until_answering
 from testbed.servers.tls import make_certificates
@@ -46,10 +47,5 @@ def versitygw(
     process = spawn(command, folder, environment)
     endpoint = f"{'https' if tls else 'http'}://{address}:{port}"
     wait_until_answering(process, endpoint, folder, ca_file)
-    client = {
-        "AWS_ACCESS_KEY_ID": access,
-        "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL_S3": endpoint,
-    }
+    client = s3_environment(endpoint, REGION, access, secret)
     return Server("versitygw", endpoint, client, process, folder, access, secret, ca_file)

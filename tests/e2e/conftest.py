@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,39 +48,23 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
-@pytest.fixture(scope="session")
-def s3_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(versitygw, "go", run_folder / "servers")
+def _server(start: Callable[[], Server], needs: str) -> Any:
+    """Return a fixture: a server for all workers."""
+
+    @pytest.fixture(scope="session")
+    def server(run_folder: Path) -> Iterator[Server]:
+        yield from started(start, needs, run_folder / "servers")
+
+    return server
 
 
-@pytest.fixture(scope="session")
-def moto_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(moto, "python3", run_folder / "servers")
-
-
-@pytest.fixture(scope="session")
-def gcs_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(gcs, "python3", run_folder / "servers")
-
-
-@pytest.fixture(scope="session")
-def azure_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(azurite, "npm", run_folder / "servers")
-
-
-@pytest.fixture(scope="session")
-def rclone_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(rclone, "python3", run_folder / "servers")
-
-
-@pytest.fixture(scope="session")
-def s3rver_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(s3rver, "npm", run_folder / "servers")
-
-
-@pytest.fixture(scope="session")
-def seaweedfs_server(run_folder: Path) -> Iterator[Server]:
-    yield from started(seaweedfs, "python3", run_folder / "servers")
+s3_server = _server(versitygw, "go")
+moto_server = _server(moto, "python3")
+gcs_server = _server(gcs, "python3")
+azure_server = _server(azurite, "npm")
+rclone_server = _server(rclone, "python3")
+s3rver_server = _server(s3rver, "npm")
+seaweedfs_server = _server(seaweedfs, "python3")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -15,12 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from testbed.clouds.azure import GROUP, IDENTITY, SUBSCRIPTION, AzureCloud, azure_cloud
-from testbed.clouds.booter import BootedMachine
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
-from tests.fleet.transfers import ENDS_S, VOLUME_BYTES, Transfer, ready, two_stores
-from tests.fleet.worlds import wait_until
+from tests.fleet.transfers import VOLUME_BYTES, ready, two_stores
+from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.fleet.azure.policy import policy
 from tradewind.gateway.binary import find_gateway
 from tradewind.model.azure import azure_from_document
@@ -28,41 +27,29 @@ from tradewind.model.azure import azure_from_document
 REGIONS = ("azure:westeurope", "site:relay", "azure:eastus")
 
 
-class Stage(Transfer):
+class Stage(CloudTransfer):
     """A transfer between two regions of Azure, and a host in a third region."""
 
     def __init__(
         self, cloud: AzureCloud, folder: Path, stores: tuple[Server, Server], regions: tuple[str, str, str] = REGIONS
     ) -> None:
         super().__init__(folder, stores, regions, "--max-vms", "1")  # This host runs all of them.
-        self.cloud = cloud
+        self.cloud, self.booter = cloud, cloud.booter
+        self.program_url, self.home_cidr = cloud.document()["programs"][0]["url"], f"{home_of(cloud)}/32"
         self.command.environment |= cloud.api.environment()
         self.configure()
 
-    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
-        """Write the configuration: the fleet's and Azure's tables, with further settings of Azure, and others."""
-        self.command.configure(
+    def table(self) -> list[str]:
+        return [
             "[azure]",
             f'endpoint = "{self.cloud.api.endpoint}"',
             f'subscription = "{SUBSCRIPTION}"',
             f'resource_group = "{GROUP}"',
             'regions = ["westeurope", "eastus"]',
             f'identity = "{IDENTITY}"',
-            *settings,
-            "[fleet]",
-            f'program_url = "{self.cloud.document()["programs"][0]["url"]}"',
-            f'home_cidr = "{home_of(self.cloud)}/32"',
-            'home_rate = "1Mbit/s"',
-            *tables,
-        )
+        ]
 
-    def machines(self) -> list[BootedMachine]:
-        """Return all machines that were ever booted."""
-        return list(self.cloud.booter.machines.values())
-
-    def check_nothing_is_left(self) -> None:
-        wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)
-        super().check_nothing_is_left()
+    def check_nothing_is_billed(self) -> None:
         assert not any(self.cloud.api.resources().values())
 
 

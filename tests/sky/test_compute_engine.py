@@ -5,7 +5,7 @@ The API is a stand-in; each VM that it starts really runs its startup script, in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +16,9 @@ from testbed.clouds.gcp import GcpCloud, gcp_cloud
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.sshd import local_ssh_server, sshd_unavailable
-from tests.fleet.transfers import ENDS_S, Transfer, ready, two_stores
+from tests.fleet.transfers import ready, two_stores
 from tests.fleet.worlds import wait_until
+from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.gateway.binary import find_gateway
 
 REGIONS = ("gcp:us-central1", "gcp:us-east4", "gcp:europe-west4")
@@ -27,7 +28,7 @@ OUTWARD = ("gcp:us-central1", "gcp:us-east4", "site:lab")
 STANDARD_USD_PER_GB = 0.085 * 1e9 / 2**30
 
 
-class Stage(Transfer):
+class Stage(CloudTransfer):
     """A transfer between two regions of the cloud, over a third one."""
 
     def __init__(
@@ -39,23 +40,18 @@ class Stage(Transfer):
         *words: str,
     ) -> None:
         super().__init__(folder, stores, regions, "--max-vms", "1", *words)
-        self.cloud = cloud
+        document = cloud.document()
+        self.cloud, self.booter = cloud, cloud.boots.booter
+        self.program_url, self.home_cidr = document["programs"][0]["url"], document["home_cidr"]
         self.configure()
 
-    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
-        """Write the configuration, with further settings of Google Cloud, and other tables."""
+    def table(self) -> list[str]:
         document = self.cloud.document()
-        self.command.configure(
-            "[gcp]",
-            *(f'{name} = "{document[name]}"' for name in ("project", "endpoint")),
-            'regions = ["us-central1", "us-east4", "europe-west4"]',
-            *settings,
-            "[fleet]",
-            f'program_url = "{document["programs"][0]["url"]}"',
-            f'home_cidr = "{document["home_cidr"]}"',
-            'home_rate = "1Mbit/s"',
-            *tables,
-        )
+        settings = [f'{name} = "{document[name]}"' for name in ("project", "endpoint")]
+        return ["[gcp]", *settings, 'regions = ["us-central1", "us-east4", "europe-west4"]']
+
+    def check_nothing_is_billed(self) -> None:
+        assert self.cloud.engine.billed() == []
 
     def network_tiers(self) -> list[str]:
         """Return the network tier of each VM."""
@@ -65,16 +61,7 @@ class Stage(Transfer):
     def booted(self, region: str) -> tuple[str, BootedMachine]:
         """Return a machine of a region, with its name at Google."""
         name = next(one.name for one in self.cloud.engine.instances.values() if one.zone.startswith(region))
-        return name, self.cloud.boots.booter.machines[name]
-
-    def machines(self) -> list[BootedMachine]:
-        """Return all machines that were ever booted."""
-        return list(self.cloud.boots.booter.machines.values())
-
-    def check_nothing_is_left(self) -> None:
-        wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)
-        super().check_nothing_is_left()
-        assert self.cloud.engine.billed() == []
+        return name, self.booter.machines[name]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ The API is moto's; each instance that it starts really runs its user data, in a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,8 @@ from testbed.clouds.aws import AwsCloud, aws_cloud
 from testbed.clouds.booter import BootedMachine
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
-from tests.fleet.transfers import ENDS_S, Transfer, ready, two_stores
-from tests.fleet.worlds import wait_until
+from tests.fleet.transfers import ready, two_stores
+from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.gateway.binary import find_gateway
 
 REGIONS = ("aws:us-east-1", "aws:us-west-2", "aws:eu-west-1")
@@ -23,7 +23,7 @@ REGIONS = ("aws:us-east-1", "aws:us-west-2", "aws:eu-west-1")
 FIRST_BYTE_S = 30.0
 
 
-class Stage(Transfer):
+class Stage(CloudTransfer):
     """A transfer between two regions of the cloud, over a third one."""
 
     def __init__(
@@ -35,37 +35,22 @@ class Stage(Transfer):
         *words: str,
     ) -> None:
         super().__init__(folder, stores, regions, *words)
-        self.cloud = cloud
+        assert cloud.boots is not None
+        document = cloud.document()
+        self.cloud, self.booter = cloud, cloud.boots.booter
+        self.program_url, self.home_cidr = document["programs"][0]["url"], document["home_cidr"]
         self.configure()
 
-    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
-        """Write the configuration, with further settings of AWS, and other tables."""
-        document = self.cloud.document()
-        self.command.configure(
-            "[aws]",
-            f'endpoint = "{self.cloud.endpoint}"',
-            f"regions = {[region.removeprefix('aws:') for region in self.regions if region.startswith('aws:')]}",
-            *settings,
-            "[fleet]",
-            f'program_url = "{document["programs"][0]["url"]}"',
-            f'home_cidr = "{document["home_cidr"]}"',
-            'home_rate = "1Mbit/s"',
-            *tables,
-        )
+    def table(self) -> list[str]:
+        regions = [region.removeprefix("aws:") for region in self.regions if region.startswith("aws:")]
+        return ["[aws]", f'endpoint = "{self.cloud.endpoint}"', f"regions = {regions}"]
 
-    def machines(self) -> list[BootedMachine]:
-        """Return all machines, also those that have ended."""
-        assert self.cloud.boots is not None
-        return list(self.cloud.boots.booter.machines.values())
+    def check_nothing_is_billed(self) -> None:
+        assert {one["state"] for one in self.cloud.instances()} == {"terminated"}
 
     def booted(self, region: str) -> BootedMachine:
         """Return a living machine of a region."""
         return next(one for one in self.machines() if one.region == f"aws:{region}" and not one.ended.is_set())
-
-    def check_nothing_is_left(self) -> None:
-        wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)
-        super().check_nothing_is_left()
-        assert {one["state"] for one in self.cloud.instances()} == {"terminated"}
 
 
 @pytest.fixture

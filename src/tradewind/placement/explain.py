@@ -21,7 +21,7 @@ Limit = Literal[
     "the distance to the first proxy",
     "the loss on the path to the first proxy",
     "the distance from the last proxy",
-    "the loss on the way from the last proxy",
+    "the loss on the path from the last proxy",
     "the distance between the proxies",
     "the loss between the proxies",
     "the proxy's capacity",
@@ -117,7 +117,7 @@ def _limit(paths: Paths, number: int, planned: FlowPlan) -> Limit:
             ("the distance to the first proxy", _mbps(window, to_first)),
             ("the loss on the path to the first proxy", _loss_mbps(flow, flow.congestion_control, to_first)),
             ("the distance from the last proxy", _mbps(window, from_last)),
-            ("the loss on the way from the last proxy", _loss_mbps(flow, control, from_last)),
+            ("the loss on the path from the last proxy", _loss_mbps(flow, control, from_last)),
         ]
     if len(at) == 2:
         between = float(problem.rtt_ms[at[0]][at[1]])

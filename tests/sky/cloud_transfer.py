@@ -1,0 +1,51 @@
+"""A transfer through machines of an emulated cloud, which really boot on this host."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from testbed.clouds.booter import BootedMachine, Booter
+from tests.fleet.transfers import ENDS_S, Transfer
+from tests.fleet.worlds import wait_until
+
+__all__ = ["CloudTransfer"]
+
+
+class CloudTransfer(Transfer, ABC):
+    """A transfer between two regions of a cloud."""
+
+    #: Where the machines run.
+    booter: Booter
+    #: Where they download their program, and this host in their network.
+    program_url: str
+    home_cidr: str
+
+    @abstractmethod
+    def table(self) -> list[str]:
+        """Return the cloud's table of the configuration."""
+
+    @abstractmethod
+    def check_nothing_is_billed(self) -> None:
+        """Check that the cloud would bill nothing any more."""
+
+    def configure(self, *tables: str, settings: Sequence[str] = ()) -> None:
+        """Write the configuration: the cloud's table with further settings, the fleet's, and others."""
+        self.command.configure(
+            *self.table(),
+            *settings,
+            "[fleet]",
+            f'program_url = "{self.program_url}"',
+            f'home_cidr = "{self.home_cidr}"',
+            'home_rate = "1Mbit/s"',
+            *tables,
+        )
+
+    def machines(self) -> list[BootedMachine]:
+        """Return all machines that were ever booted."""
+        return list(self.booter.machines.values())
+
+    def check_nothing_is_left(self) -> None:
+        wait_until(lambda: all(machine.ended.is_set() for machine in self.machines()), ENDS_S)
+        super().check_nothing_is_left()
+        self.check_nothing_is_billed()
