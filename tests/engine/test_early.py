@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,5 +143,5 @@ def test_plans_are_compared_for_volumes_at_most_a_step_apart(
     monkeypatch.setattr("tradewind.engine.early._needs_the_same", lambda *_: True)
     assert early(tmp_path, volume_gb) is not None
     seen.sort()
-    assert all(large <= STEP * small for small, large in zip(seen, seen[1:], strict=False))
+    assert all(large <= STEP * small for small, large in pairwise(seen))
     assert seen[-1] >= 0.99 * FAR_BYTES
