@@ -138,7 +138,34 @@ def test_machines_that_do_not_become_ready_end_at_the_ceiling(command: Command, 
     dear = replace(launch, prices=replace(PRICES, machines=billed))
     with pytest.raises(CeilingReached, match="no machines were started"):
         control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), dear)
-    assert control.jobs() == []
+    (job,) = control.jobs()  # Only the first has cost anything.
+    assert job.state == "interrupted"
+    assert launch.ceiling_usd is not None and job.progress.cost_usd > 0.9 * launch.ceiling_usd
+    with pytest.raises(CeilingReached, match="is not resumed"):
+        control.resume(job.id)
+    control.cancel(job.id)
+    assert control.job(job.id).progress.cost_usd == job.progress.cost_usd
+
+
+def test_the_cost_of_machines_that_never_became_ready_is_kept_and_counts_when_the_job_is_resumed(
+    command: Command, tmp_path: Path
+) -> None:
+    write_large(tmp_path / "source" / "large", MIB)
+    (tmp_path / "topology.json").write_text(json.dumps(TOPOLOGY))
+    binary = str(find_binary("tradewind-gateway"))
+    broken_binary = tmp_path / "broken-gateway"
+    broken_binary.write_text(f'#!/bin/sh\nif [ "$1" = serve ]; then sleep 0.2; exit 3; fi\nexec {binary} "$@"\n')
+    broken_binary.chmod(0o755)
+    control = JobControl(state_dir=str(command.state), gateway=str(broken_binary))
+    launch = replace(topology_launch(str(tmp_path / "topology.json")), prices=PRICES)
+    with pytest.raises(GatewayError):
+        control.start(tmp_path / "source", tmp_path / "copy", tradewind.Options(recursive=True), launch)
+    (job,) = control.jobs()
+    first_usd = job.progress.cost_usd
+    assert job.state == "interrupted" and first_usd > 0
+    mended = JobControl(state_dir=str(command.state), gateway=binary)
+    assert mended.resume(job.id).wait().summary.progress.cost_usd > first_usd
+    assert (tmp_path / "copy" / "large").read_bytes() == (tmp_path / "source" / "large").read_bytes()
 
 
 def test_a_job_with_a_ceiling_whose_ledger_is_damaged_is_not_resumed(command: Command, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.engine.test_choice import FAR, HOSTS, A, B, request
 from tradewind.catalog.load import load_catalog
-from tradewind.engine.early import may_plan_early, planned_early
+from tradewind.engine.early import FAR_BYTES, STEP, may_plan_early, planned_early
 from tradewind.engine.engine import Engine
 from tradewind.engine.ground import Ground
 from tradewind.engine.launch_spec import single_launch
@@ -124,3 +125,23 @@ def test_the_predicted_cost_follows_what_is_listed(tmp_path: Path, volume_gb: fl
         objects = round(1000 * max(1.0, factor))
         whole = placed(made.request, replace(made, volume_bytes=listed_bytes, objects=objects), ground(), (A, B))
         assert cost.predicted_usd == pytest.approx(whole.cost_usd if factor else made.cost_usd)
+
+
+@pytest.mark.parametrize("volume_gb", [0.0015, 1.0, 20.0, 999.0, 10_000.0])
+def test_plans_are_compared_for_volumes_at_most_a_step_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, volume_gb: float
+) -> None:
+    """Otherwise machines could start that a volume in a wider gap does not need."""
+    seen: list[int] = []
+
+    def noted(asked: Any, listed: Proposal, *others: Any) -> Proposal:
+        assert listed.volume_bytes is not None
+        seen.append(listed.volume_bytes)
+        return placed(asked, listed, *others)
+
+    monkeypatch.setattr("tradewind.engine.early.placed", noted)
+    monkeypatch.setattr("tradewind.engine.early._needs_the_same", lambda *_: True)
+    assert early(tmp_path, volume_gb) is not None
+    seen.sort()
+    assert all(large <= STEP * small for small, large in pairwise(seen))
+    assert seen[-1] >= 0.99 * FAR_BYTES

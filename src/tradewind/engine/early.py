@@ -75,8 +75,8 @@ def _larger(listed: Proposal) -> Iterator[Proposal]:
     """Yield proposals for larger volumes, the largest first: it is the likeliest to need other machines."""
     assert listed.volume_bytes is not None and listed.objects is not None
     factors = [max(STEP, FAR_BYTES // listed.volume_bytes)]
-    while factors[-1] >= STEP**2:
-        factors.append(factors[-1] // STEP)
+    while factors[-1] > STEP:
+        factors.append(-(-factors[-1] // STEP))
     for factor in factors:
         yield replace(listed, volume_bytes=listed.volume_bytes * factor, objects=listed.objects * factor)
 

@@ -28,6 +28,7 @@ from tradewind.errors import (
     Interrupted,
     JobBusy,
     JobUnreadable,
+    StateError,
     UsageError,
 )
 from tradewind.fleet.given import GivenCredentials, surroundings
@@ -124,9 +125,20 @@ class JobControl:
                 if lock is not None:
                     lock.release()
                 # Without a lead that has started there is no upload to abort, and only a paused job can be resumed.
-                if not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted):
+                # But a job whose machines have cost something keeps its record, and a resumed one its ceiling.
+                is_over = not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted)
+                if is_over and not self._has_cost(job_id):
                     self.store.forget(job_id)
                 raise
+
+    def _has_cost(self, job_id: str) -> bool:
+        """Return whether the recorded ledger of a job has a cost, or cannot be read."""
+        book = self.book(job_id)
+        try:
+            ledger = book.read()
+            return book.is_damaged() if ledger is None else ledger.total_usd(time.time()) > 0
+        except StateError:
+            return True
 
     def check_filter(self, filter: ObjectFilter) -> None:
         """Raise UsageError if a rule is not a valid glob, GatewayError if the gateway program cannot be run."""
