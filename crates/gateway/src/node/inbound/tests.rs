@@ -376,6 +376,20 @@ fn a_body_that_is_slow_but_advances_is_not_given_up() {
     assert!(!(1..100).all(|round| advance.arrived(piece_bytes - 1, 5_000 * round, span_ms)));
 }
 
+#[test]
+fn only_the_time_in_which_a_body_could_arrive_counts_for_its_rate() {
+    for (piece_bytes, is_enough) in [(BODY_BYTES_PER_S_MIN * 5, true), (BODY_BYTES_PER_S_MIN * 5 - 1, false)] {
+        let (span_ms, mut advance) = (15_000, Advance::since(0));
+        let arrived = (1..100).all(|round| {
+            // Each piece takes 5 s to arrive, and 60 s to be passed on.
+            let is_enough = advance.arrived(piece_bytes, 65_000 * round - 60_000, span_ms);
+            advance.paused(60_000);
+            is_enough
+        });
+        assert_eq!(arrived, is_enough, "{piece_bytes}");
+    }
+}
+
 #[tokio::test]
 async fn answers_of_any_length_that_a_frame_can_bring_fit_the_frames_that_pass_them_on() {
     let (queue, answers) = AnswerQueue::new(CancellationToken::new());
