@@ -27,7 +27,7 @@ pub(super) struct ReadSide {
     socket: LinkReader,
     /// Opens the records; `None` if the connection is plain.
     opener: Option<Opener>,
-    /// What the socket has brought: records, and bodies between them.
+    /// Bytes from the socket that nobody has taken yet: records, and bodies between them.
     arrived: BytesMut,
     carries_bodies: bool,
     is_closed: bool,

@@ -274,8 +274,9 @@ impl Inbound {
         incoming: &mut Reading,
         reply: &ReplyTo,
     ) -> Result<(), ConnectionError> {
+        let busy_ms = incoming.now_ms();
         let held = self.budget.hold(head.route, bytes_to_decode(&head)).await;
-        incoming.was_busy();
+        incoming.was_busy(busy_ms);
         let mut opening = sink.opening(&head).map_err(|failure| ConnectionError::Peer(failure.message))?;
         if head.wire_bytes > 0 && !incoming.body(|piece| opening.push(piece)).await? {
             return Ok(());
@@ -322,6 +323,11 @@ impl Advance {
         Self { since_ms: now_ms, bytes: 0 }
     }
 
+    /// Leaves out a time in which nothing was read.
+    fn paused(&mut self, pause_ms: u64) {
+        self.since_ms += pause_ms;
+    }
+
     /// Counts bytes that arrived at `now_ms`. Returns false if too few arrived over the last `span_ms`.
     fn arrived(&mut self, bytes: u64, now_ms: u64, span_ms: u64) -> bool {
         self.bytes += bytes;
@@ -351,11 +357,15 @@ impl Reading {
         }
     }
 
-    /// Notes that this side did not read for a while, on purpose.
-    fn was_busy(&mut self) {
-        let now_ms = self.freezes.clock().now_ms();
+    /// Notes that this side has not read since `busy_ms`, on purpose.
+    fn was_busy(&mut self, busy_ms: u64) {
+        let now_ms = self.now_ms();
         self.liveness.not_listening(now_ms);
-        self.advance = Advance::since(now_ms);
+        self.advance.paused(now_ms.saturating_sub(busy_ms));
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.freezes.clock().now_ms()
     }
 
     /// As [`Reading::next`], inside a body, which must make progress. Pings are not progress.
@@ -399,12 +409,13 @@ impl Reading {
 async fn relay(hop: &Hop, head: Head, incoming: &mut Reading, reply: &ReplyTo) -> Result<(), ConnectionError> {
     let has_body = head.wire_bytes > 0;
     let request = head.request;
-    let Some(mut sending) = hop.checkout(request, reply).await else {
+    let busy_ms = incoming.now_ms();
+    let checked_out = hop.checkout(request, reply).await;
+    incoming.was_busy(busy_ms);
+    let Some(mut sending) = checked_out else {
         // Upstream has been answered, but the body must still be read, because other requests follow it.
-        incoming.was_busy();
         return if has_body { incoming.body(drop).await.map(drop) } else { Ok(()) };
     };
-    incoming.was_busy();
     sending.head(&head);
     let intact = if has_body {
         match pump(&mut sending, incoming).await {
@@ -446,18 +457,23 @@ async fn pump(sending: &mut Sending<'_>, incoming: &mut Reading) -> Result<Pumpe
         match incoming.next_of_body().await? {
             Incoming::Piece { bytes, more, last } => {
                 // The frame goes on as it came, so that all gateways of a route read and write as much at a time.
-                if sending.piece(&bytes, more).await.is_err() {
-                    incoming.was_busy();
+                let busy_ms = incoming.now_ms();
+                let sent = sending.piece(&bytes, more).await;
+                incoming.was_busy(busy_ms);
+                if sent.is_err() {
                     return Ok(Pumped::LostDownstream { ended: last });
                 }
-                incoming.was_busy();
                 if last {
                     return Ok(Pumped::Whole);
                 }
             }
             Incoming::GiveUp => return Ok(Pumped::GivenUp),
             // Keeps the downstream connection alive while the upstream one stalls.
-            Incoming::Frame(Frame::Ping(token)) => drop(sending.frame(&Frame::Ping(token)).await),
+            Incoming::Frame(Frame::Ping(token)) => {
+                let busy_ms = incoming.now_ms();
+                drop(sending.frame(&Frame::Ping(token)).await);
+                incoming.was_busy(busy_ms);
+            }
             Incoming::Frame(Frame::Pong(_)) => {}
             _ => return Err(ConnectionError::Peer("an unexpected frame came inside a body".to_owned())),
         }

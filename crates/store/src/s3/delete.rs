@@ -22,7 +22,7 @@ use md5::{Digest, Md5};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-/// Most concurrent checks and single-key deletes.
+/// Most concurrent checks, before and after a delete, and single-key deletes.
 const SINGLE_REQUESTS_IN_FLIGHT: usize = 32;
 
 impl Bucket {
@@ -152,13 +152,13 @@ impl Bucket {
                 Err(refusal) => return Err(refusal.into()),
             };
             let answer = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
-            let mut verdicts = self.deletion_verdicts(objects, &answer);
-            for (deletion, verdict) in objects.iter().zip(&mut verdicts) {
-                if verdict.is_ok() && is_passed_over(&answer, &deletion.key) {
-                    *verdict = self.verify_deletion(&deletion.key).await;
-                }
-            }
-            return Ok(verdicts);
+            let checked =
+                objects.iter().zip(self.deletion_verdicts(objects, &answer)).map(async |(deletion, verdict)| {
+                    let is_doubtful = verdict.is_ok() && is_passed_over(&answer, &deletion.key);
+                    if is_doubtful { self.verify_deletion(&deletion.key).await } else { verdict }
+                });
+            let checked: Vec<_> = checked.collect();
+            return Ok(futures::stream::iter(checked).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await);
         }
     }
 
