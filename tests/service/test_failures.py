@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from tradewind.errors import GatewayError, TradewindError
+from tradewind.errors import GatewayError, TradewindError, Unavailable
 from tradewind.service.failures import failure_kind, is_state_full
 
 JOURNAL = "the gateway refused PUT /v1/program (422): cannot use the journal /state/journal.sqlite: "
@@ -26,3 +26,17 @@ def test_only_a_full_state_folder_is_a_fault_of_the_service(error: TradewindErro
 
 def test_a_journal_that_cannot_be_written_is_tried_again() -> None:
     assert failure_kind(GatewayError(JOURNAL + "disk I/O error")) == "transient"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("cannot reach http://127.0.0.1:42913 for 2 s: Connection refused (os error 111)", "transient"),
+        ("put s3://throttled/429/slowdown: 500 InternalError", "transient"),
+        ("put s3://b/k: 503 SlowDown: Please reduce your request rate.", "throttled"),
+        ("put gs://b/k: 429 Too Many Requests", "throttled"),
+        ("get https://a.example/k: 429", "throttled"),
+    ],
+)
+def test_only_words_of_the_store_ask_to_slow_down(message: str, kind: str) -> None:
+    assert failure_kind(Unavailable(message)) == kind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable
 
 from tradewind.engine.tasks import store_answers
@@ -24,8 +25,9 @@ __all__ = ["failure_kind", "first_down", "is_state_full"]
 
 #: Refusals of a provider that may end by themselves.
 PASSING_REFUSALS = ("capacity", "quota", "throttled")
-#: Words of stores that ask to slow down.
-SLOW_DOWN = ("slowdown", "slow down", "too many requests", "throttl", "429")
+#: Words of stores that ask to slow down, and the addresses in messages, which may have the same letters and digits.
+SLOW_DOWN = re.compile(r"slow ?down|too many requests|throttl|\b429\b", re.IGNORECASE)
+ADDRESS = re.compile(r"\b[a-z0-9]+://\S+", re.IGNORECASE)
 #: Words of a gateway that cannot write the journal of a job, and of SQLite if the disk is full. A full disk may also
 #: show as an error of input and output.
 JOURNAL, FULL = "cannot use the journal", ("database or disk is full", "No space left on device")
@@ -41,7 +43,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 def failure_kind(error: TradewindError | OSError) -> str:
     """Return the retry class of an error that ended a run."""
     if isinstance(error, Unavailable):
-        return "throttled" if any(word in str(error).lower() for word in SLOW_DOWN) else "transient"
+        return "throttled" if SLOW_DOWN.search(ADDRESS.sub("", str(error))) else "transient"
     if isinstance(error, ProviderRefused):
         return "capacity" if error.kind in PASSING_REFUSALS else "permission"
     if JOURNAL in str(error):
