@@ -181,6 +181,24 @@ def test_a_refused_deletion_of_an_unrequested_key_fails_the_batch(
     assert place.contents() == contents
 
 
+def test_a_key_that_a_list_of_deleted_keys_passes_over_is_looked_up(s3_store: OddStore, command: Command) -> None:
+    """The server deletes only the first key of each request, and names only that one."""
+    place = OddPlace(s3_store, command)
+    for number in range(5):
+        place.put(f"d/{number}", OLD)
+
+    def delete_first(asking: Asking) -> Reply:
+        key = ElementTree.fromstring(asking.body).findtext("{*}Object/{*}Key", "")
+        s3_store.objects.delete(place.bucket, key)
+        body = f"<DeleteResult><Deleted><Key>{key}</Key></Deleted></DeleteResult>"
+        return Reply(200, {"content-type": "application/xml"}, body.encode())
+
+    s3_store.add(Rule(Instead(delete_first), when=during("delete many")))
+    done = command.run("rm", "-r", "-y", f"{place.url}/d", *place.flags())
+    assert (done.code == 0) == (place.contents() == {}), done.stderr
+    assert done.code in (0, 4)
+
+
 @pytest.mark.parametrize("status", [200, 404])
 @pytest.mark.parametrize("verb", ["rm", "mv"])
 def test_a_proxys_page_deletes_nothing(

@@ -152,11 +152,12 @@ impl Bucket {
                 Err(refusal) => return Err(refusal.into()),
             };
             let answer = parse_deletions(&answer).map_err(|error| self.late_refusal(&call, &answer, error))?;
-            let checked =
-                objects.iter().zip(self.deletion_verdicts(objects, &answer)).map(async |(deletion, verdict)| {
-                    let is_doubtful = verdict.is_ok() && is_passed_over(&answer, &deletion.key);
-                    if is_doubtful { self.verify_deletion(&deletion.key).await } else { verdict }
-                });
+            let deleted: HashSet<&str> = answer.deleted.iter().map(String::as_str).collect();
+            let verdicts = self.deletion_verdicts(objects, &answer, &deleted);
+            let checked = objects.iter().zip(verdicts).map(async |(deletion, verdict)| {
+                let is_doubtful = verdict.is_ok() && is_passed_over(&deleted, &deletion.key);
+                if is_doubtful { self.verify_deletion(&deletion.key).await } else { verdict }
+            });
             let checked: Vec<_> = checked.collect();
             return Ok(futures::stream::iter(checked).buffered(SINGLE_REQUESTS_IN_FLIGHT).collect().await);
         }
@@ -177,11 +178,15 @@ impl Bucket {
     /// The request asks for failures only, so a key that the answer does not name is deleted. But if the answer names a
     /// key that was not requested, that failure may belong to any requested key under another spelling. Then only the
     /// keys that the answer lists as deleted count as deleted.
-    fn deletion_verdicts(&self, objects: &[&ObjectDeletion], answer: &Deletions) -> Vec<Result<()>> {
+    fn deletion_verdicts(
+        &self,
+        objects: &[&ObjectDeletion],
+        answer: &Deletions,
+        deleted: &HashSet<&str>,
+    ) -> Vec<Result<()>> {
         let asked: HashSet<&str> = objects.iter().map(|deletion| deletion.key.as_str()).collect();
         let failures: HashMap<&str, &ErrorAnswer> =
             answer.failures.iter().map(|failure| (failure.key.as_str(), failure)).collect();
-        let deleted: HashSet<&str> = answer.deleted.iter().map(String::as_str).collect();
         let stray = answer.failures.iter().find(|failure| !asked.contains(failure.key.as_str()));
         let verdict = |deletion: &&ObjectDeletion| match (failures.get(deletion.key.as_str()), stray) {
             (Some(failure), _) => self.deletion_verdict(&deletion.key, failure),
@@ -221,9 +226,9 @@ fn refuse_web_page(call: &Call, body: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns whether an answer that lists deleted keys, though it was requested not to, has nothing about this one.
-fn is_passed_over(answer: &Deletions, key: &str) -> bool {
-    !answer.deleted.is_empty() && !answer.deleted.iter().any(|deleted| deleted == key)
+/// Returns whether an answer that lists `deleted` keys, though it was requested not to, has nothing about this one.
+fn is_passed_over(deleted: &HashSet<&str>, key: &str) -> bool {
+    !deleted.is_empty() && !deleted.contains(key)
 }
 
 /// The error for a key of a batch whose answer reports a failure of a key that was not requested.
