@@ -1,4 +1,4 @@
-"""What clients of the servers need."""
+"""Environment of the clients of servers."""
 
 from __future__ import annotations
 
