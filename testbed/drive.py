@@ -24,6 +24,7 @@ from typing import Any
 
 from testbed.processes import gateway_name
 from testbed.servers.process import guarded, process_cpu_s
+from testbed.transcript import record_command, record_output
 
 MARK = "LC_TESTBED_TRADEWIND_RUN"
 """Environment variable that marks a process and its descendants. Gateways inherit few variables, but all of LC_*."""
@@ -123,6 +124,7 @@ class Command:
 
     def start(self, *arguments: str | Path) -> Running:
         """Start the command with ``--json``, and return at once."""
+        record_command(arguments)
         process = subprocess.Popen(
             _dying_with_us([*self.enter, str(self.binary), *map(str, arguments), "--json"]),
             env=self.full_environment(),
@@ -182,6 +184,9 @@ class Command:
             assert ended, f"process {pid} outlives its client"
 
     def _run(self, arguments: tuple[str | Path, ...], stdin: bytes | None, timeout_s: float) -> tuple[int, bytes, str]:
+        for_people = "--json" not in arguments
+        if for_people:
+            record_command(arguments)
         process = subprocess.Popen(
             _dying_with_us([*self.enter, str(self.binary), *map(str, arguments)]),
             env=self.full_environment(),
@@ -197,7 +202,10 @@ class Command:
             self.kill_all()
             process.communicate()
             raise
-        return process.returncode, stdout, stderr.decode(errors="replace")
+        said = stderr.decode(errors="replace")
+        if for_people:
+            record_output(said + stdout.decode(errors="replace"))
+        return process.returncode, stdout, said
 
 
 class Running:
@@ -266,16 +274,20 @@ class Running:
             reader.join(OUTPUT_TIMEOUT_S)
         if any(reader.is_alive() for reader in self._readers):
             raise AssertionError(f"its output stays open after its end; still running: {self._command.kill_all()}")
-        return Finished(code, "".join(self._lines), self._stderr.decode(errors="replace"), self.events)
+        said = self._stderr.decode(errors="replace")
+        record_output(said)
+        return Finished(code, "".join(self._lines), said, self.events)
 
     def _read_events(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as stream:
             for raw in stream:
                 line = raw.decode()
+                events = parse_events(line)
+                record_output("\n".join(f"note: {one['message']}" for one in events if one["event"] == "notice"))
                 with self._changed:
                     self._lines.append(line)
-                    self.events.extend(parse_events(line))
+                    self.events.extend(events)
                     self._changed.notify_all()
         with self._changed:
             self._ended = True

@@ -9,6 +9,7 @@ import pytest
 
 from testbed.kubelab import Lab
 from testbed.servers import Server
+from testbed.transcript import record_step
 from tests.fleet.kube_world import NODES, REGIONS, Stage, stage_of
 from tests.fleet.transfers import SECRET, Transfer, ready, two_stores
 from tests.fleet.worlds import wait_until
@@ -61,6 +62,7 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(transfer: ClusterTra
     transfer.check_listed(*REGIONS.values())
     for region in REGIONS:
         assert SECRET not in transfer.stage.kubectl("get", "all,secrets,events", "-o", "yaml", region=region)
+    record_step("The pod of the relay is deleted.")
     transfer.stage.kubectl("delete", "pods", "-l", "tradewind-role=relay", "--grace-period=1", region="r3")
     done = transfer.finish_replaced(running)
     assert any("relay" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])

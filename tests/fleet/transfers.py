@@ -71,6 +71,8 @@ class Transfer:
         found: dict[str, dict[str, Any]] = {line["region"]: line for line in map(json.loads, listed)}
         assert set(found) == set(regions)
         assert all(line["owner"] == "in use" and line["usd"] > 0 for line in found.values())
+        shown = self.command.run("fleet", "list", "--everywhere").expect(0).stdout
+        assert all(f"  {region}  " in shown for region in regions) and shown.count(", in use, ") == len(regions), shown
 
     def finish_replaced(self, running: Running) -> Finished:
         """Wait until another machine takes the place of one that is gone, and then for the end."""
@@ -83,9 +85,11 @@ class Transfer:
         assert files and [path for path in files if SECRET in path.read_text(errors="replace")] == []
 
     def check(self, done: Finished) -> None:
-        """Check that the transfer succeeded, and that nothing that it rented is left."""
+        """Check that the transfer succeeded, is described, and that nothing that it rented is left."""
         assert done.code == 0, done.stderr
         assert differences(self.source, self.copy) == []
+        shown = self.command.run("jobs", "show", str(self.command.jobs()[0]["id"])).expect(0)
+        assert "first byte" in shown.stdout and "proven" in shown.stdout, shown.stdout
         self.check_nothing_is_left()
 
     def check_nothing_is_left(self) -> None:

@@ -18,6 +18,7 @@ from testbed.clouds.azure import GROUP, IDENTITY, SUBSCRIPTION, AzureCloud, azur
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.sshd import LocalServer, local_ssh_server, sshd_unavailable
+from testbed.transcript import record_step
 from tests.fleet.transfers import VOLUME_BYTES, ready, two_stores
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.fleet.azure.policy import policy
@@ -114,10 +115,13 @@ def test_a_relay_on_a_host_between_two_regions_of_a_cloud_is_killed_and_replaced
         "[[ssh.hosts]]",
         'name = "here"',
         'region = "site:relay"',
+        "usd_per_hour = 1",
         f'address = "{home_of(stage.cloud)}"',
         f'folder = "{on_host}"',
     )
     running = stage.start()
+    stage.check_listed(*REGIONS)
+    record_step("The gateway in site:relay is killed.")
     (relay,) = on_host.glob("machines/*/pid")
     os.kill(int(relay.read_text()), signal.SIGKILL)
     done = stage.finish_replaced(running)

@@ -16,6 +16,7 @@ from testbed.clouds.gcp import GcpCloud, gcp_cloud
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
 from testbed.sshd import local_ssh_server, sshd_unavailable
+from testbed.transcript import record_step
 from tests.fleet.transfers import ready, two_stores
 from tests.fleet.worlds import wait_until
 from tests.sky.cloud_transfer import CloudTransfer
@@ -81,6 +82,7 @@ def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> Non
     running = stage.start()
     stage.check_listed(*REGIONS)
     _, relay = stage.booted("us-east4")
+    record_step("The machine in us-east4 loses its power.")
     relay.kill()
     done = stage.finish_replaced(running)
     assert any("us-east4" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])

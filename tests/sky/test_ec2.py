@@ -14,6 +14,7 @@ from testbed.clouds.aws import AwsCloud, aws_cloud
 from testbed.clouds.booter import BootedMachine
 from testbed.clouds.lan import lan_unavailable
 from testbed.servers import Server
+from testbed.transcript import record_step
 from tests.fleet.transfers import ready, two_stores
 from tests.sky.cloud_transfer import CloudTransfer
 from tradewind.gateway.binary import find_gateway
@@ -66,6 +67,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 def test_a_relay_is_killed_and_replaced_and_nothing_is_left(stage: Stage) -> None:
     running = stage.start()
     stage.check_listed(*REGIONS)
+    record_step("The machine in us-west-2 loses its power.")
     stage.booted("us-west-2").kill()
     done = stage.finish_replaced(running)
     assert any("us-west-2" in hop["name"] and hop["bytes"] > 0 for hop in done.summary["progress"]["hops"])

@@ -20,6 +20,7 @@ from testbed.servers.install import go_program
 from testbed.servers.versitygw import MODULE, REGION, VERSION
 from testbed.sky import unavailable
 from testbed.sshd import WAIT, ssh_servers, sshd_unavailable
+from testbed.transcript import record_step
 from tests.fleet.worlds import wait_until
 from tests.sky.test_store import PORT, SECRET
 from tests.sky.world import differences, write_files
@@ -76,9 +77,11 @@ class Stage:
         return sorted(self.folder.glob("on */programs/*"))
 
     def check(self, done: Finished) -> None:
-        """Check that the transfer succeeded and left nothing but the copied programs."""
+        """Check that the transfer succeeded, is described, and left nothing but the copied programs."""
         assert done.code == 0, done.stderr
         assert differences(self.source, self.copy) == []
+        shown = self.command.run("jobs", "show", str(self.command.jobs()[0]["id"])).expect(0)
+        assert "first byte" in shown.stdout and "proven" in shown.stdout, shown.stdout
         self.nothing_runs()
 
     def nothing_runs(self) -> None:
@@ -178,9 +181,11 @@ def test_a_relay_that_dies_is_replaced(stage: Stage) -> None:
     running = stage.command.start(*stage.words)
     running.wait_for_bytes(VOLUME_BYTES // 6)
     stage.sky.set_link("site:a", "site:b", rate_mbps=8)  # The job must not end before the relay is replaced.
+    record_step("The gateway in site:relay is killed.")
     os.kill(stage.gateways()["relay"], signal.SIGKILL)
     running.wait_for(lambda event: "takes its place" in event.get("message", ""))
     stage.check(running.finish())
+    assert stage.command.run("fleet", "sweep").expect(0).stdout.splitlines()[-1] == "nothing is left"
 
 
 @pytest.mark.slow
