@@ -1,5 +1,7 @@
-"""`python docs/transcripts.py [PROVIDER ...]` runs, for each provider, the test in which a relay is killed, and writes what
-the user's commands printed to docs/results/fleet-transcripts.md. Needs root, and `make clusters` for Kubernetes.
+"""`python docs/transcripts.py [PROVIDER ...]` runs, for each provider, the test in which a relay is killed.
+
+Writes what the user's commands printed to docs/results/fleet-transcripts.md. Needs root, and `make clusters` for
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -40,10 +42,10 @@ RUNS = {
 HEAD = """\
 # Transcripts: a transfer through each provider, with a relay that is killed
 
-Output of `python docs/transcripts.py`, which runs the named tests. The commands are real, the machines of clouds boot on
-one host ([what is emulated](../guides/fleet.md#providers-compared)), and each test also compares all files byte by byte,
-and asks the provider itself what it would still bill. Lines that begin with `#` say what the test does. `~` is the folder
-of the test. Rates are limited, so that the relay can be killed in time.
+Output of `python docs/transcripts.py`, which runs the named tests. The commands are real, and the machines of clouds boot
+on one host ([what is emulated](../guides/fleet.md#providers-compared)). Each test also compares all files byte by byte,
+and asks the provider itself what it would still bill. Lines that begin with `#` say what the test does. `~` is the
+folder of the test. Rates are limited, so that the relay can be killed in time.
 """
 
 
@@ -54,7 +56,9 @@ def run(test: str) -> str:
     with tempfile.TemporaryDirectory(prefix="tw-transcript-") as folder:
         path = Path(folder, "transcript.txt")
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-        done = subprocess.run(words, cwd=ROOT, env={**os.environ, TRANSCRIPT: str(path)}, capture_output=True, text=True)
+        done = subprocess.run(
+            words, cwd=ROOT, env={**os.environ, TRANSCRIPT: str(path)}, capture_output=True, text=True
+        )
         if done.returncode != 0 or "1 passed" not in done.stdout:
             raise SystemExit(f"error: {test} did not pass\n{done.stdout[-3000:]}")
         return path.read_text(encoding="utf-8")

@@ -21,6 +21,8 @@ SECRET = "testbed-secret"
 VOLUME_BYTES = 40_000_000
 #: Machines on this host are joined by a network as fast as the host: the transfer must not end before one is replaced.
 RATE = "3MB/s"
+DIRECT_GBPS, RELAYED_GBPS = 0.008, 0.024
+"""Rates of the links in the user's catalog. Only over the relay the transfer is as fast as RATE allows."""
 ENDS_S = 60.0
 """Time in which everything that a command has started is gone."""
 
@@ -43,7 +45,11 @@ class Transfer:
     def __init__(self, folder: Path, stores: Sequence[Server], regions: tuple[str, str, str], *words: str) -> None:
         self.folder, self.regions = folder, regions
         source, relay, destination = regions
-        self.links = (source, destination, 0.03), (source, relay, 0.09), (relay, destination, 0.09)
+        self.links = (
+            (source, destination, DIRECT_GBPS),
+            (source, relay, RELAYED_GBPS),
+            (relay, destination, RELAYED_GBPS),
+        )
         self.source, self.copy = (
             server.folder / "data" / "bucket" / name for server, name in zip(stores, ("data", "copy"), strict=True)
         )

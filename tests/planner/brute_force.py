@@ -30,6 +30,7 @@ class World:
     volume_gb: float
     machines_max: int
     boot_s: float
+    rate_max_gbps: float = float("inf")
 
     @property
     def regions(self) -> list[Region]:
@@ -63,6 +64,7 @@ def cheapest_usd(world: World, rate_min_gbps: float, *, exactly: bool = False) -
         highs, flow, inverse_rate, egress = model
         bound = 1 / rate_min_gbps
         highs.addConstr(inverse_rate == bound) if exactly else highs.addConstr(inverse_rate <= bound)
+        highs.addConstr(inverse_rate >= 1 / world.rate_max_gbps)
         usd_per_s = machines_usd_per_s(machines)
         highs.minimize(world.volume_gb * egress + 8 * world.volume_gb * usd_per_s * inverse_rate)
         if highs.getModelStatus() == highspy.HighsModelStatus.kOptimal:
@@ -80,6 +82,8 @@ def fastest_gbps(world: World, ceiling_usd: float = float("inf")) -> float:
             continue
         highs, _, rate, egress_usd_per_s = model
         usd_per_s = machines_usd_per_s(machines)
+        if world.rate_max_gbps < float("inf"):
+            highs.addConstr(rate <= world.rate_max_gbps)
         if ceiling_usd < float("inf"):
             left_usd = ceiling_usd - world.boot_s * usd_per_s
             highs.addConstr(8 * world.volume_gb * (egress_usd_per_s + usd_per_s) <= left_usd * rate)

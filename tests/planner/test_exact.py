@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -79,6 +80,34 @@ def test_each_goal_is_as_good_as_brute_force(seed: int, boot_s: float, types: in
         plan = planned(transfer, MaxCost(ceiling))
         assert plan.cost.total_usd <= ceiling * (1 + 1e-9)
         assert plan.throughput_gbps == pytest.approx(fastest_gbps(world, ceiling), rel=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("seed", "boot_s", "types"),
+    [(0, 0.0, 1), (1, 45.0, 1), (4, 0.0, 2), *(pytest.param(s, 45.0, 2, marks=pytest.mark.slow) for s in (1, 3, 4, 5))],
+)
+def test_no_plan_is_faster_than_a_rate_limit_or_pays_for_more(seed: int, boot_s: float, types: int) -> None:
+    world, free = world_of(seed, boot_s, types)
+    top_gbps = planned(free, Fastest()).throughput_gbps
+    for part in (0.25, 0.6):
+        limited = replace(world, rate_max_gbps=part * top_gbps)
+        limits = PlanningLimits(machines_per_region=world.machines_max, rate_max_gbps=part * top_gbps)
+        transfer = prepare(world.catalog, SOURCE, SINK, VOLUME_GB, limits)
+        at_limit = cheapest_usd(limited, part * top_gbps * (1 - 1e-9))
+        fastest = planned(transfer, Fastest())
+        assert fastest.throughput_gbps == pytest.approx(part * top_gbps, rel=1e-6)
+        assert fastest.cost.total_usd == pytest.approx(at_limit, rel=1e-6)
+        assert any(limit.startswith("the rate limit of ") for limit in fastest.binding)
+        least_usd = planned(transfer, Cheapest()).cost.total_usd
+        assert least_usd == pytest.approx(cheapest_usd(limited, top_gbps * 1e-3), rel=1e-6)
+        for ceiling in (least_usd * 1.02, at_limit * 1.5):
+            plan = planned(transfer, MaxCost(ceiling))
+            assert plan.throughput_gbps == pytest.approx(fastest_gbps(limited, ceiling), rel=1e-6)
+        slower = planned(transfer, MinThroughput(0.7 * part * top_gbps))
+        assert slower.cost.total_usd == pytest.approx(cheapest_usd(limited, 0.7 * part * top_gbps), rel=1e-6)
+        with pytest.raises(InfeasibleGoal, match="limited by the rate limit of ") as caught:
+            solve_overlay(transfer, MinThroughput(1.1 * part * top_gbps))
+        assert "or allow a higher --limit-rate" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -127,6 +127,9 @@ def why_not_worth(control: JobControl, request: Request, made: Proposal) -> tupl
     if overlay is None or not made.volume_bytes:
         return "there is nothing to move", ""
     gbps, because = home_rate(control, request.sites)
+    limit_bytes_per_s = request.options.limit_bytes_per_s
+    if limit_bytes_per_s is not None and limit_bytes_per_s * 8e-9 < gbps:
+        gbps, because = limit_bytes_per_s * 8e-9, "--limit-rate"
     volume_gb = made.volume_bytes / 1e9
     home_s = transfer_time_s(volume_gb, gbps)
     here = f"this machine takes {format_duration(max(SHORTEST_S, home_s))} at {format_gbps(gbps)} ({because})"

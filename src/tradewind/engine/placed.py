@@ -39,6 +39,7 @@ def placed(request: Request, made: Proposal, ground: Ground, regions: tuple[Regi
         compression_ratio=request.compression_ratio,
         # The survey has left out spot machines where the configuration does not want them.
         spot=provider["kind"] != "sky",
+        rate_max_gbps=None if options.limit_bytes_per_s is None else options.limit_bytes_per_s * 8e-9,
         routes_max=request.routes_max,
         network_tiers=request.tier or "premium",
         network_tier_of={**fixed_tiers(request.sites, catalog, request.tier), **ground.network_tiers},

@@ -16,7 +16,7 @@ from tradewind.model.records import replace
 from tradewind.planner.allocation import MachineAllocator
 from tradewind.planner.formulation import BootWindow, Formulation, Subproblem
 from tradewind.planner.network import GBPS_MIN
-from tradewind.planner.points import RATE_UNBOUNDED_GBPS, Demand, Point, cheapest_for_machines, fastest_for_machines
+from tradewind.planner.points import Demand, Point, cheapest_for_machines, fastest_for_machines
 from tradewind.planner.solver import (
     SolverSettings,
     least_relaxed,
@@ -45,7 +45,7 @@ POLISH_ROUNDS_MAX = 6
 
 
 def cheapest_with_boot(
-    formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float, rate_max_gbps: float
+    formulation: Formulation, demand: Demand, settings: SolverSettings, rate_min_gbps: float
 ) -> Point | None:
     """Return the cheapest plan at a minimum rate; ``None`` if the rate is out of reach."""
     limited = replace(settings, relaxations_max=RELAXATIONS_MAX)
@@ -54,7 +54,7 @@ def cheapest_with_boot(
         return None
     bounds = _RelaxationBounds(formulation, demand, settings)
     low = max(rate_min_gbps, bounds.rate_min(best.cost_usd))
-    windows = [(bounds.relaxed_usd(low), low, max(low, min(rate_max_gbps, bounds.rate_max)))]
+    windows = [(bounds.relaxed_usd(low), low, max(low, bounds.rate_max))]
     proven = math.inf
     while windows and windows[0][0] < best.cost_usd * (1 - BOOT_GAP) and not settings.budget.spent:
         lower_bound, low, high = heapq.heappop(windows)
@@ -95,7 +95,7 @@ def fastest_within_with_boot(
     limited = replace(settings, relaxations_max=RELAXATIONS_MAX)
     cheap = _first(formulation, demand, limited, 0.0)
     if cheap is not None and cheap.cost_usd > ceiling_usd:
-        cheap = cheapest_with_boot(formulation, demand, settings, 0.0, RATE_UNBOUNDED_GBPS)
+        cheap = cheapest_with_boot(formulation, demand, settings, 0.0)
     if cheap is None or cheap.cost_usd > ceiling_usd:
         return None
     best = fastest_for_machines(formulation, demand, settings, cheap.solution, ceiling) or cheap
@@ -138,8 +138,8 @@ class _RelaxationBounds:
         self._demand = demand
         self._settings = settings
         self._allocator = MachineAllocator(formulation)
-        fastest = least_relaxed(formulation, Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True), settings)
-        self.rate_max = (fastest or 0.0) * (1 + BOOT_GAP)
+        fastest = least_relaxed(formulation, Subproblem(0.0, demand.rate_max_gbps, maximise_rate=True), settings)
+        self.rate_max = min((fastest or 0.0) * (1 + BOOT_GAP), demand.rate_max_gbps)
         """No plan is faster [Gbit/s]."""
         # With machines free of charge, every flow carries at least this much: no plan needs a slower link.
         free = least_relaxed(formulation, Subproblem(GBPS_MIN, GBPS_MIN, machine_factor=0.0), settings)

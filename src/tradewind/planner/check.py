@@ -13,7 +13,7 @@ from tradewind.model.goal import Deadline, MaxCost, MinThroughput
 from tradewind.model.overlay import MulticastOverlay, Overlay, UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.model.units import format_count
-from tradewind.planner.network import PlanningLimits
+from tradewind.planner.network import GBPS_MIN, PlanningLimits
 
 __all__ = ["multicast_violations", "violations"]
 
@@ -40,6 +40,7 @@ def violations(
         *_connections(plan),
         *_boot(plan, boot_s),
         *_cost(plan, catalog, limits),
+        *_rate(plan, limits),
         *_goal(plan),
     ]
 
@@ -57,6 +58,7 @@ def multicast_violations(
         *_connections(plan),
         *_boot(plan, boot_s),
         *_cost(plan, catalog, limits),
+        *_rate(plan, limits),
         *_goal(plan),
     ]
 
@@ -224,6 +226,12 @@ def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[s
     machines = math.fsum(m.count * m.offer.usd(plan.time_s) for m in plan.machines)
     if _differ(egress, plan.cost.egress_usd) or _differ(machines, plan.cost.machines_usd):
         yield f"costs {plan.cost}, which should be {egress} for egress and {machines} for machines"
+
+
+def _rate(plan: Overlay, limits: PlanningLimits) -> Iterator[str]:
+    most = None if limits.rate_max_gbps is None else max(GBPS_MIN, limits.rate_max_gbps)
+    if most is not None and _above(plan.throughput_gbps, most, GOAL_TOLERANCE):
+        yield f"moves {plan.throughput_gbps} Gbit/s, the user allows {most}"
 
 
 def _goal(plan: Overlay) -> Iterator[str]:

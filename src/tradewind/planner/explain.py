@@ -17,7 +17,7 @@ from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
 from tradewind.planner.network import FloatArray, MachineOption
 from tradewind.planner.points import Demand, Point
 
-__all__ = ["BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
+__all__ = ["TIGHT", "BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
 
 TIGHT = 1 - 1e-6
 BOTTLENECK_UTILISATION = 0.99
@@ -69,6 +69,8 @@ def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal)
         yield f"the requested rate of {format_gbps(goal.gbps, ASKED_DIGITS)}"
     if isinstance(goal, Deadline) and demand.boot_s + demand.gbit / point.rate_gbps >= goal.seconds * TIGHT:
         yield f"the deadline of {format_duration(goal.seconds)}"
+    if point.rate_gbps >= demand.rate_max_gbps * TIGHT:
+        yield f"the rate limit of {format_gbps(demand.rate_max_gbps, ASKED_DIGITS)}"
     network = formulation.network
     counts = _machines_per_region(formulation, point)
     for tight in tight_rows(formulation, point):

@@ -24,7 +24,6 @@ from tradewind.planner.boot_windows import cheapest_with_boot, fastest_within_wi
 from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.points import (
     DINKELBACH_STEPS_MAX,
-    RATE_UNBOUNDED_GBPS,
     Demand,
     Point,
     cheapest_for_machines,
@@ -60,6 +59,8 @@ def cheapest_exactly(
     formulation: Formulation, demand: Demand, rate_gbps: float, settings: SolverSettings
 ) -> Point | None:
     """Return the cheapest plan at exactly a rate; ``None`` if the rate is out of reach."""
+    if rate_gbps > demand.rate_max_gbps:
+        return None
     subproblem = Subproblem(rate_gbps, rate_gbps, machine_factor=demand.machine_factor(rate_gbps))
     solution = solve_machines(formulation, subproblem, settings.with_new_budget())
     return None if solution is None else Point.of(formulation, demand, solution, _relative_gap(solution))
@@ -70,7 +71,7 @@ def fastest(
 ) -> Point | None:
     """Return the cheapest plan at the highest possible rate; ``None`` if the sink is unreachable."""
     settings = settings.with_new_budget()
-    everything = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True)
+    everything = Subproblem(0.0, demand.rate_max_gbps, maximise_rate=True)
     machines = None if _too_wide(formulation) else MachineAllocator(formulation).strongest()
     if machines is None:
         top = solve_machines(formulation, everything, settings)
@@ -82,7 +83,7 @@ def fastest(
     rate = top.objective
     if not cheapest_too:
         return Point.of(formulation, demand, top, _relative_gap(top))
-    subproblem = Subproblem(rate * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=demand.machine_factor(rate))
+    subproblem = Subproblem(rate * (1 - RATE_SLACK), demand.rate_max_gbps, machine_factor=demand.machine_factor(rate))
     solution = solve_machines(formulation, subproblem, settings, start=top) or top
     return Point.of(formulation, demand, solution, max(_relative_gap(top), _relative_gap(solution)))
 
@@ -116,18 +117,19 @@ def cheapest(
     settings: SolverSettings,
     *,
     rate_min_gbps: float = 0.0,
-    rate_max_gbps: float = RATE_UNBOUNDED_GBPS,
 ) -> Point | None:
     """Return the cheapest plan at a minimum rate; ``None`` if the rate is out of reach."""
     if formulation.is_free:
         found = fastest(formulation, demand, settings)
         return found if found is not None and found.rate_gbps >= rate_min_gbps else None
+    if rate_min_gbps > demand.rate_max_gbps:
+        return None
     settings = settings.with_new_budget()
     if demand.boot_s > 0.0 and formulation.shared is None:
-        return cheapest_with_boot(formulation, demand, settings, rate_min_gbps, rate_max_gbps)
+        return cheapest_with_boot(formulation, demand, settings, rate_min_gbps)
     best: Point | None = None
     bound = float("inf")
-    windows = [(0.0, rate_min_gbps, rate_max_gbps)]
+    windows = [(0.0, rate_min_gbps, demand.rate_max_gbps)]
     for _ in range(settings.windows_max):
         if not windows:
             break
@@ -177,7 +179,7 @@ def fastest_within(
     best: Point | None = None
     rough = settings if demand.boot_s == 0.0 else replace(settings, relative_gap=MULTICAST_WINDOW_GAP)
     highest = 0.0
-    windows = [(0.0, RATE_UNBOUNDED_GBPS)]
+    windows = [(0.0, demand.rate_max_gbps)]
     for _ in range(settings.windows_max):
         if not windows:
             break
@@ -268,7 +270,7 @@ def _cheapest_at_same_rate(
     if best.cost_usd >= ceiling_usd * (1 - settings.relative_gap):
         return best
     factor = demand.machine_factor(best.rate_gbps)
-    subproblem = Subproblem(best.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS, machine_factor=factor)
+    subproblem = Subproblem(best.rate_gbps * (1 - RATE_SLACK), demand.rate_max_gbps, machine_factor=factor)
     solution = solve_machines(formulation, subproblem, settings, start=best.solution)
     point = best if solution is None else Point.of(formulation, demand, solution)
     return best if point.cost_usd > best.cost_usd else replace(point, gap=best.gap)

@@ -87,7 +87,7 @@ def prepare_multicast(
     formulation = build_multicast_formulation(
         network, network.index[source], tuple(network.index[d] for d in destinations)
     )
-    demand = demand_of(catalog, network, source, destinations, volume_gb, boot_s, objects)
+    demand = demand_of(catalog, network, source, destinations, volume_gb, limits, boot_s, objects)
     return Transfer(catalog, limits, network, formulation, demand, settings or SETTINGS)
 
 

@@ -54,6 +54,8 @@ class PlanningLimits:
     """Network tiers of machines, in regions that have both; `best` lets the planner choose one per region."""
     network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
     """Network tiers of single regions, such as those whose machines already run; they replace the general choice."""
+    rate_max_gbps: float | None = None
+    """Highest rate of the transfer in Gbit/s, as the user limits it: no plan is faster, or pays for more."""
     routes_max: int | None = None
     """Maximum routes between gateways; ``None`` for any number. Only for one destination and one network tier."""
     machines_setting: str = "--max-vms"

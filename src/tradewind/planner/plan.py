@@ -17,12 +17,12 @@ from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, request_usd
 from tradewind.model.units import BYTES_PER_GB, format_duration, format_gbps, format_usd
 from tradewind.planner.check import violations
-from tradewind.planner.explain import binding_limits
+from tradewind.planner.explain import TIGHT, binding_limits
 from tradewind.planner.formulation import build_formulation
 from tradewind.planner.frontier import SOLVES_MAX, Frontier, trace_frontier
-from tradewind.planner.network import FlowNetwork, IntArray, PlanningLimits, build_network
+from tradewind.planner.network import GBPS_MIN, FlowNetwork, IntArray, PlanningLimits, build_network
 from tradewind.planner.network_choices import solve_over_network_tiers
-from tradewind.planner.points import PROVEN_GAP, Demand, Point
+from tradewind.planner.points import PROVEN_GAP, RATE_UNBOUNDED_GBPS, Demand, Point
 from tradewind.planner.route_limit import solve_within_routes
 from tradewind.planner.routes import build_overlay
 from tradewind.planner.small_flows import drop_small_flows
@@ -87,7 +87,7 @@ def prepare(
     network = network or build_network(catalog, limits)
     refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
-    demand = demand_of(catalog, network, source, [destination], volume_gb, boot_s, objects)
+    demand = demand_of(catalog, network, source, [destination], volume_gb, limits, boot_s, objects)
     return Transfer(catalog, limits, network, formulation, demand, settings or SolverSettings())
 
 
@@ -120,15 +120,17 @@ def demand_of(
     source: Region,
     destinations: Sequence[Region],
     volume_gb: float,
+    limits: PlanningLimits,
     boot_s: float | None,
     objects: int | None,
 ) -> Demand:
-    """Return the demand of a transfer: volume, boot time and requests."""
+    """Return the demand of a transfer: volume, boot time, requests and the highest rate."""
     volume_bytes = volume_gb * BYTES_PER_GB
     moved = ObjectSet.of_chunk_size(volume_bytes) if objects is None else ObjectSet(objects, volume_bytes)
     requests_usd = _requests_usd(catalog, source, destinations, moved)
     longest_s = network.boot_s if boot_s is None else boot_s
-    return Demand(volume_gb, longest_s, requests_usd, moved, boot_given=boot_s is not None)
+    rate_max_gbps = RATE_UNBOUNDED_GBPS if limits.rate_max_gbps is None else max(GBPS_MIN, limits.rate_max_gbps)
+    return Demand(volume_gb, longest_s, requests_usd, moved, rate_max_gbps, boot_given=boot_s is not None)
 
 
 def _refuse_region(catalog: Catalog, region: Region, limits: PlanningLimits) -> None:
@@ -302,7 +304,8 @@ def infeasible(
     nearest = write(transfer, MinThroughput(best.rate_gbps * (1 - 1e-9)), best)
     limits = binding_limits(transfer.formulation, transfer.demand, best, Fastest())
     limit = limits[0] if limits else "the links"
-    more = f"more machines ({transfer.limits.machines_setting})"
+    by_user = best.rate_gbps >= transfer.demand.rate_max_gbps * TIGHT
+    more = "a higher --limit-rate" if by_user else f"more machines ({transfer.limits.machines_setting})"
     if isinstance(goal, Deadline):
         nearest = replace(nearest, goal=Deadline(nearest.time_s * (1 + NEAREST_SLACK)))
         boot = (

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 RATE_UNBOUNDED_GBPS = 1e6
+"""Above every rate."""
 PROVEN_GAP = 2e-6
 """Relative; an answer with a smaller gap counts as proven."""
 DINKELBACH_STEPS_MAX = 30
@@ -42,6 +43,8 @@ class Demand:
     requests_usd: float = 0.0
     objects: ObjectSet | None = None
     """The objects whose requests are charged."""
+    rate_max_gbps: float = RATE_UNBOUNDED_GBPS
+    """No plan is faster: the user limits the rate."""
     boot_given: bool = False
     """True if all machines take ``boot_s`` to start; otherwise ``boot_s`` is the longest permitted wait of a plan."""
 
@@ -104,7 +107,7 @@ def cheapest_for_machines(
     best = Point.of(formulation, demand, solution)
     for _ in range(DINKELBACH_STEPS_MAX):
         ratio = cost_rate(formulation, best.solution, 1.0) / best.rate_gbps
-        subproblem = Subproblem(rate_min_gbps, RATE_UNBOUNDED_GBPS, usd_per_gbit=ratio)
+        subproblem = Subproblem(rate_min_gbps, demand.rate_max_gbps, usd_per_gbit=ratio)
         found = solve_flows(formulation, subproblem, solution.machines, settings)
         if found is None:
             break
@@ -123,6 +126,6 @@ def fastest_for_machines(
     left = ceiling_usd_per_gbit - boot_usd / demand.gbit
     if left <= 0.0:
         return None
-    subproblem = Subproblem(0.0, RATE_UNBOUNDED_GBPS, maximise_rate=True, ceiling_usd_per_gbit=left)
+    subproblem = Subproblem(0.0, demand.rate_max_gbps, maximise_rate=True, ceiling_usd_per_gbit=left)
     found = solve_flows(formulation, subproblem, solution.machines, settings)
     return None if found is None or found.objective <= 0.0 else Point.of(formulation, demand, found)

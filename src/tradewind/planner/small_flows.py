@@ -18,7 +18,7 @@ from tradewind.model.records import dataclass, replace
 from tradewind.planner.formulation import Formulation, Subproblem
 from tradewind.planner.multicast_formulation import shared_links
 from tradewind.planner.network import IntArray
-from tradewind.planner.points import RATE_UNBOUNDED_GBPS, Demand, Point, cost_rate
+from tradewind.planner.points import Demand, Point, cost_rate
 from tradewind.planner.routes import decompose
 from tradewind.planner.solver import SolverSettings, solve_flows
 from tradewind.planner.steiner import Edge
@@ -88,12 +88,12 @@ def _flows(
 def _rates(demand: Demand, goal: Goal, point: Point) -> tuple[float, float]:
     """Return the lowest and highest rate at which the goal is met as well as by ``point``."""
     if isinstance(goal, Cheapest):
-        return 0.0, RATE_UNBOUNDED_GBPS
+        return 0.0, demand.rate_max_gbps
     if isinstance(goal, MinThroughput):
-        return goal.gbps, goal.gbps if goal.exactly else RATE_UNBOUNDED_GBPS
+        return goal.gbps, goal.gbps if goal.exactly else demand.rate_max_gbps
     if isinstance(goal, Deadline):
-        return demand.gbit / (goal.seconds - demand.boot_s), RATE_UNBOUNDED_GBPS
-    return point.rate_gbps * (1 - RATE_SLACK), RATE_UNBOUNDED_GBPS
+        return demand.gbit / (goal.seconds - demand.boot_s), demand.rate_max_gbps
+    return point.rate_gbps * (1 - RATE_SLACK), demand.rate_max_gbps
 
 
 @dataclass(frozen=True, slots=True)
