@@ -90,6 +90,17 @@ def test_soonest_is_the_cheapest_plan_with_about_the_earliest_finish(seed: int) 
     assert soonest.cost.total_usd == pytest.approx(cheapest_usd(world, 8 * VOLUME_GB / late_s), rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", SEEDS[:2])
+def test_no_plan_is_faster_than_a_rate_limit(seed: int) -> None:
+    world, free = world_of(seed)
+    limit = 0.6 * solve_multicast(free, Fastest()).throughput_gbps
+    transfer = replace(free, limits=replace(free.limits, rate_max_gbps=limit))
+    transfer = replace(transfer, demand=replace(free.demand, rate_max_gbps=limit))
+    plan = planned(transfer, Fastest())
+    assert plan.throughput_gbps == pytest.approx(limit, rel=1e-6)
+    assert plan.cost.total_usd == pytest.approx(cheapest_usd(world, limit, exactly=True), rel=1e-6)
+
+
 def test_soonest_has_a_plan_even_if_a_cheaper_one_takes_too_long_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
     _, transfer = world_of(2)
     best, top = solve_multicast(transfer, Soonest()), solve_multicast(transfer, Fastest())
