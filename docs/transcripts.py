@@ -42,10 +42,10 @@ RUNS = {
 HEAD = """\
 # Transcripts: a transfer through each provider, with a relay that is killed
 
-Output of `python docs/transcripts.py`, which runs the named tests. The commands are real. The machines of clouds boot on
-one host ([what is emulated](../guides/fleet.md#providers-compared)). Each test also compares all files byte by byte, and
-asks the provider itself what it would still bill. Lines that begin with `#` say what the test does. `~` is the folder of
-the test. Rates are limited, so that the relay can be killed in time.
+Output of `python docs/transcripts.py`, which runs the named tests. The commands are real. The machines of clouds
+boot on one host ([what is emulated](../guides/fleet.md#providers-compared)). Each test also compares all files byte
+by byte, and asks the provider itself what it would still bill. Lines that begin with `#` say what the test does.
+`~` is the folder of the test. Rates are limited, so that the relay can be killed in time.
 """
 
 
