@@ -12,69 +12,19 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
 
 from benchmarks.measure import load
-from testbed.clouds.aws import aws_cloud
-from testbed.drive import Command
+from benchmarks.places import PLACES, two_stores
 from testbed.faults.http import HttpProxy
 from testbed.faults.rules import Delay, Request, Rule
-from testbed.servers import InstallError, ServerError, versitygw
+from testbed.servers import InstallError, ServerError
 from testbed.servers.process import temporary_folder
-from testbed.servers.versitygw import REGION
-from testbed.sshd import local_ssh_server
-from tradewind.gateway.binary import find_gateway
 
 #: Objects of 1 kB. A page of a list has 1,000.
 OBJECTS = 3500
 DELAY_S = 8.0
 ROUNDS = 3
-SECRET = "benchmark-secret"
-#: A cost below this needs no agreement: then the transfer without `-y` is not asked for one, and starts late.
-AGREED_USD = 1000
-
-
-@dataclass
-class Place:
-    """Machines in two regions: the regions, an address of this host that they reach, the configuration, and options."""
-
-    regions: tuple[str, str]
-    address: str
-    lines: list[str]
-    words: tuple[str, ...] = ()
-
-
-@contextmanager
-def hosts(folder: Path) -> Iterator[Place]:
-    """Yield two hosts which are this one."""
-    with local_ssh_server(folder / "ssh") as ssh:
-        with ssh.config.open("a", encoding="utf-8") as config:
-            config.writelines(f"Host {site}\n  HostName 127.0.0.1\n" for site in "ab")
-        lines = ["[ssh]", f'config = "{ssh.config}"']
-        for site in "ab":
-            lines += ["[[ssh.hosts]]", f'name = "{site}"', f'region = "site:{site}"', 'address = "127.0.0.1"']
-            lines += ["usd_per_hour = 1", f'folder = "{folder}/on {site}"']
-        yield Place(("site:a", "site:b"), "127.0.0.1", ["[fleet]", f"confirm_above_usd = {AGREED_USD}", *lines])
-
-
-@contextmanager
-def cloud(folder: Path) -> Iterator[Place]:
-    """Yield the emulated EC2."""
-    with aws_cloud(folder / "cloud", find_gateway()) as made:
-        assert made.boots is not None
-        document = made.document()
-        lines = ["[aws]", f'endpoint = "{made.endpoint}"', 'regions = ["us-east-1", "eu-west-1"]', "[fleet]"]
-        lines += [f'program_url = "{document["programs"][0]["url"]}"', f'home_cidr = "{document["home_cidr"]}"']
-        lines += [f"confirm_above_usd = {AGREED_USD}"]
-        # At lower rates, little data needs cheaper types of machines than much data.
-        goal = "--min-throughput", "2Gbit/s"
-        yield Place(("aws:us-east-1", "aws:eu-west-1"), made.boots.address, lines, goal)
-
-
-PLACES = {"hosts": hosts, "cloud": cloud}
 
 
 def measure(place: str, rounds: int) -> None:
@@ -83,24 +33,14 @@ def measure(place: str, rounds: int) -> None:
         folder = temporary_folder("early")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         at = stack.enter_context(PLACES[place](folder))
-        one, other = (
-            stack.enter_context(versitygw(False, data_parent=folder, address=at.address, secret=SECRET))
-            for _ in range(2)
-        )
+        one, other = stack.enter_context(two_stores(at, folder))
         data, copy = one.folder / "data" / "bucket" / "data", other.folder / "data" / "bucket" / "copy"
-        data.mkdir(parents=True)
-        copy.mkdir(parents=True)
         for number in range(OBJECTS):
             (data / f"{number:04}").write_bytes(os.urandom(1000))
         proxy = stack.enter_context(HttpProxy(one.endpoint, at.address))
         proxy.add(Rule(Delay(DELAY_S), when=_is_later_page))
-        command = Command(folder / "home")
-        command.environment |= {"AWS_ACCESS_KEY_ID": one.access_key, "AWS_SECRET_ACCESS_KEY": SECRET}
-        command.environment["AWS_REGION"] = REGION
-        command.configure(*at.lines)
-        words = ["cp", "-r", "s3://bucket/data/", "s3://bucket/copy/", "--via", "fleet", "--share-keys"]
-        words += ["--src-region", at.regions[0], "--dst-region", at.regions[1], "--max-vms", "1"]
-        words += ["--src-endpoint", proxy.endpoint, "--dst-endpoint", other.endpoint, *at.words]
+        # The run without `-y` is not asked for an agreement, and starts late.
+        command, words = at.command(folder / "home", one, other, proxy.endpoint)
 
         def run(*more: str) -> float:
             shutil.rmtree(copy)
