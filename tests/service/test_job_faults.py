@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_a_job_with_a_fault_fails_and_is_charged(
         while (found := queue.find(row.id)) is None or found.state != "failed":
             assert time.monotonic() < deadline_s, found
             time.sleep(0.02)
-        assert found.error == "internal error of the service"
+        assert re.fullmatch(r"internal error of the service \(fault [0-9a-f]{8}\)", found.error or "")
         with database.read() as connection:
             assert [line["usd_micros"] for line in charges_of(connection, row.id)] == usd_micros
     finally:

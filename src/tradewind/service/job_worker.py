@@ -38,6 +38,7 @@ from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.engine_request import engine_request, limited
 from tradewind.service.failures import failure_kind, first_down, is_state_full
+from tradewind.service.faults import Faults
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
@@ -80,11 +81,12 @@ class JobWorker:
         engine: Engine,
         settings: ServiceSettings,
         connections: ConnectionBook,
+        faults: Faults,
         traces: JobTraces | None,
         closing: threading.Event,
     ) -> None:
         self._database, self._queue, self._leases, self._engine = database, queue, leases, engine
-        self._settings, self._connections, self._traces = settings, connections, traces
+        self._settings, self._connections, self._faults, self._traces = settings, connections, faults, traces
         self._closing = closing
 
     def fail(self, row: JobRow, reason: str) -> None:
@@ -140,10 +142,11 @@ class JobWorker:
             raise
         except (TradewindError, OSError) as error:
             self._fail_active(lease, str(error))
-        except Exception:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001
             # A fault of the program in one job must neither stop the others nor be tried for ever.
-            _LOG.exception("job %s", lease.job)
-            self._fail_active(lease, INTERNAL_ERROR)
+            fault = self._faults.record("jobs", error, pause_s_max=0.0)
+            _LOG.error("job %s failed by fault %s", lease.job, fault)
+            self._fail_active(lease, f"{INTERNAL_ERROR} (fault {fault})")
         return True
 
     def _fail_active(self, lease: JobLease, error: str) -> None:
@@ -158,9 +161,10 @@ class JobWorker:
             self._end(row, lease, "failed", error=error, hint=None)
         except (*OWN, LeaseLost):
             raise
-        except Exception:  # noqa: BLE001
+        except Exception as fault:  # noqa: BLE001
             # The fault may be in the receipt itself. The job must end nevertheless, and is not charged.
-            _LOG.exception("job %s has no receipt and is not charged", lease.job)
+            name = self._faults.record("jobs", fault, pause_s_max=0.0)
+            _LOG.error("job %s has no receipt and is not charged, by fault %s", lease.job, name)
             self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=error)
 
     def _run(self, row: JobRow, lease: JobLease) -> None:

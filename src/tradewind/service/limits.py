@@ -52,6 +52,11 @@ RUNNING_JOBS_DEFAULT = 8
 RUNNING_JOBS_MAX = 256
 #: Pause before a cancellation that failed is tried again.
 RETRY_PAUSE_S = 5.0
+#: Pause of a part of the server after a fault of the program, doubled after each further one in a row, and the longest;
+#: and the interval at which the same fault is logged again.
+FAULT_PAUSE_S = 1.0
+FAULT_PAUSE_S_MAX = 30.0
+FAULT_LOG_EVERY_S = 300.0
 #: Interval between scheduling passes if nothing happens.
 PASS_EVERY_S = 0.5
 #: Interval at which the scheduler reads the progress of running jobs.
