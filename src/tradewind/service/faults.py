@@ -27,7 +27,7 @@ PARTS = ("adoption", "deliveries", "jobs", "leases", "schedules", "scheduling", 
 
 @dataclass(frozen=True)
 class Fault:
-    """The latest fault of a part: its id in the log, its time by the monotonic clock [s], and how many came in a row."""
+    """The latest fault of a part: its id in the log, its time by the monotonic clock [s], and its number in a row."""
 
     part: str
     id: str

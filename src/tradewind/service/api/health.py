@@ -27,7 +27,7 @@ class PartFault(BaseModel):
     in_a_row: int
 
 
-class Health(BaseModel):
+class ServerHealth(BaseModel):
     """Whether all parts of the server work."""
 
     status: Literal["ok", "degraded"]
@@ -35,7 +35,7 @@ class Health(BaseModel):
 
 
 @router.get("/healthz")
-def healthz(request: Request) -> Health:
+def healthz(request: Request) -> ServerHealth:
     """Answer 200 while the process runs. Needs no token.
 
     The status is `degraded` while a part of the server has not worked since its latest fault of the program. The log
@@ -46,7 +46,7 @@ def healthz(request: Request) -> Health:
         PartFault(part=one.part, id=one.id, age_s=round(now_s - one.at_s, 1), in_a_row=one.in_a_row)
         for one in request.app.state.service.faults.failing()
     ]
-    return Health(status="degraded" if faults else "ok", faults=faults)
+    return ServerHealth(status="degraded" if faults else "ok", faults=faults)
 
 
 @router.get("/readyz")
