@@ -118,25 +118,18 @@ class Courier:
 
     def _send(self, row: Row[Any]) -> None:
         try:
-            with self._faults.caught("deliveries"):
-                self._record(row, self._sent_or_fault(row))
+            with self._faults.caught("deliveries", recovers=False, pause_s_max=0.0):
+                failed = None
+                with self._faults.caught("deliveries", recovers=False, pause_s_max=0.0) as step:
+                    failed = self._sent(row)
+                self._record(row, step.error or failed)  # A fault of the program is a failed attempt, too.
+                if step.fault is None:
+                    self._faults.recovered("deliveries")
         except StateError as error:
             _LOG.error("webhook %s: %s", row.webhook, error)
         finally:
             with self._lock:
                 self._flying[row.tenant] -= 1
-
-    def _sent_or_fault(self, row: Row[Any]) -> str | None:
-        """Send a delivery; return why it failed, or None. A fault of the program is a failed attempt, too.
-
-        Raises StateError.
-        """
-        try:
-            return self._sent(row)
-        except StateError:
-            raise
-        except Exception as error:  # noqa: BLE001
-            return f"internal error of the service (fault {self._faults.record('webhooks', error, pause_s_max=0.0)})"
 
     def _sent(self, row: Row[Any]) -> str | None:
         """Send a delivery; return why it failed, or None. Raises StateError."""

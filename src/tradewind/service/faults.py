@@ -18,7 +18,7 @@ from tradewind.errors import TradewindError
 from tradewind.model.records import dataclass
 from tradewind.service.limits import FAULT_LOG_EVERY_S, FAULT_PAUSE_S, FAULT_PAUSE_S_MAX
 
-__all__ = ["PARTS", "Fault", "Faults"]
+__all__ = ["PARTS", "Fault", "Faults", "Step"]
 
 _LOG = logging.getLogger("tradewind.service")
 #: Parts of a server that run in threads or tasks of their own, or whose faults must not stop the others of a thread.
@@ -35,6 +35,18 @@ class Fault:
     in_a_row: int
 
 
+@dataclass
+class Step:
+    """A step of a part, and the id of the fault that ended it, if there was one."""
+
+    fault: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """What users are told of the fault."""
+        return None if self.fault is None else f"internal error of the service (fault {self.fault})"
+
+
 class Faults:
     """The faults of one server since it started. Any thread may use it."""
 
@@ -46,17 +58,25 @@ class Faults:
         self._logged: dict[str, tuple[object, float, str]] = {}
 
     @contextmanager
-    def caught(self, part: str, *, recovers: bool = True, pause_s_max: float = FAULT_PAUSE_S_MAX) -> Iterator[None]:
-        """Run the block. A fault in it is recorded and suppressed; a `TradewindError` passes.
+    def caught(
+        self,
+        part: str,
+        *,
+        recovers: bool = True,
+        passing: type[TradewindError] = TradewindError,
+        pause_s_max: float = FAULT_PAUSE_S_MAX,
+    ) -> Iterator[Step]:
+        """Run the block as a step of a part. A fault in it is recorded and suppressed; errors of `passing` pass.
 
         With `recovers`, the part has recovered when the block ends without an error.
         """
+        step = Step()
         try:
-            yield
-        except TradewindError:
+            yield step
+        except passing:
             raise
-        except Exception as error:  # noqa: BLE001
-            self.record(part, error, pause_s_max=pause_s_max)
+        except Exception as error:
+            step.fault = self.record(part, error, pause_s_max=pause_s_max)
         else:
             if recovers:
                 self.recovered(part)

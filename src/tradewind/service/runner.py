@@ -146,15 +146,10 @@ class JobRunner:
 
     def _schedule_jobs(self) -> None:
         """Schedule once. After a fault of the program, let another server try."""
-        try:
+        with self._faults.caught("scheduling") as step:
             self._next_s = min(PASS_EVERY_S, self._scheduling.step())
-        except TradewindError:
-            raise
-        except Exception as error:  # noqa: BLE001
-            self._faults.record("scheduling", error)
+        if step.fault is not None:
             self._scheduling.leave()
-        else:
-            self._faults.recovered("scheduling")
 
     def _adopt(self) -> None:
         own = self._leases.held()
@@ -190,14 +185,11 @@ class JobRunner:
     def _work(self, lease: JobLease) -> None:
         """Work on a job until it is not active any more, its lease is lost, or the server ends."""
         try:
-            self._worker.work(lease)
-            self._faults.recovered("jobs")
-        except LeaseLost:
-            _LOG.warning("job %s: the lease is lost; its run was stopped", lease.job)
-        except Exception as error:  # noqa: BLE001
-            # The next pass gives the job another thread.
-            _LOG.error("job %s: fault %s of the program", lease.job, self._faults.record("jobs", error))
-            self._closing.wait(self._faults.pause_s("jobs"))
+            with self._faults.caught("jobs") as step:
+                self._work_while_leased(lease)
+            if step.fault is not None:  # The next pass gives the job another thread.
+                _LOG.error("job %s: fault %s", lease.job, step.fault)
+                self._closing.wait(self._faults.pause_s("jobs"))
         finally:
             if self._closing.is_set():
                 with suppress(StateError):
@@ -205,3 +197,9 @@ class JobRunner:
             with self._lock:
                 del self._threads[lease.job]
             self._wake.set()
+
+    def _work_while_leased(self, lease: JobLease) -> None:
+        try:
+            self._worker.work(lease)
+        except LeaseLost:
+            _LOG.warning("job %s: the lease is lost; its run was stopped", lease.job)

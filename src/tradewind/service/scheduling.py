@@ -244,17 +244,15 @@ class ServiceScheduler:
         A waiting job whose row cannot be read is left out, and fails: it must not stop all others.
         """
         for row in sorted(rows, key=lambda one: (one.state == "waiting", one.id)):
-            try:
+            if row.state != "waiting":
+                yield from self._events_of(row, is_new)
+                continue
+            found: list[SchedulerEvent] = []
+            with self._faults.caught("scheduling", recovers=False, passing=StateError, pause_s_max=0.0) as step:
                 found = self._events_of(row, is_new)
-            except StateError:
-                raise
-            except Exception as error:
-                if row.state != "waiting":
-                    raise
-                fault = self._faults.record("scheduling", error, pause_s_max=0.0)
-                self._unusable.append((row, f"internal error of the service (fault {fault})"))
-            else:
-                yield from found
+            yield from found
+            if step.error is not None:
+                self._unusable.append((row, step.error))
 
     def _events_of(self, row: JobRow, is_new: bool) -> list[SchedulerEvent]:
         assert self._scheduler is not None
