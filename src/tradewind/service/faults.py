@@ -75,7 +75,7 @@ class Faults:
             yield step
         except passing:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             step.fault = self.record(part, error, pause_s_max=pause_s_max)
         else:
             if recovers:
