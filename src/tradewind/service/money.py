@@ -34,6 +34,8 @@ __all__ = ["charges_of", "job_moved", "job_submitted"]
 
 #: States in which a job's account is closed. A failed job can be resumed; its account is then opened again.
 CLOSED = ("done", "failed", "cancelled")
+#: Line of a job that has neither costs nor a tariff. It has the job's volume and time.
+UNPRICED = "transfer without a price"
 
 
 def job_submitted(
@@ -132,9 +134,9 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
 
     Tariffs price the bytes as they were sent: compression lowers the volume.
 
-    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those. The tariff
-    prices only what is new: volume of an earlier month keeps its price, and a run that finds its source gone gives
-    nothing back.
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those, also of jobs
+    that cost nothing. The tariff prices only what is new: volume of an earlier month keeps its price, and a run that
+    finds its source gone gives nothing back.
     """
     job, tenant = account["job"], account["tenant"]
     query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
@@ -157,6 +159,8 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
         new[kept] = min(0, account["quote_usd_micros"] - total) - before.get(kept, 0)
     quantity = {"volume_bytes": more.volume_bytes, "run_ms": more.run_ms}
     nothing = dict.fromkeys(quantity, 0)
+    if not new:
+        new[UNPRICED] = 0
     for what, micros in new.items():
         if micros or any(quantity.values()):
             connection.execute(
