@@ -153,6 +153,10 @@ BIDS_PER_TENANT_MAX = 1_000
 BIDS_PER_AUCTION_MAX = 10_000
 #: An auction that is cleared later than this after the start of its hour is void [s].
 CLEARING_LATE_S = 300.0
+#: Interval at which bandwidth that is withheld from winners of auctions is counted. A longer gap, in which no server
+#: has scheduled, counts as withheld [s].
+WITHHELD_EVERY_S = 5.0
+WITHHELD_GAP_S = 30.0
 #: Past auctions that a page reads, besides the rest of an hour. One that was not for the tenant is not on the page.
 AUCTIONS_READ_MAX = 5_000
 #: Tariffs of a price list; a longer one is answered 422.

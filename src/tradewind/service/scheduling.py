@@ -33,8 +33,10 @@ from tradewind.service.limits import (
     ANSWERS_UNDER_LOCK,
     PASS_JOBS_MAX,
     PROGRESS_EVERY_S,
+    WITHHELD_EVERY_S,
 )
 from tradewind.service.places import conflict
+from tradewind.service.refunds import are_hours_counted, count_withheld
 from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import (
     CostCounted,
@@ -103,7 +105,8 @@ class ServiceScheduler:
         #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
         self._unusable: list[tuple[JobRow, str]] = []
         self._binder_version = 0
-        self._progress_again_s = 0.0
+        self._progress_again_s = self._withheld_again_s = 0.0
+        self._withheld_gbps: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
         self._epoch: int | None = None
         self._scheduler: Scheduler | None = None
@@ -130,6 +133,7 @@ class ServiceScheduler:
                 return float("inf")
             self._clear_auctions()
             ended = self._carried_out()
+            self._count_withheld()
         for row, reason in ended:
             self._fail(row, reason)
         self._answer()
@@ -157,6 +161,7 @@ class ServiceScheduler:
 
     def _forget(self) -> None:
         self._scheduler, self._rules, self._seen, self._unusable = None, RuleReader(), {}, []
+        self._withheld_gbps = {}
 
     def _clear_auctions(self) -> None:
         """Clear the auctions whose hour has begun. Nothing is written without the lease."""
@@ -166,6 +171,20 @@ class ServiceScheduler:
         with self._database.write() as connection:
             if self._lease.is_held(connection):
                 clear_auctions(connection, self._binder.known_gbps)
+
+    def _count_withheld(self) -> None:
+        """Count what is withheld from winners of auctions, and refund it. Nothing is written without the lease."""
+        now_s = time.monotonic()
+        if self._scheduler is None or now_s < self._withheld_again_s:
+            return
+        self._withheld_again_s = now_s + WITHHELD_EVERY_S
+        with self._database.read() as connection:
+            if not are_hours_counted(connection):
+                return
+        before, self._withheld_gbps = self._withheld_gbps, self._scheduler.withheld_gbps()
+        with self._database.write() as connection:
+            if self._lease.is_held(connection):
+                count_withheld(connection, before)
 
     def _carried_out(self) -> list[tuple[JobRow, str]]:
         """Learn what has changed, and carry the decisions out; return the jobs that have failed with the reasons."""

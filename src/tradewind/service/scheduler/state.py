@@ -34,6 +34,7 @@ from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
+from tradewind.service.scheduler.withheld import withheld_gbps
 
 __all__ = ["Scheduler"]
 
@@ -89,6 +90,10 @@ class Scheduler:
         causes = self._causes(state)
         others = [one.subject for one in causes if self._is_of_another(one.subject, state.job.tenant)]
         return WaitReason(sentence(causes, hidden=others), tuple(causes))
+
+    def withheld_gbps(self) -> dict[tuple[str, str], float]:
+        """Return what the service withholds now of sold bandwidth, by the name of the link and the tenant [Gbit/s]."""
+        return withheld_gbps(self._jobs, self._queues.values(), self._admitter, self._now_s)
 
     def _is_of_another(self, job_id: str, tenant: str) -> bool:
         """Return whether a job belongs to another tenant, which must not learn of it."""
