@@ -4,6 +4,15 @@ from __future__ import annotations
 
 #: Maximum bytes of a request body; a larger one is answered 413.
 BODY_BYTES_MAX = 1 << 20
+#: Connections of one server, at most half of the files that it may open; and of one address without `--behind-proxy`. A
+#: further one is closed at once.
+CONNECTIONS_MAX = 2_048
+CONNECTIONS_PER_ADDRESS_MAX = 512
+#: Time for the whole head and the whole body of a request, and for a client that does not read its answer [s]; then the
+#: connection is closed.
+HEAD_S_MAX = 10.0
+BODY_S_MAX = 60.0
+UNREAD_S_MAX = 60.0
 #: Sustained requests per second of one token, and the burst above it; beyond them a request is answered 429.
 REQUESTS_PER_S = 100.0
 REQUESTS_BURST = 300
