@@ -196,6 +196,8 @@ class JobWorker:
         """Record the end of a job, with its receipt."""
         found = self._found(self._queue.find(row.id) or row, lease)
         self._end_machines(row, found)
+        if state == "done" and found is not None and found.record.progress.bytes_done:
+            self._connections.note_written(row.tenant, row.request)
         text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 

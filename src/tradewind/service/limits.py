@@ -128,6 +128,8 @@ MEMBER_SEEN_S = 300.0
 WEBHOOKS_PER_TENANT_MAX = 20
 #: Connections of one tenant; a further one is answered 409. A longer secret is answered 422.
 CONNECTIONS_PER_TENANT_MAX = 100
+#: Time for which a job that has written to a connection proves that others of the tenant may [s].
+PROOF_S = 30 * 86_400
 SECRET_BYTES_MAX = 16_384
 #: Pending deliveries of one tenant; a further event is dropped and counted.
 DELIVERIES_PENDING_MAX = 1_000

@@ -22,6 +22,7 @@ from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
+from tradewind.service.connections import proven_connections
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms
 from tradewind.service.faults import Faults
 from tradewind.service.jobs import JobQueue, JobRow, add_event
@@ -102,6 +103,8 @@ class ServiceScheduler:
     ) -> None:
         self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
         self._binder, self._fail, self._progress, self._faults = binder, fail, progress, faults
+        #: Connections of the jobs that were read last which have written, as tenant and name.
+        self._proven: set[tuple[str, str]] = set()
         #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
         self._unusable: list[tuple[JobRow, str]] = []
         self._binder_version = 0
@@ -213,6 +216,7 @@ class ServiceScheduler:
             ended = _states(connection, self._seen.keys() - found.keys())
             costs = _costs_today(connection, now_ms / 1000) if is_new else []
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
+            self._proven = proven_connections(connection, now_ms, {row.tenant for row in rows})
             active = _running(connection) if self._is_progress_due() else []
         events = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
         decisions: list[Decision] = []
@@ -286,9 +290,9 @@ class ServiceScheduler:
             if phase is not None:
                 events.append(JobCancelled(row.id))
             if row.state == "waiting" and row.failures == "{}" and row.granted is None and not is_new:
-                events.append(JobSubmitted(service_job(row)))
+                events.append(JobSubmitted(service_job(row, self._proven)))
             elif row.state == "waiting" or row.granted is not None:
-                events.append(_restored(row))
+                events.append(_restored(row, self._proven))
         self._seen[row.id] = now
         return events
 
@@ -425,10 +429,10 @@ def _parts(job_ids: Iterable[str], size: int = ROWS_AT_ONCE) -> Iterator[list[st
         yield some
 
 
-def _restored(row: JobRow) -> JobRestored:
+def _restored(row: JobRow, proven: set[tuple[str, str]]) -> JobRestored:
     """Return the event for a job that this scheduler does not know, but an earlier one did."""
     common: dict[str, Any] = {
-        "job": service_job(row),
+        "job": service_job(row, proven),
         "failures": json.loads(row.failures),
         "failure": row.failure or "",
         "not_before_s": row.not_before_unix_ms / 1000,
