@@ -109,7 +109,7 @@ class ConnectionBook:
     ) -> Mapping[str, Any]:
         """Record a connection, and return its row. Raises ApiProblem 409, UsageError."""
         if endpoint is not None:
-            endpoint = require_endpoint(endpoint, self._settings.allow_endpoints)
+            endpoint = require_endpoint(endpoint, self._settings.allow_endpoints, place)
         tenant = sender.tenant
         row = {"tenant": tenant, "name": name, "place": checked_place(place), "endpoint": endpoint, "region": region}
         sealed = self._sealer.seal(json.dumps(secret), tenant, _label(row))
@@ -217,7 +217,7 @@ class ConnectionBook:
         if not place.startswith(row["place"]):
             raise UsageError(f"connection {name} has another place than when the job was submitted")
         if row["endpoint"] is not None:
-            require_endpoint(row["endpoint"], self._settings.allow_endpoints)
+            require_endpoint(row["endpoint"], self._settings.allow_endpoints, row["place"])
         profile = name if _kind(row) in ("s3", "r2") else None
         return Access(row["endpoint"], row["region"], profile, is_given=True)
 
