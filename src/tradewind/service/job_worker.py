@@ -248,7 +248,7 @@ class JobWorker:
                 row.proposal, credentials=credentials, is_to_stop=partial(self._is_to_stop, lease)
             )
         except UsageError as error:
-            if self._engine.started(row.proposal) is not None:
+            if self._job_of(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
             if row.request.get("quote") is not None:
                 _LOG.warning("job %s is proposed again, at the price of its quote: %s", row.id, error)
@@ -258,12 +258,19 @@ class JobWorker:
         """Return the engine's job of an earlier run, which a killed server may not have recorded."""
         if row.engine_job is not None:
             return self._engine.job(row.engine_job)
-        found = None
-        with suppress(JobNotFound):  # It was forgotten, because it could not begin.
-            found = None if row.proposal is None else self._engine.started(row.proposal)
+        found = None if row.proposal is None else self._job_of(row.proposal)
         if found is not None:
             self._queue.note(lease, engine_job=found.id)
         return found
+
+    def _job_of(self, proposal: str) -> Job | None:
+        """Return the engine's job that was made of a proposal; None without one, or if it was forgotten since.
+
+        A job that cannot begin is forgotten. If the disk is full at that time, its record stays without its folder.
+        """
+        with suppress(JobNotFound):
+            return self._engine.started(proposal)
+        return None
 
     def _trace_lost_run(self, row: JobRow, job: Job) -> None:
         """Trace the latest run of a job if its server was killed, because only its successor can."""

@@ -79,7 +79,7 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
     if account is None or (receipt is None and account["is_open"] != (state in CLOSED)):
         return
     if receipt is not None:
-        _charge(connection, account, json.loads(receipt), now_ms)
+        _charge(connection, account, state, json.loads(receipt), now_ms)
     if state in CLOSED:
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
@@ -129,7 +129,9 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
     return {what: int(micros) for what, micros in connection.execute(query)}
 
 
-def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
+def _charge(
+    connection: Connection, account: Mapping[Any, Any], state: str, receipt: Mapping[str, Any], now_ms: int
+) -> None:
     """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
 
     Tariffs price the bytes as they were sent: compression lowers the volume.
@@ -142,7 +144,7 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
     query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
     counted_bytes, counted_ms = map(int, connection.execute(query.where(charges.c.job == job)).one())
     more = TariffUse(
-        max(0, round(_moved_bytes(receipt) * sent_part(receipt)) - counted_bytes),
+        max(0, round(_moved_bytes(state, receipt) * sent_part(receipt)) - counted_bytes),
         max(0, _run_ms(receipt["runs"]) - counted_ms),
     )
     before, kept = _charged(connection, job), f"price kept by quote {account['quote']}"
@@ -182,10 +184,15 @@ def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: Tarif
         return []
 
 
-def _moved_bytes(receipt: Mapping[str, Any]) -> int:
-    """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again."""
-    moved = sum(run.get("moved_bytes") or 0 for run in receipt["runs"])
-    return max(int(receipt["progress"]["bytes_done"]), moved)
+def _moved_bytes(state: str, receipt: Mapping[str, Any]) -> int:
+    """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again.
+
+    A job that is done pays for each byte once: its runs may have moved some twice, if the journal of one was lost.
+    """
+    bytes_done = int(receipt["progress"]["bytes_done"])
+    if state == "done":
+        return bytes_done
+    return max(bytes_done, sum(run.get("moved_bytes") or 0 for run in receipt["runs"]))
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:
