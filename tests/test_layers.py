@@ -133,8 +133,8 @@ def test_no_catch_all_modules() -> None:
         assert path.stem not in {"utils", "util", "common", "helpers", "core", "manager"}, path
 
 
-#: A fault of the program must end one command or one job of the service, in one line, and nothing else.
-CATCH_ALL = {PACKAGE / "cli" / "main.py", PACKAGE / "service" / "job_worker.py"}
+#: A fault of the program must end one command, or one job or step of the service, in one line, and nothing else.
+CATCH_ALL = {PACKAGE / "cli" / "main.py", *(PACKAGE / "service" / name for name in ("faults.py", "job_worker.py"))}
 
 
 def test_only_commands_and_jobs_catch_all_errors() -> None:

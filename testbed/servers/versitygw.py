@@ -24,6 +24,7 @@ def versitygw(
     workers: int | None = None,
     address: str = "127.0.0.1",
     secret: str | None = None,
+    region: str = REGION,
 ) -> Server:
     """Start versitygw. Its data is below ``data_parent``, by default the temporary folder.
 
@@ -34,7 +35,7 @@ def versitygw(
     for name in ("data", "versions"):
         (folder / name).mkdir()
     access, secret, port = "testbed", secret or secrets.token_hex(16), free_port()
-    command = [str(program), "--port", f"{address}:{port}", "--keep-alive", "--quiet", "--region", REGION]
+    command = [str(program), "--port", f"{address}:{port}", "--keep-alive", "--quiet", "--region", region]
     ca_file = None
     if tls:
         made = make_certificates(folder / "tls", address)
@@ -47,5 +48,5 @@ def versitygw(
     process = spawn(command, folder, environment)
     endpoint = f"{'https' if tls else 'http'}://{address}:{port}"
     wait_until_answering(process, endpoint, folder, ca_file)
-    client = s3_environment(endpoint, REGION, access, secret)
+    client = s3_environment(endpoint, region, access, secret)
     return Server("versitygw", endpoint, client, process, folder, access, secret, ca_file)

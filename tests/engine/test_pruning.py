@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.test_jobs import make
+from tests.engine.test_jobs import REQUEST, SPEC, make
 from tradewind.engine import pruning
 from tradewind.engine.jobs import JobStore
 from tradewind.engine.ledger import LedgerBook
@@ -54,6 +54,29 @@ def test_old_jobs_are_removed_with_their_folders_and_costs(store: JobStore) -> N
 def test_jobs_that_can_be_resumed_stay(store: JobStore, state: str) -> None:
     old(store, "job", state)
     assert prune(store, NEW_UNIX_MS) == Pruned() and kept(store) == ["job"]
+
+
+def test_a_job_that_failed_before_its_lead_began_is_removed(store: JobStore) -> None:
+    """It has nothing to resume. Its costs were kept until now."""
+    for job_id in ("cheap", "begun"):
+        store.make_folder(job_id)
+        store.create(job_id, SPEC, REQUEST, None)
+        store.set_start_failed(job_id)
+        store.database.write("UPDATE jobs SET created_unix_ms = ? WHERE id = ?", (NEW_UNIX_MS - 1, job_id))
+    rented(store, "cheap", 13.0)
+    Path(store.path("begun"), "lock").touch()
+    assert [record.state for record in store.records()] == ["failed", "failed"]
+    assert prune(store, NEW_UNIX_MS) == Pruned(("cheap",), 1, 6.0)
+
+
+@pytest.mark.usefixtures("few")
+def test_failed_starts_do_not_accumulate(store: JobStore) -> None:
+    for number in range(5):
+        store.make_folder(f"job-{number}")
+        store.create(f"job-{number}", SPEC, REQUEST, None)
+        store.set_start_failed(f"job-{number}")
+        rented(store, f"job-{number}", 13.0)
+    assert prune_oldest(store).jobs == ("job-0", "job-1", "job-2")
 
 
 def test_a_job_whose_process_lives_stays(store: JobStore) -> None:

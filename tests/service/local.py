@@ -12,6 +12,7 @@ from tradewind.service.bindings import ServiceBinder
 from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import ConnectionBook
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobQueue
 from tradewind.service.runner import JobRunner
@@ -44,7 +45,7 @@ def scheduler(
     claims = ClaimTable(database, name, jobs_max, LEASE_MS)
     claims.renew()
     lease, binder = SchedulerLease(database, name, LEASE_MS), ServiceBinder(GridReader(str(folder / "engine")))
-    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, progress)
+    return ServiceScheduler(database, JobQueue(database), claims, lease, binder, lambda *_: None, progress, Faults())
 
 
 def job_runner(database: ServiceDatabase, folder: Path) -> JobRunner:
@@ -52,7 +53,7 @@ def job_runner(database: ServiceDatabase, folder: Path) -> JobRunner:
     settings = ServiceSettings(state=folder / "state", allow_paths=(str(folder),), lease_s=LEASE_MS // 1000)
     book = ConnectionBook(database, Sealer.of(settings), settings)
     claims = ClaimTable(database, "this", 1, LEASE_MS)
-    return JobRunner(database, JobQueue(database), claims, settings, GridReader(settings.engine_state), book)
+    return JobRunner(database, JobQueue(database), claims, settings, GridReader(settings.engine_state), book, Faults())
 
 
 def copy_request(folder: Path, limit_bytes_per_s: int | None = None) -> dict[str, Any]:

@@ -288,7 +288,7 @@ def test_a_body_of_two_lengths_is_refused(server: Server) -> None:
 
 
 def test_what_needs_no_token(server: Server) -> None:
-    assert get(f"{server.url}/healthz").json() == {"status": "ok"}
+    assert get(f"{server.url}/healthz").json() == {"status": "ok", "faults": []}
     assert get(f"{server.url}/readyz").json() == {"status": "ready"}
     assert "/v1/jobs/{job_id}/events" in get(f"{server.url}/openapi.json").json()["paths"]
     for path in ("/v1/jobs", "/metrics", "/v1/tokens", "/v1/tenants", "/v1/audit"):

@@ -19,7 +19,7 @@ from tradewind.service.budgets import budget_view
 from tradewind.service.database import ServiceDatabase, database_unix_ms
 from tradewind.service.invoices import invoice_of
 from tradewind.service.money import charges_of, job_moved, job_submitted
-from tradewind.service.money_tables import accounts, budgets, quotes, tariffs
+from tradewind.service.money_tables import accounts, budgets, charges, quotes, tariffs
 from tradewind.service.problems import ApiProblem
 from tradewind.service.tables import jobs, tenants
 
@@ -111,6 +111,18 @@ def test_two_processes_never_exceed_a_budget(database: ServiceDatabase, tmp_path
         view = budget_view(connection, "lab", database_unix_ms(connection))
     assert view is not None
     assert (view["reserved_usd_micros"], view["left_usd_micros"]) == (accepted * PRICE, LIMIT - accepted * PRICE)
+
+
+@pytest.mark.parametrize(("state", "volume_bytes"), [("done", 1_000), ("failed", 1_300)])
+def test_a_job_that_is_done_pays_for_each_byte_once(database: ServiceDatabase, state: str, volume_bytes: int) -> None:
+    """The first run lost a part of its journal, so the second one has moved 300 bytes again."""
+    assert submit_quoted(database, 1)
+    with database.write() as connection:
+        now = database_unix_ms(connection)
+        job_moved(connection, "j1", "waiting", receipt(900, moved_bytes=(900,)), now)
+        job_moved(connection, "j1", state, receipt(1_000, moved_bytes=(900, 400)), now)
+        found = connection.execute(select(func.sum(charges.c.volume_bytes)).where(charges.c.job == "j1")).scalar_one()
+    assert found == volume_bytes
 
 
 def test_a_resumed_job_is_charged_the_rest_within_its_quote(database: ServiceDatabase) -> None:

@@ -115,6 +115,25 @@ def test_a_job_copies_between_two_connections_with_different_keys(world: World) 
     assert first.get("bucket", "in/x/1") == second.get("bucket", "in/y/1") == first.get("bucket", "in/z/1")
 
 
+def test_a_key_that_cannot_write_does_not_block_another_tenant(world: World) -> None:
+    """Its job waits for a source, at a place that the other tenant writes to."""
+    closed = {"kind": "store-out", "name": "local", "reason": "repair", "refuses_jobs": False, "stops_jobs": False}
+    secret = {"access_key_id": "testbed", "secret_access_key": "not-the-secret-of-the-store"}
+    with world.client("other") as rival, world.client() as client, world.server.client() as admin:
+        first = send(client, "proof", world.server.data / "source", "connection:first/proof/").json()["id"]
+        until(client, first, "done")
+        made = rival.post("/v1/connections", json=world.body("bad", 0, secret=secret))
+        assert made.status_code == 201, made.text
+        ban = admin.post("/v1/bans", json=closed).json()["id"]
+        wrong = send(rival, "wrong", world.server.data / "source", "connection:bad/proof/").json()["id"]
+        mine = send(client, "right", "connection:second/none/", "connection:first/proof/").json()["id"]
+        assert rival.get(f"/v1/jobs/{wrong}").json()["state"] == "waiting"
+        until(client, mine, "done", "failed", "running")
+        admin.delete(f"/v1/bans/{ban}")
+        until(rival, wrong, "failed")
+        assert rival.delete("/v1/connections/bad").status_code == 204
+
+
 def test_a_wrong_key_fails_with_one_line_that_names_the_connection(world: World) -> None:
     secret = {"access_key_id": "testbed", "secret_access_key": "not-the-secret-of-the-store"}
     with world.client() as client:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from sqlalchemy import insert, update
 
 from tests.service.local import copy_request, job_runner, new_database
+from tradewind.engine.proposal import Request
+from tradewind.engine.request import Options
 from tradewind.service import job_worker
 from tradewind.service.auth import Sender
 from tradewind.service.job_worker import JobWorker
@@ -67,9 +71,36 @@ def test_a_job_with_a_fault_fails_and_is_charged(
         while (found := queue.find(row.id)) is None or found.state != "failed":
             assert time.monotonic() < deadline_s, found
             time.sleep(0.02)
-        assert found.error == "internal error of the service"
+        assert re.fullmatch(r"internal error of the service \(fault [0-9a-f]{8}\)", found.error or "")
         with database.read() as connection:
             assert [line["usd_micros"] for line in charges_of(connection, row.id)] == usd_micros
+    finally:
+        runner.close()
+        database.close()
+
+
+def test_a_job_whose_start_was_forgotten_on_a_full_disk_is_proposed_again(tmp_path: Path) -> None:
+    """The engine could remove the folder of a job that could not begin, but not its record."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "0").write_bytes(b"1")
+    database = new_database(tmp_path)
+    queue, runner = JobQueue(database), job_runner(database, tmp_path)
+    request = Request(str(tmp_path / "source"), str(tmp_path / "copy"), Options(recursive=True), via="local")
+    proposal = runner.engine.propose(request, keep=True)
+    begun = runner.engine.start(proposal)
+    begun.require_running().wait_ended(WAIT_S)
+    begun.require_running().close()
+    shutil.rmtree(runner.engine.control.store.path(begun.id))
+    row, _ = queue.submit(SENDER, "key", "digest", copy_request(tmp_path), [str(tmp_path / "copy")])
+    with database.write() as connection:
+        connection.execute(update(jobs).values(proposal=proposal.id))
+    runner.start()
+    try:
+        deadline_s = time.monotonic() + WAIT_S
+        while (found := queue.find(row.id)) is None or found.state != "done":
+            assert time.monotonic() < deadline_s and found is not None and found.error is None, found
+            time.sleep(0.02)
+        assert found.engine_job != begun.id
     finally:
         runner.close()
         database.close()

@@ -325,6 +325,21 @@ def test_a_tier_that_costs_nothing_counts_towards_the_next_one(server: Server, a
     assert admin.put("/v1/tariffs", json=before).status_code == 200
 
 
+def test_a_job_without_a_price_counts_towards_tiers(server: Server, admin: httpx.Client) -> None:
+    before = admin.get("/v1/tariffs").json()
+    assert admin.put("/v1/tariffs", json={"tariffs": []}).status_code == 200
+    with tenant_of(server, admin, "early") as early:
+        job_id = submit(early, "free", server.data / "source", server.data / "early", recursive=True).json()["id"]
+        until(early, job_id, "done")
+        charged = early.get(f"/v1/jobs/{job_id}/receipt").json()["charges"]
+        assert charged == [{"what": "transfer without a price", "usd_micros": 0}]
+        month = early.get("/v1/invoices").json()["invoices"][0]["id"]
+        assert early.get(f"/v1/invoices/{month}").json()["total_cents"] == 0
+    with closing(sqlite3.connect(server.state / "service.sqlite")) as database:
+        assert database.execute("SELECT volume_bytes FROM charges WHERE job = ?", (job_id,)).fetchall() == [(BYTES,)]
+    assert admin.put("/v1/tariffs", json=before).status_code == 200
+
+
 def test_a_price_list_holds_although_the_clock_is_set_back(server: Server, admin: httpx.Client) -> None:
     before = admin.get("/v1/tariffs").json()
     with closing(sqlite3.connect(server.state / "service.sqlite")) as database, database:

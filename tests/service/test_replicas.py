@@ -7,18 +7,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import event, insert, update
 
 from testbed.postgres import Postgres
 from testbed.servers import InstallError
 from tests.service.server import WAIT_S, Server, do_not_overlap, get, submit, until
 from tradewind.service.budgets import require_room, write_budget
 from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.money_tables import accounts, charges
 from tradewind.service.problems import ApiProblem
-from tradewind.service.tables import tenants
+from tradewind.service.tables import jobs, tenants
 
 SLOW = {"recursive": True, "limit_bytes_per_s": 2_000_000}
 FILES = 12
@@ -202,5 +204,56 @@ def test_a_budget_that_is_changed_meanwhile_holds(
                     time.sleep(0.01)
         with pytest.raises(ApiProblem) as refused:
             reserving.result(WAIT_S)
+    assert refused.value.status == 402
+    database.close()
+
+
+@pytest.mark.usefixtures("replicas")
+def test_a_charge_while_a_budget_is_read_leaves_no_room(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Money that moves from reserved to spent must not be missed by a reader of both."""
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    database = ServiceDatabase(tmp_path, postgres.url)
+    row: dict[str, Any] = {
+        "id": "moving",
+        "tenant": "moving",
+        "idempotency_key": "k",
+        "request_digest": "",
+        "request": "{}",
+    }
+    row |= {"owned": "[]", "state": "done", "attempts": 0}
+    times = dict.fromkeys(("created_unix_ms", "updated_unix_ms", "not_before_unix_ms"), 1)
+    with database.write() as connection:
+        connection.execute(insert(tenants).values(name="moving", created_unix_ms=1))
+        connection.execute(insert(jobs).values(**row, **times))
+        account: dict[str, Any] = {
+            "job": "moving",
+            "tenant": "moving",
+            "links": "[]",
+            "opened_unix_ms": 1,
+            "is_open": 1,
+        }
+        connection.execute(insert(accounts).values(**account, reserved_usd_micros=600))
+        write_budget(connection, "moving", 1_000, "month", database_unix_ms(connection))
+
+    settled: list[bool] = []
+
+    def settle() -> None:
+        settled.append(True)
+        with database.write_rows() as connection:
+            connection.execute(update(accounts).where(accounts.c.job == "moving").values(reserved_usd_micros=0))
+            line: dict[str, Any] = {"tenant": "moving", "job": "moving", "what": "egress", "usd_micros": 600}
+            now_ms = database_unix_ms(connection)
+            connection.execute(insert(charges).values(**line, at_unix_ms=now_ms, volume_bytes=0, run_ms=0))
+
+    def settle_after_charges(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if "FROM charges" in statement and not settled:
+            settle()
+
+    with database.write_rows() as reading, pytest.raises(ApiProblem) as refused:
+        event.listen(reading, "after_cursor_execute", settle_after_charges)
+        require_room(reading, "moving", "job j", 500, database_unix_ms(reading))
     assert refused.value.status == 402
     database.close()

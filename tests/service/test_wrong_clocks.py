@@ -17,6 +17,7 @@ from tradewind.market.invoice import month_of
 from tradewind.service import scheduling
 from tradewind.service.auth import Sender, new_token, sender_of, token_digest
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.faults import Faults
 from tradewind.service.invoices import invoice_months
 from tradewind.service.jobs import JobQueue
 from tradewind.service.money_tables import charges, quotes
@@ -133,7 +134,7 @@ def test_a_schedule_submits_by_the_clock_of_the_database(
     with database.write() as connection:
         connection.execute(insert(schedules).values(**row, **times, submitted=0))
     step_clock(ahead_s)
-    ScheduleRunner(database, JobQueue(database)).step(is_scheduling=True)
+    ScheduleRunner(database, JobQueue(database), Faults()).step(is_scheduling=True)
     with database.read() as connection:
         found = connection.execute(select(jobs.c.id)).scalars().all()
     assert len(found) == (1 if ahead_s < 0 else 0)
@@ -146,7 +147,7 @@ def test_a_schedule_continues_after_the_clock_of_the_database_was_ahead(database
     times = {"created_unix_ms": now_ms, "last_unix_ms": now_ms + ahead_ms, "next_unix_ms": now_ms + 2 * ahead_ms}
     with database.write() as connection:
         connection.execute(insert(schedules).values(**row, **times, submitted=1))
-    ScheduleRunner(database, JobQueue(database)).step(is_scheduling=True)
+    ScheduleRunner(database, JobQueue(database), Faults()).step(is_scheduling=True)
     with database.read() as connection:
         found = connection.execute(select(schedules)).mappings().one()
     assert now_ms <= found["last_unix_ms"] < now_ms + HOUR_S * 1000

@@ -39,10 +39,12 @@ List jobs, show one, or act on one:
   resume   resume a stopped job
   cancel   stop it for good and abort its unfinished uploads; objects that it has copied stay
   receipt  print as JSON what moved, how it was proven, each run, the cost line by line, and the plan
-  prune    remove the records of jobs older than --older, with their costs. Jobs that run or can be resumed stay, and
-           jobs with a machine or fleet that has not ended. The setting jobs_prune_after does this after each transfer
+  prune    remove the records of jobs older than --older, with their costs. Jobs that run or have something to resume
+           stay, and jobs with a machine or fleet that has not ended. The setting jobs_prune_after does this after each
+           transfer
 States: running, done, failed, interrupted, paused, cancelled. An interrupted job was stopped by a signal, a ceiling or
-a stall, or its process was killed; in a failed job some objects failed. These and paused jobs can be resumed."""
+a stall, or its process was killed; in a failed job some objects failed, or its machines cost something and never began.
+These and paused jobs can be resumed."""
 EXAMPLES = """\
   tradewind jobs list
   tradewind jobs list --state failed --state interrupted --newer 7d

@@ -127,8 +127,11 @@ class JobControl:
                 # Without a lead that has started there is no upload to abort, and only a paused job can be resumed.
                 # But a job whose machines have cost something keeps its record, and a resumed one its ceiling.
                 is_over = not os.path.exists(os.path.join(folder, LOCK_FILE)) and not isinstance(error, Interrupted)
-                if is_over and not self._has_cost(job_id):
-                    self.store.forget(job_id)
+                if is_over:
+                    if self._has_cost(job_id):
+                        self.store.set_start_failed(job_id)
+                    else:
+                        self.store.forget(job_id)
                 raise
 
     def _has_cost(self, job_id: str) -> bool:
@@ -168,8 +171,11 @@ class JobControl:
         lock = self.store.hold(job_id)
         try:
             return self._resume(job_id, lock, keep_logs, provider, deletion, credentials, is_to_stop)
-        except BaseException:
+        except BaseException as error:
             lock.release()
+            is_start = not isinstance(error, Interrupted) and not self.store.has_begun(job_id)
+            if is_start and self.store.load(job_id).state == "interrupted":
+                self.store.set_start_failed(job_id)
             raise
 
     def _resume(

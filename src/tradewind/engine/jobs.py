@@ -39,11 +39,13 @@ from tradewind.state.schema import JOB_TABLES
 
 #: The lead's lock file. A lead creates it when it starts to work in the folder, and holds its lock while it lives.
 LOCK_FILE = "lock"
+#: File in which the lead writes the state of the job.
+STATUS_FILE = "status.json"
 #: Lock file of the process that runs the job, from before it reads the ledger until its machines are gone. So only one
 #: process at a time writes the ledger and starts machines.
 CLIENT_LOCK_FILE = "client.lock"
 #: Files that a client or a lead opens in a job's folder.
-OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, "status.json", "journal.sqlite", "spent")
+OPENED_FILES = (CLIENT_LOCK_FILE, LOCK_FILE, STATUS_FILE, "journal.sqlite", "spent")
 #: Marks a job's folder while `jobs cancel` stops the job: its owner must not advise the user to resume it.
 CANCELLING_FILE = "cancelling"
 #: A line per object in a job's folder, in the form of `--report`.
@@ -203,6 +205,14 @@ class JobStore:
         """Record the cancellation of a job that never had a lead. Raises StateError."""
         self._set_ended(job_id, JobStatus("cancelled", Progress(), None, 0))
 
+    def set_start_failed(self, job_id: str) -> None:
+        """Record that a job failed before its lead began: only its cost is left of it. Raises StateError."""
+        self._set_ended(job_id, JobStatus("failed", Progress(), None, 0))
+
+    def has_begun(self, job_id: str) -> bool:
+        """Return whether a lead ever worked on a job, so that its folder has a journal."""
+        return any(os.path.lexists(os.path.join(self.path(job_id), name)) for name in (LOCK_FILE, STATUS_FILE))
+
     def _set_ended(self, job_id: str, status: JobStatus) -> None:
         summary = None if status.summary is None else json.dumps(to_document(status.summary))
         self.database.write(
@@ -361,7 +371,7 @@ class JobStore:
 
     def _status(self, job_id: str) -> JobStatus | None:
         try:
-            return JobStatus.from_document(_read_json(os.path.join(self.path(job_id), "status.json")))
+            return JobStatus.from_document(_read_json(os.path.join(self.path(job_id), STATUS_FILE)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 

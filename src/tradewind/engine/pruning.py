@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
 from tradewind.engine.gateways import has_fleet
-from tradewind.engine.jobs import JobStore
+from tradewind.engine.jobs import JobRecord, JobStore
 from tradewind.engine.ledger import LedgerBook
 from tradewind.errors import JobBusy, JobNotFound, JobUnreadable
 from tradewind.fleet.journal import FleetJournal
@@ -16,7 +16,8 @@ from tradewind.model.records import dataclass
 
 __all__ = ["Pruned", "prune", "prune_oldest"]
 
-#: States of jobs that are over: they do not run, and cannot be resumed.
+#: States of jobs that are over: they do not run, and cannot be resumed. So is a job that failed before its lead began:
+#: only its cost is left of it.
 OVER = ("done", "cancelled")
 #: Maximum jobs kept that are over; the oldest are removed first.
 OVER_JOBS_MAX = 1000
@@ -50,10 +51,10 @@ def prune_oldest(store: JobStore) -> Pruned:
     """
     store.remove_remains()
     # Jobs that failed can be resumed. Those that are open in the database may be over by their status.
-    found = store.database.row("SELECT count(*) FROM jobs WHERE state != 'failed'")
+    found = store.database.row("SELECT count(*) FROM jobs WHERE state != 'failed' OR summary IS NULL")
     if found is None or found[0] < OVER_JOBS_MAX + OVER_JOBS_SLACK:
         return Pruned()
-    over = [record.id for record in store.records() if record.state in OVER]
+    over = [record.id for record in store.records() if _is_over(store, record)]
     removed = _removed(store, over[: max(0, len(over) - OVER_JOBS_MAX)])
     store.remove_rows_without_folder()
     return removed
@@ -65,18 +66,22 @@ def _removed(store: JobStore, job_ids: Iterable[str], *, dry_run: bool = False) 
     costs: list[float] = []
     for job_id in job_ids:
         with suppress(JobBusy, JobNotFound, JobUnreadable, OSError), ExitStack() as held:
-            if store.load(job_id).state not in OVER:
+            if not _is_over(store, store.load(job_id)):
                 continue
             # Its process may still end machines, although the job is done.
             held.callback(store.hold(job_id).release)
             ledger = LedgerBook(store.database, job_id, store.path(job_id)).read()
-            if store.load(job_id).state not in OVER or has_fleet(fleets, job_id) or _has_machines(ledger):
+            if not _is_over(store, store.load(job_id)) or has_fleet(fleets, job_id) or _has_machines(ledger):
                 continue
             if not dry_run:
                 store.forget(job_id)
             removed.append(job_id)
             costs.append(_usd(ledger))
     return Pruned(tuple(removed), sum(usd > 0 for usd in costs), sum(costs))
+
+
+def _is_over(store: JobStore, record: JobRecord) -> bool:
+    return record.state in OVER or (record.state == "failed" and not store.has_begun(record.id))
 
 
 def _has_machines(ledger: Ledger | None) -> bool:

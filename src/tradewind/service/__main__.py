@@ -247,6 +247,7 @@ def _listen(
     from tradewind.service.app import Service, create_app
     from tradewind.service.auth import ensure_admin
     from tradewind.service.database import ServiceDatabase
+    from tradewind.service.guarded_http import guarded_http
     from tradewind.service.own_console import OwnConsole
 
     assert isinstance(database, ServiceDatabase)
@@ -267,9 +268,11 @@ def _listen(
     service = Service(settings, database, own)
     config = uvicorn.Config(
         create_app(service),
+        http=guarded_http(is_behind_proxy=is_behind_proxy),
         log_level="warning",
         access_log=False,
         server_header=False,
+        ws="none",
         timeout_graceful_shutdown=STOP_S,
         proxy_headers=False,
     )

@@ -47,6 +47,7 @@ from tradewind.service.console import router as console
 from tradewind.service.courier import Courier
 from tradewind.service.database import ServiceDatabase, record_change
 from tradewind.service.events import StreamCount
+from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobQueue
@@ -95,20 +96,23 @@ class Service:
         claims = ClaimTable(database, _replica_id(), settings.jobs_max, settings.lease_s * 1000)
         self.grid = GridReader(settings.engine_state)
         self.sealer = Sealer.of(settings)
+        self.faults = Faults()
         self.connections = ConnectionBook(database, self.sealer, settings)
-        self.runner = JobRunner(database, self.queue, claims, settings, self.grid, self.connections, job_traces)
+        self.runner = JobRunner(
+            database, self.queue, claims, settings, self.grid, self.connections, self.faults, job_traces
+        )
         self.quotes = QuoteMaker(database, self.runner.engine)
         self.receipt_key = ReceiptKey(settings.state)
         self.streams = StreamCount()
-        self.watch = StreamWatch(self.queue, self.runner.engine)
-        self.metrics = ServiceMetrics(self.queue, self.streams)
+        self.watch = StreamWatch(self.queue, self.runner.engine, self.faults)
+        self.metrics = ServiceMetrics(self.queue, self.streams, self.faults)
         self.console = ConsoleFiles.load() if own is None else ConsoleFiles.load().marked_own()
         self.rates = Rates(REQUESTS_PER_S, REQUESTS_BURST)
         self.tenant_rates = Rates(TENANT_REQUESTS_PER_S, TENANT_REQUESTS_BURST)
         self.audited = Rates(AUDITED_REFUSALS_PER_S, AUDITED_REFUSALS_BURST)
         self.refused = Rates(REFUSED_PER_S, REFUSED_BURST)
         self.members = None if settings.oidc is None else Members(database, settings.oidc)
-        self.courier = Courier(database, self.sealer, settings.webhook_networks)
+        self.courier = Courier(database, self.sealer, settings.webhook_networks, self.faults)
         #: Set when the server stops: event streams then end.
         self.is_closing = False
 
@@ -116,6 +120,11 @@ class Service:
         """Run jobs and send events from now on. Raises StateError."""
         self.runner.start()
         self.courier.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether all long-lived threads of the server live."""
+        return self.runner.is_alive and self.courier.is_alive
 
     def close(self) -> None:
         """Drain the running jobs, and end the threads that `start` has begun."""

@@ -14,6 +14,7 @@ SLICES_PER_GBPS = 10
 
 #: Bids of tenants for the link `START>END` in an hour (hours since 1970, UTC). `number` is the order of arrival.
 #: `state` is `open`, `won`, `lost` or `void`. Only an open bid has a reservation in the tenant's budget.
+#: Until the hour of a winner is over, `counted_unix_ms` is how far it was counted what the service has withheld.
 bids = Table(
     "bids",
     METADATA,
@@ -29,8 +30,12 @@ bids = Table(
     Column("reserved_usd_micros", BigInteger, nullable=False),
     Column("won_slices", Integer, nullable=False),
     Column("charged_usd_micros", BigInteger, nullable=False),
+    Column("counted_unix_ms", BigInteger),
+    Column("withheld_slice_ms", BigInteger, nullable=False, server_default="0"),
+    Column("refunded_usd_micros", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint("tenant", "link", "hour", name="bid_of_tenant"),
     Index("bids_by_hour", "state", "hour"),
+    Index("bids_counted", "counted_unix_ms"),
 )
 
 #: Auctions that are over: a row for each link and hour that had bids. Without a price the auction was void.

@@ -155,6 +155,7 @@ def place_bid(
         "reserved_usd_micros": total,
         "won_slices": 0,
         "charged_usd_micros": 0,
+        "refunded_usd_micros": 0,
     }
     connection.execute(insert(bids).values(**row))
     detail = {name: row[name] for name in ("link", "hour", "slices", "usd_micros")}
@@ -215,6 +216,7 @@ def _clear(
     done = clear(lot, placed)
     for award, charge in zip(done.awards, auction_charges(done), strict=True):
         values = {"state": "won", "won_slices": award.slices, "charged_usd_micros": award.usd_micros}
+        values["counted_unix_ms"] = hour * HOUR_MS
         connection.execute(update(bids).where(bids.c.id == award.bid).values(**values, reserved_usd_micros=0))
         connection.execute(
             insert(charges).values(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from tradewind.engine.sides import known_region
 from tradewind.model.store import Access
 from tradewind.model.url import parse_url
+from tradewind.service.connections import destination_names
 from tradewind.service.grid import GridReader
 from tradewind.service.jobs import JobRow
 from tradewind.service.links import HERE
@@ -28,8 +29,8 @@ SIZE_BYTES_UNKNOWN = 1_000_000_000
 STORES_KEPT = 10_000
 
 
-def service_job(row: JobRow) -> ServiceJob:
-    """Return a job as the scheduler sees it."""
+def service_job(row: JobRow, proven: Container[tuple[str, str]] = ()) -> ServiceJob:
+    """Return a job as the scheduler sees it. `proven` has the connections that have written, as tenant and name."""
     source, ends = stores_of(row.request)
     owned = [one for text in row.owned for one in _owned(text)]
     first = next((one for one in owned if one.store == ends[0]), OwnedPlace(ends[0], "", True))
@@ -49,6 +50,7 @@ def service_job(row: JobRow) -> ServiceJob:
         usd=None if row.price_usd_micros is None else row.price_usd_micros / 1e6,
         also_to=ends[1:],
         also_owns=tuple(one for one in owned if one != first),
+        is_proven=all(name is None or (row.tenant, name) in proven for name in destination_names(row.request)),
     )
 
 

@@ -101,8 +101,7 @@ def _budget(connection: Connection, row: Any, now_ms: int) -> TenantBudget:
     bid = select(func.coalesce(func.sum(bids.c.reserved_usd_micros), 0)).where(
         bids.c.tenant == tenant, bids.c.state == "open"
     )
-    return TenantBudget(
-        row["limit_usd_micros"],
-        int(connection.execute(spent).scalar_one()),
-        {OTHERS: int(connection.execute(reserved).scalar_one()) + int(connection.execute(bid).scalar_one())},
-    )
+    # One statement: a charge moves money from reserved to spent, and must not do so between two reads.
+    sums = select(spent.scalar_subquery(), reserved.scalar_subquery(), bid.scalar_subquery())
+    spent_micros, reserved_micros, bid_micros = map(int, connection.execute(sums).one())
+    return TenantBudget(row["limit_usd_micros"], spent_micros, {OTHERS: reserved_micros + bid_micros})

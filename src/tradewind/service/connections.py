@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -22,7 +22,7 @@ from tradewind.model.url import parse_url
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, database_unix_ms, record_change
 from tradewind.service.endpoints import require_endpoint
-from tradewind.service.limits import CONNECTIONS_PER_TENANT_MAX
+from tradewind.service.limits import CONNECTIONS_PER_TENANT_MAX, PROOF_S
 from tradewind.service.problems import ApiProblem
 from tradewind.service.scheduling_tables import schedules
 from tradewind.service.sealing import Sealer
@@ -36,8 +36,10 @@ __all__ = [
     "ConnectionUse",
     "ResolvedPlace",
     "checked_place",
+    "destination_names",
     "is_of_connection",
     "named_in_error",
+    "proven_connections",
     "require_connections",
     "require_one_secret",
 ]
@@ -107,7 +109,7 @@ class ConnectionBook:
     ) -> Mapping[str, Any]:
         """Record a connection, and return its row. Raises ApiProblem 409, UsageError."""
         if endpoint is not None:
-            endpoint = require_endpoint(endpoint, self._settings.allow_endpoints)
+            endpoint = require_endpoint(endpoint, self._settings.allow_endpoints, place)
         tenant = sender.tenant
         row = {"tenant": tenant, "name": name, "place": checked_place(place), "endpoint": endpoint, "region": region}
         sealed = self._sealer.seal(json.dumps(secret), tenant, _label(row))
@@ -130,10 +132,19 @@ class ConnectionBook:
             values = {
                 "sealed": self._sealer.seal(json.dumps(secret), sender.tenant, _label(row)),
                 "replaced_unix_ms": database_unix_ms(connection),
+                "written_unix_ms": None,
             }
             connection.execute(update(connections).where(*_is(sender.tenant, name)).values(**values))
             record_change(connection, sender.tenant, sender.token, "connection.replace", name)
         return {**row, **values}
+
+    def note_written(self, tenant: str, request: Mapping[str, Any]) -> None:
+        """Record that a job has written to the connections that are its destinations. Raises StateError."""
+        names = sorted({name for name in destination_names(request) if name is not None})
+        if names:
+            with self._database.write_rows() as connection:
+                mine = connections.c.tenant == tenant, connections.c.name.in_(names)
+                connection.execute(update(connections).where(*mine).values(written_unix_ms=self._database.clock_ms))
 
     def remove(self, sender: Sender, name: str) -> None:
         """Delete a connection. Raises ApiProblem 404; 409 while jobs that have not ended, or schedules, use it."""
@@ -206,7 +217,7 @@ class ConnectionBook:
         if not place.startswith(row["place"]):
             raise UsageError(f"connection {name} has another place than when the job was submitted")
         if row["endpoint"] is not None:
-            require_endpoint(row["endpoint"], self._settings.allow_endpoints)
+            require_endpoint(row["endpoint"], self._settings.allow_endpoints, row["place"])
         profile = name if _kind(row) in ("s3", "r2") else None
         return Access(row["endpoint"], row["region"], profile, is_given=True)
 
@@ -230,6 +241,20 @@ def require_connections(connection: Connection, tenant: str, request: Mapping[st
         query = select(connections.c.name).where(*_is(tenant, name)).with_for_update(read=True)
         if connection.execute(query).first() is None:
             raise ApiProblem(409, f"connection {name} was deleted")
+
+
+def destination_names(request: Mapping[str, Any]) -> list[str | None]:
+    """Return the name of each destination's connection; None for a place that is reached with the server's keys."""
+    named = request.get("connections")
+    return [None] * len(request["destination"]) if named is None else list(named["destination"])
+
+
+def proven_connections(connection: Connection, now_ms: int, tenants: Collection[str]) -> set[tuple[str, str]]:
+    """Return the connections of tenants that have written in the last PROOF_S, as tenant and name."""
+    query = select(connections.c.tenant, connections.c.name).where(
+        connections.c.tenant.in_(tenants), connections.c.written_unix_ms > now_ms - PROOF_S * 1000
+    )
+    return {(tenant, name) for tenant, name in connection.execute(query)} if tenants else set()
 
 
 def require_one_secret(kinds: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy import Row, delete, select, update
 
 from tradewind.errors import StateError
 from tradewind.service.database import ServiceDatabase
+from tradewind.service.faults import Faults
 from tradewind.service.limits import (
     DELIVERIES_AT_ONCE,
     DELIVERIES_AT_ONCE_PER_TENANT,
@@ -50,8 +51,8 @@ def signature(secret: str, at_s: int, body: bytes) -> str:
 class Courier:
     """Delivers until it is closed."""
 
-    def __init__(self, database: ServiceDatabase, sealer: Sealer, networks: Sequence[str]) -> None:
-        self._database, self._sealer, self._networks = database, sealer, networks
+    def __init__(self, database: ServiceDatabase, sealer: Sealer, networks: Sequence[str], faults: Faults) -> None:
+        self._database, self._sealer, self._networks, self._faults = database, sealer, networks, faults
         self._closing, self._lock = threading.Event(), threading.Lock()
         self._flying: Counter[str] = Counter()
         self._pool = ThreadPoolExecutor(DELIVERIES_AT_ONCE, thread_name_prefix="webhook")
@@ -62,6 +63,11 @@ class Courier:
         """Begin to deliver."""
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Return whether deliveries are looked for."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Stop. Deliveries in flight end; the next server sends the others."""
         self._closing.set()
@@ -70,11 +76,12 @@ class Courier:
         self._pool.shutdown(cancel_futures=True)
 
     def _look(self) -> None:
-        while not self._closing.wait(DELIVERY_LOOK_S):
+        while not self._closing.wait(max(DELIVERY_LOOK_S, self._faults.pause_s("webhooks"))):
             try:
-                self._clean()
-                for row in self._due():
-                    self._send_soon(row)
+                with self._faults.caught("webhooks"):
+                    self._clean()
+                    for row in self._due():
+                        self._send_soon(row)
             except StateError as error:
                 _LOG.error("webhooks: %s", error)
 
@@ -111,7 +118,13 @@ class Courier:
 
     def _send(self, row: Row[Any]) -> None:
         try:
-            self._record(row, self._sent(row))
+            with self._faults.caught("deliveries", recovers=False, pause_s_max=0.0):
+                failed = None
+                with self._faults.caught("deliveries", recovers=False, pause_s_max=0.0) as step:
+                    failed = self._sent(row)
+                self._record(row, step.error or failed)  # A fault of the program is a failed attempt, too.
+                if step.fault is None:
+                    self._faults.recovered("deliveries")
         except StateError as error:
             _LOG.error("webhook %s: %s", row.webhook, error)
         finally:

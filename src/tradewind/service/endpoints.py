@@ -1,4 +1,4 @@
-"""Endpoints of S3-compatible servers that connections of tenants may name.
+"""Endpoints of servers other than the public clouds that connections of tenants may name.
 
 The operator names each of them, because the server sends requests there from its own network. Addresses that give
 credentials to machines are refused, even from the operator.
@@ -12,6 +12,7 @@ from socket import inet_aton
 from urllib.parse import urlsplit
 
 from tradewind.errors import UsageError
+from tradewind.model.url import parse_url
 
 __all__ = ["canonical_endpoint", "require_endpoint"]
 
@@ -52,15 +53,20 @@ def canonical_endpoint(url: str) -> str:
     return f"{parts.scheme}://{shown}" + ("" if port is None else f":{port}")
 
 
-def require_endpoint(url: str, allowed: tuple[str, ...]) -> str:
-    """Return the canonical form of an endpoint that the operator allows. Raises UsageError for any other."""
-    endpoint = canonical_endpoint(url)
+def require_endpoint(url: str, allowed: tuple[str, ...], place: str) -> str:
+    """Return the canonical form of an endpoint that the operator allows. Raises UsageError for any other.
+
+    That of an Azure place may end with the account, as emulators have it; the operator allows it without.
+    """
+    account = parse_url(place, cwd="/").root.split("/")[2] if place.startswith("az://") else ""
+    server = url.rstrip("/").removesuffix(f"/{account}") if account else url
+    endpoint = canonical_endpoint(server)
     if endpoint not in allowed:
         raise UsageError(
             f"{endpoint}: the operator has not allowed this endpoint",
             hint="`tradewind serve --allow-endpoint` allows one; leave it out for the public clouds",
         )
-    return endpoint
+    return endpoint if server == url.rstrip("/") else f"{endpoint}/{account}"
 
 
 def _is_metadata(host: str) -> bool:

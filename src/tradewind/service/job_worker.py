@@ -38,6 +38,7 @@ from tradewind.service.connections import ConnectionBook, named_in_error
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.engine_request import engine_request, limited
 from tradewind.service.failures import failure_kind, first_down, is_state_full
+from tradewind.service.faults import Faults
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobLease, JobQueue, JobRow, LeaseLost
 from tradewind.service.leases import LeaseKeeper
@@ -80,11 +81,12 @@ class JobWorker:
         engine: Engine,
         settings: ServiceSettings,
         connections: ConnectionBook,
+        faults: Faults,
         traces: JobTraces | None,
         closing: threading.Event,
     ) -> None:
         self._database, self._queue, self._leases, self._engine = database, queue, leases, engine
-        self._settings, self._connections, self._traces = settings, connections, traces
+        self._settings, self._connections, self._faults, self._traces = settings, connections, faults, traces
         self._closing = closing
 
     def fail(self, row: JobRow, reason: str) -> None:
@@ -140,10 +142,11 @@ class JobWorker:
             raise
         except (TradewindError, OSError) as error:
             self._fail_active(lease, str(error))
-        except Exception:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001
             # A fault of the program in one job must neither stop the others nor be tried for ever.
-            _LOG.exception("job %s", lease.job)
-            self._fail_active(lease, INTERNAL_ERROR)
+            fault = self._faults.record("jobs", error, pause_s_max=0.0)
+            _LOG.error("job %s failed by fault %s", lease.job, fault)
+            self._fail_active(lease, f"{INTERNAL_ERROR} (fault {fault})")
         return True
 
     def _fail_active(self, lease: JobLease, error: str) -> None:
@@ -158,9 +161,10 @@ class JobWorker:
             self._end(row, lease, "failed", error=error, hint=None)
         except (*OWN, LeaseLost):
             raise
-        except Exception:  # noqa: BLE001
+        except Exception as fault:  # noqa: BLE001
             # The fault may be in the receipt itself. The job must end nevertheless, and is not charged.
-            _LOG.exception("job %s has no receipt and is not charged", lease.job)
+            name = self._faults.record("jobs", fault, pause_s_max=0.0)
+            _LOG.error("job %s has no receipt and is not charged, by fault %s", lease.job, name)
             self._queue.move(lease.job, ACTIVE, "failed", lease=lease, error=error)
 
     def _run(self, row: JobRow, lease: JobLease) -> None:
@@ -192,6 +196,8 @@ class JobWorker:
         """Record the end of a job, with its receipt."""
         found = self._found(self._queue.find(row.id) or row, lease)
         self._end_machines(row, found)
+        if state == "done" and found is not None and found.record.progress.bytes_done:
+            self._connections.note_written(row.tenant, row.request)
         text = None if found is None else json.dumps(public_receipt(row, state, found.receipt()))
         self._queue.move(row.id, ACTIVE, state, lease=lease, receipt=text, **fields)
 
@@ -242,7 +248,7 @@ class JobWorker:
                 row.proposal, credentials=credentials, is_to_stop=partial(self._is_to_stop, lease)
             )
         except UsageError as error:
-            if self._engine.started(row.proposal) is not None:
+            if self._job_of(row.proposal) is not None:
                 raise JobBusy(f"job {row.id} was just started by its earlier owner") from None
             if row.request.get("quote") is not None:
                 _LOG.warning("job %s is proposed again, at the price of its quote: %s", row.id, error)
@@ -252,12 +258,19 @@ class JobWorker:
         """Return the engine's job of an earlier run, which a killed server may not have recorded."""
         if row.engine_job is not None:
             return self._engine.job(row.engine_job)
-        found = None
-        with suppress(JobNotFound):  # It was forgotten, because it could not begin.
-            found = None if row.proposal is None else self._engine.started(row.proposal)
+        found = None if row.proposal is None else self._job_of(row.proposal)
         if found is not None:
             self._queue.note(lease, engine_job=found.id)
         return found
+
+    def _job_of(self, proposal: str) -> Job | None:
+        """Return the engine's job that was made of a proposal; None without one, or if it was forgotten since.
+
+        A job that cannot begin is forgotten. If the disk is full at that time, its record stays without its folder.
+        """
+        with suppress(JobNotFound):
+            return self._engine.started(proposal)
+        return None
 
     def _trace_lost_run(self, row: JobRow, job: Job) -> None:
         """Trace the latest run of a job if its server was killed, because only its successor can."""

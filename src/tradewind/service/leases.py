@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from tradewind.errors import StateError
 from tradewind.service.claims import ClaimTable
+from tradewind.service.faults import Faults
 from tradewind.service.jobs import JobLease, LeaseLost
 
 __all__ = ["LeaseKeeper"]
@@ -28,20 +29,20 @@ RELIABLE_SHARE = 0.7
 class LeaseKeeper:
     """Renews the leases of a server in a thread of its own. Any thread may ask for them."""
 
-    def __init__(self, claims: ClaimTable, lease_s: float) -> None:
-        self._claims, self._lease_s = claims, lease_s
+    def __init__(self, claims: ClaimTable, lease_s: float, faults: Faults) -> None:
+        self._claims, self._lease_s, self._faults = claims, lease_s, faults
         self._lock, self._closing = threading.Lock(), threading.Event()
         self._held: dict[JobLease, str] = {}
         #: Leases with the time of their claim, which a look that began earlier does not know [s].
         self._added: dict[JobLease, float] = {}
         self._reliable_until_s = 0.0
         self._renewed_s = -lease_s
-        self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
+        self.thread = threading.Thread(target=self._keep, name="leases", daemon=True)
 
     def start(self) -> None:
         """Renew the leases from now on. Raises StateError if the database cannot be reached."""
         self._look()
-        self._thread.start()
+        self.thread.start()
 
     def add(self, claimed: Mapping[JobLease, str]) -> None:
         """Keep the leases of jobs that were claimed just now."""
@@ -66,14 +67,15 @@ class LeaseKeeper:
     def close(self) -> None:
         """Renew no more."""
         self._closing.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self.thread.ident is not None:
+            self.thread.join()
 
     def _keep(self) -> None:
         is_failing = False
         while not self._closing.wait(LOOK_S):
             try:
-                self._look()
+                with self._faults.caught("leases"):  # Without a pause: leases expire.
+                    self._look()
                 is_failing = False
             except StateError as error:
                 if not is_failing:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 #: Maximum bytes of a request body; a larger one is answered 413.
 BODY_BYTES_MAX = 1 << 20
+#: Connections of one server, at most half of the files that it may open; and of one address without `--behind-proxy`. A
+#: further one is closed at once.
+CONNECTIONS_MAX = 2_048
+CONNECTIONS_PER_ADDRESS_MAX = 512
+#: Time for the whole head and the whole body of a request, and for a client that does not read its answer [s]; then the
+#: connection is closed.
+HEAD_S_MAX = 10.0
+BODY_S_MAX = 60.0
+UNREAD_S_MAX = 60.0
 #: Sustained requests per second of one token, and the burst above it; beyond them a request is answered 429.
 REQUESTS_PER_S = 100.0
 REQUESTS_BURST = 300
@@ -52,6 +61,11 @@ RUNNING_JOBS_DEFAULT = 8
 RUNNING_JOBS_MAX = 256
 #: Pause before a cancellation that failed is tried again.
 RETRY_PAUSE_S = 5.0
+#: Pause of a part of the server after a fault of the program, doubled after each further one in a row, and the longest;
+#: and the interval at which the same fault is logged again.
+FAULT_PAUSE_S = 1.0
+FAULT_PAUSE_S_MAX = 30.0
+FAULT_LOG_EVERY_S = 300.0
 #: Interval between scheduling passes if nothing happens.
 PASS_EVERY_S = 0.5
 #: Interval at which the scheduler reads the progress of running jobs.
@@ -114,6 +128,8 @@ MEMBER_SEEN_S = 300.0
 WEBHOOKS_PER_TENANT_MAX = 20
 #: Connections of one tenant; a further one is answered 409. A longer secret is answered 422.
 CONNECTIONS_PER_TENANT_MAX = 100
+#: Time for which a job that has written to a connection proves that others of the tenant may [s].
+PROOF_S = 30 * 86_400
 SECRET_BYTES_MAX = 16_384
 #: Pending deliveries of one tenant; a further event is dropped and counted.
 DELIVERIES_PENDING_MAX = 1_000
@@ -148,6 +164,10 @@ BIDS_PER_TENANT_MAX = 1_000
 BIDS_PER_AUCTION_MAX = 10_000
 #: An auction that is cleared later than this after the start of its hour is void [s].
 CLEARING_LATE_S = 300.0
+#: Interval at which bandwidth that is withheld from winners of auctions is counted. A longer gap, in which no server
+#: has scheduled, counts as withheld [s].
+WITHHELD_EVERY_S = 5.0
+WITHHELD_GAP_S = 30.0
 #: Past auctions that a page reads, besides the rest of an hour. One that was not for the tenant is not on the page.
 AUCTIONS_READ_MAX = 5_000
 #: Tariffs of a price list; a longer one is answered 422.

@@ -5,37 +5,48 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tradewind.service.events import StreamCount
+from tradewind.service.faults import PARTS, Faults
 from tradewind.service.jobs import JobQueue
 
 __all__ = ["CountedRequests", "ServiceMetrics"]
 
 
 class _Totals:
-    """Collects the number of jobs in each state, and of open streams, when they are read."""
+    """Collects the jobs in each state, the open streams, and the faults of each part, when they are read."""
 
-    def __init__(self, queue: JobQueue, streams: StreamCount) -> None:
-        self._queue, self._streams = queue, streams
+    def __init__(self, queue: JobQueue, streams: StreamCount, faults: Faults) -> None:
+        self._queue, self._streams, self._faults = queue, streams, faults
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauges."""
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges and counters."""
         counts = GaugeMetricFamily("tradewind_service_jobs", "Jobs by state", labels=["state"])
         for state, count in self._queue.count_by_state().items():
             counts.add_metric([state], count)
         yield counts
         yield GaugeMetricFamily("tradewind_service_streams", "Open event streams", value=self._streams.total)
+        faults = CounterMetricFamily("tradewind_service_faults", "Faults of the program by part", labels=["part"])
+        failing = GaugeMetricFamily(
+            "tradewind_service_failing", "1 if a part has not worked since its latest fault", labels=["part"]
+        )
+        now = {fault.part for fault in self._faults.failing()}
+        for part, count in self._faults.counts().items():
+            faults.add_metric([part], count)
+        for part in PARTS:
+            failing.add_metric([part], part in now)
+        yield from (faults, failing)
 
 
 class ServiceMetrics:
     """The metrics of one server."""
 
-    def __init__(self, queue: JobQueue, streams: StreamCount) -> None:
+    def __init__(self, queue: JobQueue, streams: StreamCount, faults: Faults) -> None:
         self.registry = CollectorRegistry()
-        self.registry.register(_Totals(queue, streams))
+        self.registry.register(_Totals(queue, streams, faults))
         labels = ("method", "route", "status")
         self._requests = Counter("tradewind_service_requests", "Answered requests", labels, registry=self.registry)
         self._seconds = Histogram(

@@ -34,6 +34,8 @@ __all__ = ["charges_of", "job_moved", "job_submitted"]
 
 #: States in which a job's account is closed. A failed job can be resumed; its account is then opened again.
 CLOSED = ("done", "failed", "cancelled")
+#: Line of a job that has neither costs nor a tariff. It has the job's volume and time.
+UNPRICED = "transfer without a price"
 
 
 def job_submitted(
@@ -77,7 +79,7 @@ def job_moved(connection: Connection, job: str, state: str, receipt: str | None,
     if account is None or (receipt is None and account["is_open"] != (state in CLOSED)):
         return
     if receipt is not None:
-        _charge(connection, account, json.loads(receipt), now_ms)
+        _charge(connection, account, state, json.loads(receipt), now_ms)
     if state in CLOSED:
         _set_account(connection, job, is_open=0, reserved_usd_micros=0)
         return
@@ -127,20 +129,22 @@ def _charged(connection: Connection, job: str) -> dict[str, int]:
     return {what: int(micros) for what, micros in connection.execute(query)}
 
 
-def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping[str, Any], now_ms: int) -> None:
+def _charge(
+    connection: Connection, account: Mapping[Any, Any], state: str, receipt: Mapping[str, Any], now_ms: int
+) -> None:
     """Append what a job costs beyond what was charged before. With a quote, the sum is at most its price.
 
     Tariffs price the bytes as they were sent: compression lowers the volume.
 
-    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those. The tariff
-    prices only what is new: volume of an earlier month keeps its price, and a run that finds its source gone gives
-    nothing back.
+    A line of nothing is appended, too, if it has the volume or the time: the tiers of tariffs count those, also of jobs
+    that cost nothing. The tariff prices only what is new: volume of an earlier month keeps its price, and a run that
+    finds its source gone gives nothing back.
     """
     job, tenant = account["job"], account["tenant"]
     query = select(func.coalesce(func.sum(charges.c.volume_bytes), 0), func.coalesce(func.sum(charges.c.run_ms), 0))
     counted_bytes, counted_ms = map(int, connection.execute(query.where(charges.c.job == job)).one())
     more = TariffUse(
-        max(0, round(_moved_bytes(receipt) * sent_part(receipt)) - counted_bytes),
+        max(0, round(_moved_bytes(state, receipt) * sent_part(receipt)) - counted_bytes),
         max(0, _run_ms(receipt["runs"]) - counted_ms),
     )
     before, kept = _charged(connection, job), f"price kept by quote {account['quote']}"
@@ -157,6 +161,8 @@ def _charge(connection: Connection, account: Mapping[Any, Any], receipt: Mapping
         new[kept] = min(0, account["quote_usd_micros"] - total) - before.get(kept, 0)
     quantity = {"volume_bytes": more.volume_bytes, "run_ms": more.run_ms}
     nothing = dict.fromkeys(quantity, 0)
+    if not new:
+        new[UNPRICED] = 0
     for what, micros in new.items():
         if micros or any(quantity.values()):
             connection.execute(
@@ -178,10 +184,15 @@ def _tariff_lines(connection: Connection, account: Mapping[Any, Any], use: Tarif
         return []
 
 
-def _moved_bytes(receipt: Mapping[str, Any]) -> int:
-    """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again."""
-    moved = sum(run.get("moved_bytes") or 0 for run in receipt["runs"])
-    return max(int(receipt["progress"]["bytes_done"]), moved)
+def _moved_bytes(state: str, receipt: Mapping[str, Any]) -> int:
+    """Return what all runs of a job have moved. The counts of a resumed run lack what it did not come to see again.
+
+    A job that is done pays for each byte once: its runs may have moved some twice, if the journal of one was lost.
+    """
+    bytes_done = int(receipt["progress"]["bytes_done"])
+    if state == "done":
+        return bytes_done
+    return max(bytes_done, sum(run.get("moved_bytes") or 0 for run in receipt["runs"]))
 
 
 def _run_ms(runs: Sequence[Mapping[str, Any]]) -> int:

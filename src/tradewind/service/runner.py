@@ -17,6 +17,7 @@ from tradewind.service.claims import ClaimTable
 from tradewind.service.connections import ConnectionBook
 from tradewind.service.database import ServiceDatabase
 from tradewind.service.failures import first_down
+from tradewind.service.faults import Faults
 from tradewind.service.grid import GridReader
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.job_worker import OWN_PAUSE_S, JobWorker
@@ -47,23 +48,24 @@ class JobRunner:
         settings: ServiceSettings,
         grid: GridReader,
         connections: ConnectionBook,
+        faults: Faults,
         traces: JobTraces | None = None,
     ) -> None:
-        self._database, self._claims, self._settings = database, claims, settings
-        self._leases = LeaseKeeper(claims, settings.lease_s)
+        self._database, self._claims, self._settings, self._faults = database, claims, settings, faults
+        self._leases = LeaseKeeper(claims, settings.lease_s, faults)
         self._engine = Engine(state_dir=settings.engine_state, gateway=settings.gateway)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
         self._worker = JobWorker(
-            database, queue, self._leases, self._engine, settings, connections, traces, self._closing
+            database, queue, self._leases, self._engine, settings, connections, faults, traces, self._closing
         )
         lease = SchedulerLease(database, claims.owner, settings.lease_s * 1000)
         binder = ServiceBinder(grid)
         self._scheduling = ServiceScheduler(
-            database, queue, claims, lease, binder, self._worker.fail, self._worker.progress
+            database, queue, claims, lease, binder, self._worker.fail, self._worker.progress, faults
         )
-        self._schedules = ScheduleRunner(database, queue, traces)
+        self._schedules = ScheduleRunner(database, queue, faults, traces)
         self._next_s = 0.0
         self._prober = threading.Thread(target=self._probe, name="stores", daemon=True)
         self._scheduler = threading.Thread(target=self._schedule, name="scheduler", daemon=True)
@@ -80,8 +82,9 @@ class JobRunner:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether jobs are being scheduled."""
-        return self._scheduler.is_alive() and not self._closing.is_set()
+        """Return whether all threads of the runner live, so that jobs are scheduled, run and kept."""
+        threads = self._scheduler, self._prober, self._leases.thread
+        return all(thread.is_alive() for thread in threads) and not self._closing.is_set()
 
     def start(self) -> None:
         """Begin with the jobs that were active when their server ended. Raises StateError."""
@@ -104,7 +107,7 @@ class JobRunner:
             self._scheduler.join(STOP_S)
             self._prober.join(STOP_S)
         with suppress(StateError):
-            self._scheduling.close()
+            self._scheduling.leave()
         with self._lock:
             threads = list(self._threads.values())
         for thread in threads:
@@ -127,9 +130,28 @@ class JobRunner:
                 _LOG.error("scheduling: %s", error)
 
     def _pass(self) -> None:
-        """Schedule, if it is this server's turn to, and attend the jobs that this server has or can adopt."""
-        self._next_s = min(PASS_EVERY_S, self._scheduling.step())
-        self._schedules.step(is_scheduling=self._scheduling.is_scheduling)
+        """Schedule, if it is this server's turn to, and attend the jobs that this server has or can adopt.
+
+        A fault of the program in one of them stops neither the others nor the next pass.
+        """
+        self._next_s = PASS_EVERY_S
+        if not self._faults.pause_s("scheduling"):
+            self._schedule_jobs()
+        if not self._faults.pause_s("schedules"):
+            with self._faults.caught("schedules", recovers=False):
+                self._schedules.step(is_scheduling=self._scheduling.is_scheduling)
+        if not self._faults.pause_s("adoption"):
+            with self._faults.caught("adoption"):
+                self._adopt()
+
+    def _schedule_jobs(self) -> None:
+        """Schedule once. After a fault of the program, let another server try."""
+        with self._faults.caught("scheduling") as step:
+            self._next_s = min(PASS_EVERY_S, self._scheduling.step())
+        if step.fault is not None:
+            self._scheduling.leave()
+
+    def _adopt(self) -> None:
         own = self._leases.held()
         adopted = self._claims.adopt(self._settings.jobs_max - len(own))
         self._leases.add(adopted)
@@ -138,14 +160,18 @@ class JobRunner:
 
     def _probe(self) -> None:
         """Ask the stores that are down, until they answer."""
-        while not self._closing.wait(PROBE_EVERY_S):
+        while not self._closing.wait(max(PROBE_EVERY_S, self._faults.pause_s("stores"))):
             try:
-                for store, url in stores_down(self._database).items() if self._scheduling.is_scheduling else ():
-                    if first_down(self._settings.gateway, [url]) is None:
-                        note_up(self._database, store)
-                        self.wake()
+                with self._faults.caught("stores"):
+                    self._probe_once()
             except TradewindError as error:
                 _LOG.error("asking stores: %s", error)
+
+    def _probe_once(self) -> None:
+        for store, url in stores_down(self._database).items() if self._scheduling.is_scheduling else ():
+            if first_down(self._settings.gateway, [url]) is None:
+                note_up(self._database, store)
+                self.wake()
 
     def _attend(self, lease: JobLease) -> None:
         """Give an active job a thread unless it has one."""
@@ -153,15 +179,17 @@ class JobRunner:
             if lease.job in self._threads:
                 return
             thread = threading.Thread(target=self._work, args=(lease,), name=f"job {lease.job}", daemon=True)
+            thread.start()  # It needs the lock to end. If it cannot start, a later pass tries again.
             self._threads[lease.job] = thread
-        thread.start()
 
     def _work(self, lease: JobLease) -> None:
         """Work on a job until it is not active any more, its lease is lost, or the server ends."""
         try:
-            self._worker.work(lease)
-        except LeaseLost:
-            _LOG.warning("job %s: the lease is lost; its run was stopped", lease.job)
+            with self._faults.caught("jobs") as step:
+                self._work_while_leased(lease)
+            if step.fault is not None:  # The next pass gives the job another thread.
+                _LOG.error("job %s: fault %s", lease.job, step.fault)
+                self._closing.wait(self._faults.pause_s("jobs"))
         finally:
             if self._closing.is_set():
                 with suppress(StateError):
@@ -169,3 +197,9 @@ class JobRunner:
             with self._lock:
                 del self._threads[lease.job]
             self._wake.set()
+
+    def _work_while_leased(self, lease: JobLease) -> None:
+        try:
+            self._worker.work(lease)
+        except LeaseLost:
+            _LOG.warning("job %s: the lease is lost; its run was stopped", lease.job)

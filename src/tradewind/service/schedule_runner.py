@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import or_, select, update
 
+from tradewind.errors import StateError, TradewindError
 from tradewind.service.auth import Sender
 from tradewind.service.database import ServiceDatabase, database_unix_ms
+from tradewind.service.faults import Faults
 from tradewind.service.job_traces import JobTraces
 from tradewind.service.jobs import JobQueue
 from tradewind.service.problems import ApiProblem
@@ -20,10 +24,14 @@ from tradewind.service.tables import ENDED, jobs
 
 __all__ = ["ScheduleRunner", "job_schedule"]
 
+_LOG = logging.getLogger("tradewind.service")
+
 #: A schedule whose last time is later than now by more than this was run while the clock was wrong.
 CLOCK_BACK_MS = 600_000
 #: Schedules that one pass looks at, those that have waited longest first.
 AT_ONCE = 200
+#: Time after which a schedule with an error is tried again.
+ERROR_PAUSE_S = 60.0
 
 
 def job_schedule(row: Mapping[Any, Any]) -> JobSchedule:
@@ -36,21 +44,42 @@ def job_schedule(row: Mapping[Any, Any]) -> JobSchedule:
 class ScheduleRunner:
     """Submits the jobs of all tenants' schedules."""
 
-    def __init__(self, database: ServiceDatabase, queue: JobQueue, traces: JobTraces | None = None) -> None:
-        self._database, self._queue, self._traces = database, queue, traces
+    def __init__(
+        self, database: ServiceDatabase, queue: JobQueue, faults: Faults, traces: JobTraces | None = None
+    ) -> None:
+        self._database, self._queue, self._faults, self._traces = database, queue, faults, traces
+        #: Schedules with an error, and when they are tried again, by the monotonic clock [s].
+        self._later_s: dict[str, float] = {}
 
     def step(self, *, is_scheduling: bool) -> None:
-        """Submit what has come, if this server schedules. Raises StateError, UsageError."""
+        """Submit what has come, if this server schedules. Raises StateError.
+
+        An error in one schedule, or a fault of the program, stops none of the others.
+        """
         if not is_scheduling:
             return
+        now_s = time.monotonic()
+        self._later_s = {one: due_s for one, due_s in self._later_s.items() if due_s > now_s}
         with self._database.read() as connection:
             now_ms = database_unix_ms(connection)
             was_ahead = schedules.c.last_unix_ms > now_ms + CLOCK_BACK_MS
             is_due = or_(schedules.c.next_unix_ms <= now_ms, schedules.c.queued != "[]", was_ahead)
+            is_due = is_due & schedules.c.id.not_in(list(self._later_s)[:AT_ONCE])
             query = select(schedules).where(is_due).order_by(schedules.c.next_unix_ms).limit(AT_ONCE)
             rows = connection.execute(query).mappings().all()
         for row in rows:
-            self._run(row, now_ms / 1000)
+            self._later_s[row["id"]] = now_s + ERROR_PAUSE_S
+            try:
+                with self._faults.caught("schedules", recovers=False, pause_s_max=0.0):
+                    self._run(row, now_ms / 1000)
+                    del self._later_s[row["id"]]
+            except StateError:
+                del self._later_s[row["id"]]
+                raise
+            except TradewindError as error:
+                _LOG.error("schedule %s: %s", row["id"], error)
+        if not self._later_s:
+            self._faults.recovered("schedules")
 
     def _run(self, row: Mapping[Any, Any], now_s: float) -> None:
         with self._database.read() as connection:

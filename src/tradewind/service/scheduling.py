@@ -16,13 +16,15 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from tradewind.errors import TradewindError
+from tradewind.errors import StateError
 from tradewind.model.event import Progress
 from tradewind.model.records import dataclass
 from tradewind.service.auctions import are_auctions_due, clear_auctions
 from tradewind.service.bindings import ServiceBinder, binding_of, grant_document, service_job
 from tradewind.service.claims import ClaimTable
+from tradewind.service.connections import proven_connections
 from tradewind.service.database import ServiceDatabase, database_clock_ms, database_unix_ms
+from tradewind.service.faults import Faults
 from tradewind.service.jobs import JobQueue, JobRow, add_event
 from tradewind.service.limits import (
     ANSWER_EVERY_S,
@@ -32,8 +34,10 @@ from tradewind.service.limits import (
     ANSWERS_UNDER_LOCK,
     PASS_JOBS_MAX,
     PROGRESS_EVERY_S,
+    WITHHELD_EVERY_S,
 )
 from tradewind.service.places import conflict
+from tradewind.service.refunds import are_hours_counted, count_withheld
 from tradewind.service.scheduler.eta import Eta
 from tradewind.service.scheduler.events import (
     CostCounted,
@@ -95,11 +99,17 @@ class ServiceScheduler:
         binder: ServiceBinder,
         fail: Callable[[JobRow, str], None],
         progress: Callable[[str], Progress | None],
+        faults: Faults,
     ) -> None:
         self._database, self._queue, self._claims, self._lease = database, queue, claims, lease
-        self._binder, self._fail, self._progress = binder, fail, progress
+        self._binder, self._fail, self._progress, self._faults = binder, fail, progress, faults
+        #: Connections of the jobs that were read last which have written, as tenant and name.
+        self._proven: set[tuple[str, str]] = set()
+        #: Waiting jobs that cannot be scheduled because of an error in their rows, with the reasons.
+        self._unusable: list[tuple[JobRow, str]] = []
         self._binder_version = 0
-        self._progress_again_s = 0.0
+        self._progress_again_s = self._withheld_again_s = 0.0
+        self._withheld_gbps: dict[tuple[str, str], float] = {}
         self._lock = threading.Lock()
         self._epoch: int | None = None
         self._scheduler: Scheduler | None = None
@@ -125,12 +135,8 @@ class ServiceScheduler:
             if epoch is None:
                 return float("inf")
             self._clear_auctions()
-            try:
-                ended = self._carry_out(self._learn())
-            except TradewindError:
-                # Each change is learned once: what was learned and not carried out would be lost, such as a ban.
-                self._forget()
-                raise
+            ended = self._carried_out()
+            self._count_withheld()
         for row, reason in ended:
             self._fail(row, reason)
         self._answer()
@@ -145,7 +151,7 @@ class ServiceScheduler:
             why = self._scheduler.why(job_id)
             return (None if why is None else why.sentence), self._scheduler.eta(job_id)
 
-    def close(self) -> None:
+    def leave(self) -> None:
         """Let another server schedule. Raises StateError."""
         with self._lock:
             self._forget()
@@ -157,7 +163,8 @@ class ServiceScheduler:
         return read_s + time.monotonic() - monotonic_s
 
     def _forget(self) -> None:
-        self._scheduler, self._rules, self._seen = None, RuleReader(), {}
+        self._scheduler, self._rules, self._seen, self._unusable = None, RuleReader(), {}, []
+        self._withheld_gbps = {}
 
     def _clear_auctions(self) -> None:
         """Clear the auctions whose hour has begun. Nothing is written without the lease."""
@@ -167,6 +174,33 @@ class ServiceScheduler:
         with self._database.write() as connection:
             if self._lease.is_held(connection):
                 clear_auctions(connection, self._binder.known_gbps)
+
+    def _count_withheld(self) -> None:
+        """Count what is withheld from winners of auctions, and refund it. Nothing is written without the lease."""
+        now_s = time.monotonic()
+        if self._scheduler is None or now_s < self._withheld_again_s:
+            return
+        self._withheld_again_s = now_s + WITHHELD_EVERY_S
+        with self._database.read() as connection:
+            if not are_hours_counted(connection):
+                return
+        before, self._withheld_gbps = self._withheld_gbps, self._scheduler.withheld_gbps()
+        with self._database.write() as connection:
+            if self._lease.is_held(connection):
+                count_withheld(connection, before)
+
+    def _carried_out(self) -> list[tuple[JobRow, str]]:
+        """Learn what has changed, and carry the decisions out; return the jobs that have failed with the reasons."""
+        is_complete = False
+        try:
+            failed = self._carry_out(self._learn())
+            unusable, self._unusable = self._unusable, []
+            is_complete = True
+        finally:
+            if not is_complete:
+                # Each change is learned once: what was learned and not carried out would be lost, such as a ban.
+                self._forget()
+        return failed + unusable
 
     def _learn(self) -> list[Decision]:
         """Send the scheduler all that has changed, and return its decisions."""
@@ -182,6 +216,7 @@ class ServiceScheduler:
             ended = _states(connection, self._seen.keys() - found.keys())
             costs = _costs_today(connection, now_ms / 1000) if is_new else []
             rows = _rows(connection, [one for one, seen in found.items() if self._is_news(one, *seen)])
+            self._proven = proven_connections(connection, now_ms, {row.tenant for row in rows})
             active = _running(connection) if self._is_progress_due() else []
         events = [TimePassed(), *costs, *rules, *self._route_events(), *self._progress_events(active)]
         decisions: list[Decision] = []
@@ -227,22 +262,39 @@ class ServiceScheduler:
             yield RunEnded(job_id) if state == "done" else JobCancelled(job_id)
 
     def _job_events(self, rows: Sequence[JobRow], is_new: bool) -> Iterator[SchedulerEvent]:
-        """Yield the events of jobs that are new, or have changed. Jobs that run already come first."""
-        assert self._scheduler is not None
+        """Yield the events of jobs that are new, or have changed. Jobs that run already come first.
+
+        A waiting job whose row cannot be read is left out, and fails: it must not stop all others.
+        """
         for row in sorted(rows, key=lambda one: (one.state == "waiting", one.id)):
-            seen, phase = self._seen.get(row.id), self._scheduler.phase(row.id)
-            self._seen[row.id] = SeenJob(row.failures, row.moved_bytes, row.waiting, None)
-            is_failed = seen is not None and seen.failures != row.failures and row.failure is not None
-            if seen is not None and phase == RUNNING_PHASE and row.state == "waiting" and is_failed:
-                assert row.failure is not None
-                yield RunFailed(row.id, row.failure, row.moved_bytes - seen.moved_bytes)
+            if row.state != "waiting":
+                yield from self._events_of(row, is_new)
                 continue
+            found: list[SchedulerEvent] = []
+            with self._faults.caught("scheduling", recovers=False, passing=StateError, pause_s_max=0.0) as step:
+                found = self._events_of(row, is_new)
+            yield from found
+            if step.error is not None:
+                self._unusable.append((row, step.error))
+
+    def _events_of(self, row: JobRow, is_new: bool) -> list[SchedulerEvent]:
+        assert self._scheduler is not None
+        seen, phase = self._seen.get(row.id), self._scheduler.phase(row.id)
+        now = SeenJob(row.failures, row.moved_bytes, row.waiting, None)
+        is_failed = seen is not None and seen.failures != row.failures and row.failure is not None
+        events: list[SchedulerEvent] = []
+        if seen is not None and phase == RUNNING_PHASE and row.state == "waiting" and is_failed:
+            assert row.failure is not None
+            events.append(RunFailed(row.id, row.failure, row.moved_bytes - seen.moved_bytes))
+        else:
             if phase is not None:
-                yield JobCancelled(row.id)
+                events.append(JobCancelled(row.id))
             if row.state == "waiting" and row.failures == "{}" and row.granted is None and not is_new:
-                yield JobSubmitted(service_job(row))
+                events.append(JobSubmitted(service_job(row, self._proven)))
             elif row.state == "waiting" or row.granted is not None:
-                yield _restored(row)
+                events.append(_restored(row, self._proven))
+        self._seen[row.id] = now
+        return events
 
     def _carry_out(self, decisions: Sequence[Decision]) -> list[tuple[JobRow, str]]:
         """Write decisions; return the jobs that have failed with the reasons. Nothing is written without the lease."""
@@ -377,10 +429,10 @@ def _parts(job_ids: Iterable[str], size: int = ROWS_AT_ONCE) -> Iterator[list[st
         yield some
 
 
-def _restored(row: JobRow) -> JobRestored:
+def _restored(row: JobRow, proven: set[tuple[str, str]]) -> JobRestored:
     """Return the event for a job that this scheduler does not know, but an earlier one did."""
     common: dict[str, Any] = {
-        "job": service_job(row),
+        "job": service_job(row, proven),
         "failures": json.loads(row.failures),
         "failure": row.failure or "",
         "not_before_s": row.not_before_unix_ms / 1000,

@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 from tradewind.engine.engine import Engine
 from tradewind.engine.event_store import latest_events
 from tradewind.errors import StateError
+from tradewind.service.faults import Faults
 from tradewind.service.jobs import JobQueue
 from tradewind.service.limits import STREAM_LOOK_S, STREAM_READS_AT_ONCE
 
@@ -28,8 +29,8 @@ _LOG = logging.getLogger("tradewind.service")
 class StreamWatch:
     """The watched jobs of one server. Only the thread of the event loop may use it."""
 
-    def __init__(self, queue: JobQueue, engine: Engine) -> None:
-        self._queue, self._engine = queue, engine
+    def __init__(self, queue: JobQueue, engine: Engine, faults: Faults) -> None:
+        self._queue, self._engine, self._faults = queue, engine, faults
         self._streams: dict[str, set[asyncio.Event]] = {}
         self._seen: dict[str, tuple[Any, ...]] = {}
         self._limiter: CapacityLimiter | None = None
@@ -72,18 +73,25 @@ class StreamWatch:
         while self._streams:
             job_ids = list(self._streams)
             try:
-                found = await to_thread.run_sync(self._look, job_ids, limiter=self.limiter)
+                with self._faults.caught("streams"):
+                    await self._look_once(job_ids)
                 is_failing = False
             except StateError as error:
                 if not is_failing:
                     _LOG.error("event streams: %s", error)
                 is_failing = True
                 self._wake(job_ids)  # Their own read fails, too, so that clients connect again.
-            else:
-                changed = [job_id for job_id in job_ids if self._seen.get(job_id) != found.get(job_id)]
-                self._seen = {job_id: found[job_id] for job_id in found.keys() & self._streams.keys()}
-                self._wake(changed)
-            await asyncio.sleep(STREAM_LOOK_S)
+            pause_s = self._faults.pause_s("streams")
+            if pause_s:
+                self._wake(job_ids)
+            await asyncio.sleep(max(STREAM_LOOK_S, pause_s))
+
+    async def _look_once(self, job_ids: Sequence[str]) -> None:
+        """Wake the streams of the jobs that have changed. Raises StateError."""
+        found = await to_thread.run_sync(self._look, job_ids, limiter=self.limiter)
+        changed = [job_id for job_id in job_ids if self._seen.get(job_id) != found.get(job_id)]
+        self._seen = {job_id: found[job_id] for job_id in found.keys() & self._streams.keys()}
+        self._wake(changed)
 
     def _look(self, job_ids: Sequence[str]) -> dict[str, tuple[Any, ...]]:
         """Return for each job what changes with every event: its state and the last events of both sources."""

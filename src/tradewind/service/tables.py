@@ -148,6 +148,7 @@ connections = Table(
     Column("sealed", Text, nullable=False),
     Column("created_unix_ms", BigInteger, nullable=False),
     Column("replaced_unix_ms", BigInteger, nullable=False),
+    Column("written_unix_ms", BigInteger),
 )
 
 #: People that an OIDC issuer has identified. `id` is a digest of issuer and subject. A blocked one is refused.

@@ -51,7 +51,10 @@ class BidRequest(BaseModel):
 
 
 class BidView(BaseModel):
-    """A bid. `reserved` is held in the budget while it is open; a `void` auction took place too late to be of use."""
+    """A bid. `reserved` is held in the budget while it is open; a `void` auction took place too late to be of use.
+
+    When the hour of a winner is over, the part of the charge is refunded for which the service has withheld bandwidth.
+    """
 
     id: str
     link: str
@@ -63,6 +66,7 @@ class BidView(BaseModel):
     reserved_usd_micros: int
     won_gbps: float
     charged_usd_micros: int
+    refunded_usd_micros: int
 
 
 class BidPage(BaseModel):

@@ -54,6 +54,9 @@ class ServiceJob:
     A job with several destinations has the others in `also_to`, and the other places that it writes in `also_owns`. It
     needs at least `rate_gbps_min`, and uses at most `rate_gbps_max`. `usd` is its whole cost if that is known;
     otherwise the binding's price counts.
+
+    `is_proven` says that the tenant has written to the destinations before. Otherwise it may have no right to, so while
+    the job waits, its claims do not hold up other tenants.
     """
 
     id: str
@@ -72,6 +75,7 @@ class ServiceJob:
     usd: float | None = None
     also_to: tuple[str, ...] = ()
     also_owns: tuple[OwnedPlace, ...] = ()
+    is_proven: bool = True
 
     @property
     def destinations(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
+from collections.abc import Callable, Collection
 
 from tradewind.service.scheduler.jobs import OwnedPlace, ServiceJob
 
@@ -62,8 +63,8 @@ class Ownership:
         self._earlier: dict[str, set[str]] = {}
         self._later: dict[str, set[str]] = {}
 
-    def claim(self, job: ServiceJob) -> bool:
-        """Add a job after all earlier ones. Return whether it may write now."""
+    def claim(self, job: ServiceJob, yields: Callable[[str], bool] = lambda _: False) -> bool:
+        """Add a job after all earlier ones but those that yield to it. Return whether it may write now."""
         places = set(job.owned)
         earlier: set[str] = set()
         for place in places:
@@ -71,6 +72,7 @@ class Ownership:
             earlier |= claims.overlapping(place.path, place.is_prefix)
         for place in places:
             self._stores[place.store].add(job.id, place)
+        earlier = {other for other in earlier if not yields(other)}
         self._earlier[job.id] = earlier
         for other in earlier:
             self._later.setdefault(other, set()).add(job.id)
@@ -90,6 +92,10 @@ class Ownership:
             if not self._earlier[other]:
                 freed.append(other)
         return sorted(freed)
+
+    def later(self, job_id: str) -> Collection[str]:
+        """Return the jobs that wait for this one."""
+        return self._later.get(job_id, ())
 
     def owners(self, job_id: str) -> set[str]:
         """Return the jobs that this one waits for."""

@@ -6,7 +6,7 @@ is left of the resource's limit. A job that runs when the time ends keeps its ra
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tradewind.model.records import dataclass, field
 from tradewind.service.scheduler.jobs import Resource
@@ -69,6 +69,13 @@ class SoldBandwidth:
     def tenants(self, resource: Resource) -> Iterable[str]:
         """Return the tenants that have a right on a resource."""
         return self._rights.get(resource, {})
+
+    def in_force(self, now_s: float) -> Iterator[tuple[Resource, str, Right]]:
+        """Yield the rights at a time, with their resources and tenants."""
+        for resource, tenants in self._rights.items():
+            for tenant, right in tenants.items():
+                if right.since_s <= now_s < right.until_s:
+                    yield resource, tenant, right
 
     def start(self, job_id: str, tenant: str, resources: Iterable[Resource], rate_gbps: float, at_s: float) -> None:
         """Count a job that started at `at_s`."""

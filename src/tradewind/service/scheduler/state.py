@@ -34,11 +34,15 @@ from tradewind.service.scheduler.retry import CLASSES, STORE_DOWN, retry_wait_s
 from tradewind.service.scheduler.shares import Weights
 from tradewind.service.scheduler.sold import Right
 from tradewind.service.scheduler.why import NOT_YET, OWNED, PAUSED, RETRYING, TURN, WaitCause, WaitReason, sentence
+from tradewind.service.scheduler.withheld import withheld_gbps
 
 __all__ = ["Scheduler"]
 
 STORE_DOWN_WAIT_S = 30.0
 """Wait after a run that failed because its store is down, if the store is not known to be down by then."""
+
+UNPROVEN_S_MAX = 60.0
+"""Time after which a run that has written nothing, and may have no right to, lets jobs of other tenants go first."""
 
 
 class Scheduler:
@@ -59,6 +63,8 @@ class Scheduler:
         self._fresh: dict[WaitingQueue, None] = {}
         self._timers: list[tuple[float, int, str, str]] = []
         self._ends = JobEnds()
+        #: Running jobs that are not proven.
+        self._unproven: dict[str, None] = {}
         self._decisions: list[Decision] = []
         self._now_s = 0.0
 
@@ -89,6 +95,10 @@ class Scheduler:
         causes = self._causes(state)
         others = [one.subject for one in causes if self._is_of_another(one.subject, state.job.tenant)]
         return WaitReason(sentence(causes, hidden=others), tuple(causes))
+
+    def withheld_gbps(self) -> dict[tuple[str, str], float]:
+        """Return what the service withholds now of sold bandwidth, by the name of the link and the tenant [Gbit/s]."""
+        return withheld_gbps(self._jobs, self._queues.values(), self._admitter, self._now_s)
 
     def _is_of_another(self, job_id: str, tenant: str) -> bool:
         """Return whether a job belongs to another tenant, which must not learn of it."""
@@ -163,6 +173,7 @@ class Scheduler:
         self._admitter.limits.take(resources, event.rate_gbps, usd)
         self._admitter.limits.sold.start(state.job.id, state.job.tenant, resources, event.rate_gbps, event.started_s)
         state.phase, state.grant = RUNNING_PHASE, Grant(binding, resources, event.rate_gbps, usd)
+        self._note_unproven(state.job)
         state.runs = [(event.started_s, run_s(state.left_bytes, event.rate_gbps))]
         state.estimate_s, state.estimate_kind = state.runs[0][1], QUEUED_PHASE
         if ban := self._admitter.bans.stopping(resources, self._now_s):
@@ -173,10 +184,26 @@ class Scheduler:
         self._admitter.limits.spend(event.resources, event.usd)
 
     def _claim(self, state: JobState) -> None:
-        if self._ownership.claim(state.job):
+        if self._ownership.claim(state.job, lambda other: self._yields(other, state.job)):
             self._make_ready(state)
         else:
             state.phase = OWNED_PHASE
+
+    def _yields(self, other_id: str, job: ServiceJob) -> bool:
+        """Return whether another job lets one go first: it waits, and nothing shows that its tenant may write there."""
+        other = self._jobs.get(other_id)
+        return other is not None and not other.job.is_proven and not other.grant and other.job.tenant != job.tenant
+
+    def _end_idle_claims(self) -> None:
+        """Stop runs that have written nothing, and may have no right to, while other tenants wait for their places."""
+        for job_id in list(self._unproven):
+            state = self._jobs[job_id]
+            is_idle = state.moved_bytes == 0 and self._now_s - state.runs[-1][0] > UNPROVEN_S_MAX
+            tenants = {self._jobs[other].job.tenant for other in self._ownership.later(job_id)} if is_idle else set()
+            if tenants - {state.job.tenant}:
+                self._withdraw(state, "it has written nothing yet, and another job waits for the place")
+                self._disown(state)
+                self._claim(state)
 
     def _make_ready(self, state: JobState) -> None:
         """Queue a job that may write, or wait for its time."""
@@ -250,8 +277,13 @@ class Scheduler:
         sold.start(state.job.id, tenant, grant.resources, grant.rate_gbps, self._now_s)
         state.phase, state.grant, state.moved_bytes = RUNNING_PHASE, grant, 0
         state.runs = [*state.runs[-RUNS_MAX:], (self._now_s, run_s(state.left_bytes, grant.rate_gbps))]
+        self._note_unproven(state.job)
         is_limited = self._admitter.limits.has_rate_limit(grant.resources)
         self._decisions.append(StartJob(state.job.id, grant.binding, grant.rate_gbps, is_limited))
+
+    def _note_unproven(self, job: ServiceJob) -> None:
+        if not job.is_proven:
+            self._unproven[job.id] = None
 
     def _free(self, resources: tuple[Resource, ...] | list[Resource]) -> None:
         for resource in resources:
@@ -310,6 +342,7 @@ class Scheduler:
         grant = state.grant
         if grant is None:
             return
+        self._unproven.pop(state.job.id, None)
         moved_bytes = min(max(moved_bytes, state.moved_bytes), state.left_bytes)
         unsent = state.left_bytes - moved_bytes
         unspent = grant.usd * unsent / state.left_bytes if state.left_bytes else 0.0
@@ -477,6 +510,7 @@ class Scheduler:
 
     def _time_passed(self, event: events.TimePassed) -> None:
         """Timers have run already."""
+        self._end_idle_claims()
 
     def _set_timer(self, at_s: float, kind: str, name: str) -> None:
         self._numbers += 1
