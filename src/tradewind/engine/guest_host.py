@@ -30,7 +30,7 @@ from tradewind.gateway.owner import Join, JoinToken
 from tradewind.gateway.process import READY_S, GatewayProcess
 from tradewind.model.digest import sha256_hex
 from tradewind.model.document import to_document
-from tradewind.model.files import private_folder, remove_folder, state_folder, state_home
+from tradewind.model.files import open_private, private_folder, remove_folder, state_folder, state_home
 from tradewind.model.locks import FileLock
 
 __all__ = ["GuestHost"]
@@ -39,6 +39,8 @@ __all__ = ["GuestHost"]
 ANSWER_S = 5.0
 #: Time for the gateway to join. The service waits a minute for it.
 JOIN_S = 45.0
+#: Interval at which the service is asked for a run to join.
+JOIN_POLL_S = 0.2
 #: Maximum number of events in one report, and of events that wait; beyond it the gateway keeps them.
 EVENTS_AT_ONCE, EVENTS_WAITING_MAX = 200, 2_000
 #: Path of the request by which a gateway's certificate is renewed.
@@ -89,22 +91,24 @@ class GuestHost:
     def take_part(self, job_id: str, see: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
         """Be the guest of a job until it has ended, and return it. `see` gets each state of it.
 
-        A KeyboardInterrupt pauses the job. Raises JobFailed, TradewindError.
+        A KeyboardInterrupt pauses the job while its run is under way. Raises JobFailed, TradewindError.
         """
-        (self._folder / "job").write_text(job_id, encoding="ascii")
-        try:
-            while (job := self._client.job(job_id))["state"] not in ENDED:
-                see(job)
+        self._keep("job", job_id)
+        while (job := self._client.job(job_id))["state"] not in ENDED:
+            see(job)
+            try:
+                grant = self._client.join(job_id, self._earlier_session())
+            except RunOver:
+                time.sleep(JOIN_POLL_S)
+                continue
+            self._keep("session", grant["session"])
+            with _GuestRun(self._client, job_id, grant, self) as run:
                 try:
-                    grant = self._client.join(job_id)
-                except RunOver:
-                    time.sleep(POLL_S)
-                    continue
-                with _GuestRun(self._client, job_id, grant, self) as run:
                     run.serve(see)
-        except KeyboardInterrupt:
-            self._client.change(job_id, "pause")
-            raise
+                except KeyboardInterrupt:
+                    self._client.change(job_id, "pause")
+                    run.serve(see)  # The lead here writes its checkpoint. A second interrupt ends it at once.
+                    raise
         see(job)
         if job["state"] in ("done", "cancelled"):
             self._forget()
@@ -132,9 +136,19 @@ class GuestHost:
             self._binary, join.name, ["--join", "-"], log, environment=environment, input_line=join.beside(socket, None)
         )
 
+    def _earlier_session(self) -> str | None:
+        try:
+            return (self._folder / "session").read_text(encoding="ascii")
+        except OSError:
+            return None
+
+    def _keep(self, name: str, text: str) -> None:
+        with open(self._folder / name, "w", encoding="ascii", opener=open_private) as file:
+            file.write(text)
+
     def _forget(self) -> None:
         remove_folder(str(self._folder / "journal"))
-        for name in ("job", "gateway.log"):
+        for name in ("job", "session", "gateway.log"):
             (self._folder / name).unlink(missing_ok=True)
 
 
@@ -229,8 +243,10 @@ class _GuestRun:
             elif asked["kind"] == "drain":
                 self._control.drain()
             elif asked["kind"] == "identity":
-                body = None if asked["body"] is None else json.dumps(asked["body"]).encode()
-                said = request(self._control.control, asked["method"], IDENTITY, body, ANSWER_S, "the gateway")
+                is_new = asked["method"] == "PUT"
+                body = json.dumps(asked["body"]).encode() if is_new else None
+                method = "PUT" if is_new else "POST"
+                said = request(self._control.control, method, IDENTITY, body, ANSWER_S, "the gateway")
                 return {"body": json.loads(said) if said else {}}
             else:
                 return {"error": "this host does not take such a request"}

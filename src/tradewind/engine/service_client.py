@@ -115,12 +115,13 @@ class ServiceClient:
         """Pause or resume a job. Raises UsageError if it is in another state, TradewindError."""
         return self._patiently("POST", f"/v1/jobs/{job_id}/{verb}")
 
-    def join(self, job_id: str) -> dict[str, Any]:
+    def join(self, job_id: str, earlier: str | None) -> dict[str, Any]:
         """Become the guest of the present run of a job, and return its session and join document.
 
-        Raises RunOver if no run waits for a guest, TradewindError.
+        A run that has the session `earlier`, whose client has died, ends at once. Raises RunOver if no run waits for a
+        guest, TradewindError.
         """
-        return self._patiently("POST", f"/v1/jobs/{job_id}/guest", {}, over=RUN_OVER)
+        return self._patiently("POST", f"/v1/jobs/{job_id}/guest", {"earlier": earlier}, over=RUN_OVER)
 
     def exchange(self, job_id: str, report: Mapping[str, Any]) -> dict[str, Any]:
         """Tell the service what the guest's gateway does, and return what it is asked. Raises RunOver, TradewindError.

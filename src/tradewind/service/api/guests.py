@@ -48,6 +48,14 @@ class GuestView(BaseModel):
     join: JoinView
 
 
+class GuestClaim(BaseModel):
+    """`earlier` is the session of a client that was killed: its run then ends at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    earlier: Annotated[str, Field(max_length=64)] | None = None
+
+
 class GuestVersion(BaseModel):
     """The version of the guest's gateway program."""
 
@@ -94,11 +102,13 @@ class GuestRequests(BaseModel):
 
 
 @router.post("/{job_id}/guest", status_code=201, response_model=GuestView)
-def claim(job_id: JobId, request: Request, response: Response, sender: Sender = WRITE) -> dict[str, Any]:
+def claim(
+    job_id: JobId, body: GuestClaim, request: Request, response: Response, sender: Sender = WRITE
+) -> dict[str, Any]:
     """Become the guest of the present run of a job. Only the first request of a run gets the join document."""
     desk = _desk(request, request.app.state.service.queue.get(sender.tenant, job_id))
     try:
-        session = desk.claim()
+        session = desk.claim(body.earlier)
     except DeskTaken as error:
         raise ApiProblem(409, str(error)) from None
     except DeskOver as error:

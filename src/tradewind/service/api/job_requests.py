@@ -181,7 +181,8 @@ def resolved_request(
 
 def _guest_of(body: JobRequest, source: str, ends: Sequence[str], service: Service) -> dict[str, Any]:
     """Return the guest of a job, named for the process that runs it; nothing if it has none. Raises ApiProblem."""
-    sides = [name for name, texts in (("source", [source]), ("destination", ends)) if any(map(is_guest, texts))]
+    texts: dict[Literal["source", "destination"], Sequence[str]] = {"source": [source], "destination": ends}
+    sides = [side for side, places in texts.items() if any(map(is_guest, places))]
     if not sides:
         return {}
     field = f"body.{sides[0]}"
