@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from tests.service.server import WAIT_S, Server, until
+from tradewind.errors import GatewayLost
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import Join, JoinToken
@@ -235,7 +236,9 @@ def test_a_join_document_is_for_one_tenant_one_client_and_one_gateway(server: Se
         try:
             wait_for_control(tmp_path / "first")
             second = joined(tmp_path, "second", grant["join"])
-            assert "token" in until_logged(tmp_path / "second.log", "not enrolled yet")
+            until_logged(tmp_path / "second.log", "not enrolled yet")
+            with pytest.raises(GatewayLost):
+                GatewayClient(f"unix:{tmp_path / 'second'}").version(0.5)
         finally:
             first.kill()
             if second is not None:
@@ -244,7 +247,7 @@ def test_a_join_document_is_for_one_tenant_one_client_and_one_gateway(server: Se
         until_cancelled(admin, job_id)
         late = joined(tmp_path, "late", grant["join"])
         try:
-            assert "refused" in until_logged(tmp_path / "late.log", "not enrolled yet")
+            assert "refused" in until_logged(tmp_path / "late.log", "not enrolled yet")  # Its fleet is gone.
         finally:
             late.kill()
         late_report = {"session": grant["session"]}
