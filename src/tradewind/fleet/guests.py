@@ -42,6 +42,8 @@ ASKED_MAX = 16
 BODY_BYTES_MAX = 1 << 20
 #: An empty line is sent in a stream of events after this time, as a gateway does.
 QUIET_S = 5.0
+#: Time after which a guest that has not joined is worth a word.
+AWAITED_S = 5.0
 #: Interval between two writes of a job's status.
 STATUS_EVERY_S = 2.0
 #: Requests that are passed on to the guest, by method and path.
@@ -168,9 +170,9 @@ class GuestDesk:
             )
 
     @property
-    def has_joined(self) -> bool:
-        """Return whether the guest's gateway is ready."""
-        return self._version is not None
+    def is_awaited(self) -> bool:
+        """Return whether the guest should have joined by now, and has not."""
+        return self._version is None and time.monotonic() - self._opened_s > AWAITED_S
 
     def close(self) -> None:
         """End the desk: the client's next request is refused."""
