@@ -17,6 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from testbed.s3 import S3
+from testbed.servers import InstallError, versitygw
 from tests.service.server import WAIT_S, Server, until
 from tradewind.errors import GatewayLost
 from tradewind.gateway.binary import find_gateway
@@ -339,3 +341,34 @@ def test_a_job_whose_client_stays_away_fails_with_one_line(server: Server, tmp_p
         done = tradewind(server, tmp_path, *words)
         assert done.returncode == 0 and f"job {job_id}" in done.stderr
     assert (server.data / "dublin" / "default" / "away").read_bytes() == large.read_bytes()
+
+
+def test_a_site_may_be_in_a_store(tmp_path: Path, sent: Path) -> None:
+    try:
+        store = versitygw()
+    except InstallError as error:
+        pytest.skip(str(error))
+    keys = {"AWS_ACCESS_KEY_ID": store.access_key, "AWS_SECRET_ACCESS_KEY": store.secret_key, "AWS_PROFILE": ""}
+    there = {"AWS_ENDPOINT_URL_S3": store.endpoint, "AWS_REGION": "us-east-1"}
+    site = "--allow-store", "s3://bucket/taas/", "--site", "lab=s3://bucket/taas"
+    server = Server(tmp_path / "service", *site, **keys, **there)
+    (sent / "large").write_bytes(os.urandom(12 << 20))
+    try:
+        client = S3(store.endpoint, store.access_key, store.secret_key)
+        client.create_bucket("bucket")
+        server.start()
+        for words in (
+            ("send", "--chunk-size", "5MiB", str(sent), "lab:run7"),
+            ("receive", "lab:run7", str(tmp_path / "got")),
+        ):
+            done = tradewind(server, tmp_path, *words)
+            assert done.returncode == 0, done.stderr
+        assert contents(tmp_path / "got") == contents(sent)
+        with server.client() as admin:
+            job, *_ = admin.get("/v1/jobs").json()["jobs"]
+            listed = admin.get(f"/v1/jobs/{job['id']}/objects").json()["objects"]
+            assert {one["destination"] for one in listed} == {f"guest://run7/{name}" for name in contents(sent)}
+    finally:
+        if server.process is not None:
+            server.kill()
+        store.stop()
