@@ -104,6 +104,7 @@ def test_a_folder_is_sent_and_received_by_a_host_that_joins(server: Server, sent
     assert str(sent) not in server.log
 
 
+@pytest.mark.slow
 def test_a_single_file_is_sent_and_received(server: Server, sent: Path, tmp_path: Path) -> None:
     name = "a name with * and ?"
     assert tradewind(server, tmp_path, "send", str(sent / name), "dublin:models/one.bin").returncode == 0
@@ -112,6 +113,7 @@ def test_a_single_file_is_sent_and_received(server: Server, sent: Path, tmp_path
     assert contents(tmp_path / "single") == {"one.bin": (sent / name).read_bytes()}
 
 
+@pytest.mark.slow
 def test_a_tenant_with_a_budget_sends_at_a_price(server: Server, sent: Path, tmp_path: Path) -> None:
     with server.client() as admin:
         admin.post("/v1/tenants", json={"name": "payer"})
@@ -149,6 +151,7 @@ def test_a_killed_client_resumes_where_it_was(server: Server, tmp_path: Path) ->
     assert (server.data / "dublin" / "default" / "killed").read_bytes() == large.read_bytes()
 
 
+@pytest.mark.slow
 def test_ctrl_c_pauses_the_job_and_the_same_command_resumes_it(server: Server, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.write_bytes(os.urandom(32 << 20))
@@ -166,6 +169,7 @@ def test_ctrl_c_pauses_the_job_and_the_same_command_resumes_it(server: Server, t
     assert (server.data / "dublin" / "default" / "paused").read_bytes() == large.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_service_continues_with_the_same_client(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -343,6 +347,7 @@ def test_a_job_whose_client_stays_away_fails_with_one_line(server: Server, tmp_p
     assert (server.data / "dublin" / "default" / "away").read_bytes() == large.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_site_may_be_in_a_store(tmp_path: Path, sent: Path) -> None:
     try:
         store = versitygw()
@@ -372,3 +377,91 @@ def test_a_site_may_be_in_a_store(tmp_path: Path, sent: Path) -> None:
         if server.process is not None:
             server.kill()
         store.stop()
+
+
+#: Forwards connections from the first address to the second, until it is killed.
+FORWARDER = """
+import socket, sys, threading
+def pump(one, other):
+    try:
+        while data := one.recv(65536):
+            other.sendall(data)
+    except OSError:
+        pass
+    for each in (one, other):
+        try:
+            each.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+start, end = [(text.rpartition(":")[0], int(text.rpartition(":")[2])) for text in sys.argv[1:]]
+with socket.create_server(start) as server:
+    while True:
+        one = server.accept()[0]
+        try:
+            other = socket.create_connection(end, 5)
+        except OSError:
+            one.close()
+            continue
+        other.settimeout(None)
+        for pair in ((one, other), (other, one)):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip")
+def test_a_host_in_another_network_sends_although_it_is_cut_off(tmp_path: Path) -> None:
+    """The host can dial out, and nobody can dial it. For longer than the service is patient it reaches nobody."""
+    space, outer, inner = f"twg{os.getpid()}", f"twg{os.getpid()}o", f"twg{os.getpid()}i"
+    here, there, port = "10.231.77.1", "10.231.77.2", 18_231
+    inside = ["ip", "netns", "exec", space]
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    folder = tmp_path / "service"
+    server = Server(folder, "--site", f"dublin={folder / 'data'}", "--guest-address", here)
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(48 << 20))
+    forwarders: list[subprocess.Popen[bytes]] = []
+    ip("netns", "add", space)
+    try:
+        ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", space)
+        ip("addr", "add", f"{here}/30", "dev", outer)
+        ip("link", "set", outer, "up")
+        for words in (
+            ("addr", "add", f"{there}/30", "dev", inner),
+            ("link", "set", inner, "up"),
+            ("link", "set", "lo", "up"),
+        ):
+            subprocess.run([*inside, "ip", *words], check=True)
+        server.start()
+        # The client sends its token to a loopback address only.
+        for enter, start, end in (
+            ([], f"{here}:{port}", server.url[7:]),
+            (inside, f"127.0.0.1:{port}", f"{here}:{port}"),
+        ):
+            forwarders.append(subprocess.Popen([*enter, sys.executable, "-c", FORWARDER, start, end]))
+        words = "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(large), "dublin:far"
+        around = surroundings(server, tmp_path)
+        url, server.url = server.url, f"http://127.0.0.1:{port}"
+        client = subprocess.Popen([*inside, *command(server, *words)], stderr=subprocess.PIPE, text=True, env=around)
+        server.url = url
+        assert client.stderr is not None
+        job_id = client.stderr.readline().split()[-1]
+        with server.client() as admin:
+            until_moved(admin, job_id, 10 << 20)
+            ip("link", "set", outer, "down")
+            time.sleep(20)
+            ip("link", "set", outer, "up")
+            said = client.communicate(timeout=120)[1]
+            assert client.returncode == 0, said
+            assert admin.get(f"/v1/jobs/{job_id}").json()["counts"]["bytes_earlier"] > 0
+    finally:
+        for forwarder in forwarders:
+            forwarder.kill()
+            forwarder.wait()
+        if server.process is not None:
+            server.kill()
+        ip("netns", "delete", space)
+    assert (server.data / "default" / "far").read_bytes() == large.read_bytes()

@@ -41,6 +41,8 @@ ANSWER_S = 5.0
 JOIN_S = 45.0
 #: Interval at which the service is asked for a run to join.
 JOIN_POLL_S = 0.2
+#: Maximum interval between two reports, before and after the gateway has joined. New events are sent at once.
+REPORT_S, JOINED_REPORT_S = 1.0, 0.3
 #: Maximum number of events in one report, and of events that wait; beyond it the gateway keeps them.
 EVENTS_AT_ONCE, EVENTS_WAITING_MAX = 200, 2_000
 #: Path of the request by which a gateway's certificate is renewed.
@@ -169,7 +171,8 @@ class _GuestRun:
         self._events: deque[str] = deque()
         self._room = threading.Semaphore(EVENTS_WAITING_MAX)
         self._taken = 0
-        self._is_over = threading.Event()
+        self._has_program = False
+        self._is_over, self._is_news = threading.Event(), threading.Event()
         try:
             self._process = host.start_gateway(self._join, f"{self._sockets}/control")
         except BaseException:
@@ -189,6 +192,7 @@ class _GuestRun:
         """Answer the service until the run has ended."""
         next_look_s = 0.0
         while True:
+            self._wait_for_news()
             if self._failure is None and self._process.exit_code is not None:
                 self._failure = f"its gateway ended: {self._process.ending(0.0)}"
             try:
@@ -206,6 +210,12 @@ class _GuestRun:
                 see(self._client.job(self._job_id))
                 next_look_s = time.monotonic() + 2 * POLL_S
 
+    def _wait_for_news(self) -> None:
+        """Wait for what the service should know, unless it will ask for something first."""
+        if self._has_program or self._version is None:
+            self._is_news.wait(JOINED_REPORT_S if self._has_program else REPORT_S)
+        self._is_news.clear()
+
     def _report(self) -> dict[str, Any]:
         events = list(self._events)[:EVENTS_AT_ONCE]
         return {
@@ -215,6 +225,7 @@ class _GuestRun:
             "first": self._taken,
             "events": events,
             "failure": self._failure,
+            "waits": self._version is not None and not self._has_program,
         }
 
     def _wait_joined(self) -> None:
@@ -226,11 +237,13 @@ class _GuestRun:
                 with suppress(GatewayLost):
                     version = self._control.version(ANSWER_S)
                     self._version = {name: version[name] for name in ("gateway", "contract")}
+                    self._is_news.set()
                     return
                 if time.monotonic() >= deadline_s:
                     raise GatewayLost(f"it cannot join at {self._join.owner}")
         except GatewayError as error:
             self._failure = str(error)
+            self._is_news.set()
 
     def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Do what the service asks for, if this host agrees."""
@@ -238,6 +251,8 @@ class _GuestRun:
             if asked["kind"] == "program":
                 program = self._host.program(asked["body"], self._join.owner)
                 self._control.put_program(program)
+                self._has_program = True
+                self._is_news.set()  # The answer.
                 if program.get("lead") is not None:
                     threading.Thread(target=self._read_events, name="guest events", daemon=True).start()
             elif asked["kind"] == "drain":
@@ -260,3 +275,4 @@ class _GuestRun:
             for line in self._control.events():
                 self._room.acquire()
                 self._events.append(line.decode(errors="replace").rstrip("\n"))
+                self._is_news.set()

@@ -73,7 +73,10 @@ class GuestAnswer(BaseModel):
 
 
 class GuestReport(BaseModel):
-    """What the guest says. `first` is the number of events that it sent before; `failure` ends the run."""
+    """What the guest says. `first` is the number of events that it sent before; `failure` ends the run.
+
+    With `waits` the answer comes when the gateway is asked something, or after a moment.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -83,6 +86,7 @@ class GuestReport(BaseModel):
     first: Annotated[int, Field(ge=0, le=1 << 62)] = 0
     events: Annotated[list[EventLine], Field(max_length=GUEST_EVENTS_MAX)] = []
     failure: Annotated[str, Field(max_length=2_000)] | None = None
+    waits: bool = False
 
 
 class GuestRequest(BaseModel):
@@ -132,7 +136,7 @@ def claim(
 
 @router.post("/{job_id}/guest/exchange", response_model=GuestRequests)
 async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
-    """Say what the guest's gateway does, and return what it is asked to do. Waits a moment for that."""
+    """Say what the guest's gateway does, and return what it is asked to do."""
     # The row was read when the desk was claimed; the session shows that this is the same client.
     row = await asyncio.to_thread(request.app.state.service.queue.get, sender.tenant, job_id)
     desk = _desk(request, row)
@@ -141,7 +145,7 @@ async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: S
     version = None if body.version is None else body.version.model_dump()
     try:
         taken = desk.say(body.session, version, answers, body.first, events, body.failure)
-        deadline_s = time.monotonic() + GUEST_WAIT_S
+        deadline_s = time.monotonic() + (GUEST_WAIT_S if body.waits else 0.0)
         while not (asked := desk.asked(body.session)) and time.monotonic() < deadline_s:
             await asyncio.sleep(LOOK_S)
     except DeskOver as error:
