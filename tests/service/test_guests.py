@@ -170,6 +170,24 @@ def test_ctrl_c_pauses_the_job_and_the_same_command_resumes_it(server: Server, t
 
 
 @pytest.mark.slow
+def test_a_cancelled_job_ends_its_client_and_keeps_its_counts(server: Server, tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(os.urandom(32 << 20))
+    started, job_id = begin(
+        server, tmp_path, "send", "--limit-rate", SLOW, "--chunk-size", "5MiB", str(large), "dublin:c"
+    )
+    with server.client() as client:
+        until_moved(client, job_id, 5 << 20)
+        client.post(f"/v1/jobs/{job_id}/cancel")
+        said = started.communicate(timeout=WAIT_S)[1]
+        assert started.returncode == 1 and "the job was cancelled" in said, said
+        job = client.get(f"/v1/jobs/{job_id}").json()
+        assert job["state"] == "cancelled" and job["counts"]["bytes_done"] >= 5 << 20
+        assert client.get(f"/v1/jobs/{job_id}/objects").status_code == 410
+    assert [path.name for path in (tmp_path / "state" / "guests").glob("*/*")] == ["lock"]
+
+
+@pytest.mark.slow
 def test_a_killed_service_continues_with_the_same_client(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -310,6 +328,15 @@ def test_other_commands_have_no_guests(tmp_path: Path) -> None:
     assert done.returncode == 2 and "only jobs of the transfer service have guests" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("address", "said"), [("0.0.0.0", "not an IP address"), ("guests", "not an IP address"), ("192.0.2.7", "assign")]
+)
+def test_a_bad_address_for_guests_is_refused_at_the_start(tmp_path: Path, address: str, said: str) -> None:
+    words = Server(tmp_path).command("--guest-address", address)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
 def test_a_host_with_other_files_sends_them(server: Server, tmp_path: Path) -> None:
     """The same path has other files on the sender's host: a mount namespace of its own."""
@@ -429,12 +456,12 @@ def test_a_host_in_another_network_sends_although_it_is_cut_off(tmp_path: Path) 
         ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", space)
         ip("addr", "add", f"{here}/30", "dev", outer)
         ip("link", "set", outer, "up")
-        for words in (
+        for setting in (
             ("addr", "add", f"{there}/30", "dev", inner),
             ("link", "set", inner, "up"),
             ("link", "set", "lo", "up"),
         ):
-            subprocess.run([*inside, "ip", *words], check=True)
+            subprocess.run([*inside, "ip", *setting], check=True)
         server.start()
         # The client sends its token to a loopback address only.
         for enter, start, end in (

@@ -200,8 +200,10 @@ class JobStore:
             self._set_ended(job_id, status)
 
     def set_cancelled(self, job_id: str) -> None:
-        """Record the cancellation of a job that never had a lead. Raises StateError."""
-        self._set_ended(job_id, JobStatus("cancelled", Progress(), None, 0))
+        """Record the cancellation of a job that never had a lead here; a guest's has left its counts. Raises StateError."""
+        status = self._status(job_id)
+        progress = Progress() if status is None else status.progress
+        self._set_ended(job_id, JobStatus("cancelled", progress, None, 0))
 
     def _set_ended(self, job_id: str, status: JobStatus) -> None:
         summary = None if status.summary is None else json.dumps(to_document(status.summary))

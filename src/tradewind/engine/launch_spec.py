@@ -80,7 +80,7 @@ def guest_launch(guest: Guest, ceiling_usd: float | None = None) -> LaunchSpec:
         (PlannedRoute((start, end), 1.0),),
         lead=start,
     )
-    settings = FleetSettings({HOST: guest.any_port}, ready_s=GUEST_JOIN_S, led=start == HOST)
+    settings = FleetSettings({HOST: f"{guest.host}:0"}, ready_s=GUEST_JOIN_S, led=start == HOST)
     return LaunchSpec(plan, None, {"kind": "guest", **guest.document()}, settings, ceiling_usd)
 
 

@@ -33,9 +33,9 @@ class Guest:
     address: str
 
     @property
-    def any_port(self) -> str:
-        """The address with any free port, `ip:0`."""
-        return f"[{self.address}]:0" if ":" in self.address else f"{self.address}:0"
+    def host(self) -> str:
+        """The address as it stands before a port."""
+        return f"[{self.address}]" if ":" in self.address else self.address
 
     def document(self) -> dict[str, str]:
         """Return the guest as JSON."""

@@ -132,7 +132,8 @@ def _guest_address(text: str) -> str:
     except ValueError:
         address = None
     if address is None or address.is_unspecified:
-        raise UsageError(f"--guest-address {text}: not an IP address of this machine", hint="for example 192.0.2.7")
+        raise UsageError(f"--guest-address {text}: not an IP address", hint="for example 192.0.2.7")
+    _listening(str(address), 0, "--guest-address", "name an IP address of this machine").close()
     return str(address)
 
 
@@ -309,15 +310,16 @@ def _listen(
     return 0
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(
+    host: str, port: int, option: str = "--listen", hint: str = "name another address with --listen HOST:PORT"
+) -> socket.socket:
     """Return a socket that listens at the address. Raises UsageError if that is not possible."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=512)
     except OSError as error:
         reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
-        hint = "name another address with --listen HOST:PORT"
-        raise UsageError(f"--listen {host}:{port}: {reason}", hint=hint) from None
+        raise UsageError(f"{option} {host}:{port}: {reason}", hint=hint) from None
 
 
 if __name__ == "__main__":

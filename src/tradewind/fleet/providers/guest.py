@@ -45,7 +45,7 @@ class GuestProvider(LocalProvider):
 
     def home(self, region: str) -> Home:
         """Return this host, at the address that the guest can reach."""
-        return Home(address=self._guest.address)
+        return Home(address=self._guest.host)
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start processes, and open a desk for the guest."""
