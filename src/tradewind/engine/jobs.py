@@ -200,7 +200,7 @@ class JobStore:
             self._set_ended(job_id, status)
 
     def set_cancelled(self, job_id: str) -> None:
-        """Record the cancellation of a job that never had a lead here; a guest's has left its counts. Raises StateError."""
+        """Record the cancellation of a job without a lead here; a guest leaves its counts. Raises StateError."""
         status = self._status(job_id)
         progress = Progress() if status is None else status.progress
         self._set_ended(job_id, JobStatus("cancelled", progress, None, 0))
