@@ -20,11 +20,16 @@ import pytest
 from testbed.s3 import S3
 from testbed.servers import InstallError, versitygw
 from tests.service.server import WAIT_S, Server, until
+from tradewind.cli.main import main
+from tradewind.engine import guest_programs
 from tradewind.errors import GatewayLost
 from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import Join, JoinToken
 from tradewind.gateway.process import GatewayProcess
+from tradewind.model.job import Preserve
+from tradewind.model.program import Program
+from tradewind.model.records import replace
 
 #: A rate at which the large file of `slow` takes long enough to be interrupted.
 SLOW = "8MB/s"
@@ -328,9 +333,32 @@ def test_other_commands_have_no_guests(tmp_path: Path) -> None:
     assert done.returncode == 2 and "only jobs of the transfer service have guests" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("address", "said"), [("0.0.0.0", "not an IP address"), ("guests", "not an IP address"), ("192.0.2.7", "assign")]
-)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root could set the bits")
+def test_a_guest_cannot_leave_programs_that_run_as_root(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed client asks the sink, which root runs, to keep owner and mode."""
+    honest = guest_programs.guest_program
+
+    def changed(*words: Any, **named: Any) -> Program:
+        program = honest(*words, **named)
+        assert program.lead is not None
+        return replace(program, lead=replace(program.lead, preserve=Preserve(mode=True, owner=True)))
+
+    (tmp_path / "sent").mkdir()
+    for name, mode in (("harmful", 0o4755), ("plain", 0o750)):
+        (tmp_path / "sent" / name).write_text("#!/bin/sh")
+        (tmp_path / "sent" / name).chmod(mode)
+    for name, value in surroundings(server, tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("tradewind.engine.guest_host.guest_program", changed)
+    assert main(["send", "--service", server.url, str(tmp_path / "sent"), "dublin:modes"]) != 0
+    left = {path.name: path.stat().st_mode & 0o7777 for path in (server.data / "dublin/default/modes").iterdir()}
+    assert left.pop("plain") == 0o750
+    assert not any(mode & 0o6000 for mode in left.values())
+
+
+@pytest.mark.parametrize(("address", "said"), [("0.0.0.0", "not an IP address"), ("192.0.2.7", "assign")])
 def test_a_bad_address_for_guests_is_refused_at_the_start(tmp_path: Path, address: str, said: str) -> None:
     words = Server(tmp_path).command("--guest-address", address)
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

@@ -28,6 +28,7 @@ from tradewind.gateway.binary import find_gateway
 from tradewind.gateway.client import GatewayClient, request
 from tradewind.gateway.owner import Join, JoinToken
 from tradewind.gateway.process import READY_S, GatewayProcess
+from tradewind.gateway.without_setuid import without_setuid
 from tradewind.model.digest import sha256_hex
 from tradewind.model.document import to_document
 from tradewind.model.files import open_private, private_folder, remove_folder, state_folder, state_home
@@ -133,9 +134,14 @@ class GuestHost:
     def start_gateway(self, join: Join, socket: str) -> GatewayProcess:
         """Start the gateway, without this user's credentials of stores. Raises GatewayError."""
         log = str(self._folder / "gateway.log")
-        environment = machine_environment(os.environ)
         return GatewayProcess(
-            self._binary, join.name, ["--join", "-"], log, environment=environment, input_line=join.beside(socket, None)
+            self._binary,
+            join.name,
+            ["--join", "-"],
+            log,
+            enter=without_setuid(),
+            environment=machine_environment(os.environ),
+            input_line=join.beside(socket, None),
         )
 
     def _earlier_session(self) -> str | None:

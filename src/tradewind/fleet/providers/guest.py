@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind.errors import GatewayError
 from tradewind.fleet.guests import GuestDesk
+from tradewind.fleet.processes import Placement
 from tradewind.fleet.provider import Ended, Home, Host, LaunchOrder, LaunchResult, Machine
 from tradewind.fleet.providers.local import LocalProvider
 from tradewind.fleet.sockets import GUESTS
+from tradewind.gateway.without_setuid import without_setuid
 from tradewind.model.guest import GUEST_REGION, Guest
 from tradewind.model.records import dataclass, replace
 
@@ -46,6 +48,9 @@ class GuestProvider(LocalProvider):
     def home(self, region: str) -> Home:
         """Return this host, at the address that the guest can reach."""
         return Home(address=self._guest.host)
+
+    def _place(self, order: LaunchOrder, taken: Collection[str]) -> Placement:
+        return Placement(enter=without_setuid())
 
     def launch(self, orders: Sequence[LaunchOrder]) -> Sequence[LaunchResult]:
         """Start processes, and open a desk for the guest."""
