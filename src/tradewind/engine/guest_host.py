@@ -40,8 +40,8 @@ __all__ = ["GuestHost"]
 ANSWER_S = 5.0
 #: Time for the gateway to join. The service waits a minute for it.
 JOIN_S = 45.0
-#: Interval at which the service is asked for a run to join.
-JOIN_POLL_S = 0.2
+#: Interval at which the service is asked for a run to join. It grows up to the maximum.
+JOIN_POLL_S, JOIN_POLL_S_MAX = 0.2, 2.0
 #: Maximum interval between two reports, before and after the gateway has joined. New events are sent at once.
 REPORT_S, JOINED_REPORT_S = 1.0, 0.3
 #: Maximum number of events in one report, and of events that wait; beyond it the gateway keeps them.
@@ -97,13 +97,16 @@ class GuestHost:
         A KeyboardInterrupt pauses the job while its run is under way. Raises JobFailed, TradewindError.
         """
         self._keep("job", job_id)
+        poll_s = JOIN_POLL_S
         while (job := self._client.job(job_id))["state"] not in ENDED:
             see(job)
             try:
                 grant = self._client.join(job_id, self._earlier_session())
             except RunOver:
-                time.sleep(JOIN_POLL_S)
+                time.sleep(poll_s)
+                poll_s = min(JOIN_POLL_S_MAX, 1.1 * poll_s)  # The job may wait for others for hours.
                 continue
+            poll_s = JOIN_POLL_S
             self._keep("session", grant["session"])
             with _GuestRun(self._client, job_id, grant, self) as run:
                 try:
