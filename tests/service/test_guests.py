@@ -358,11 +358,10 @@ def test_a_guest_cannot_leave_programs_that_run_as_root(
     assert not any(mode & 0o6000 for mode in left.values())
 
 
-@pytest.mark.parametrize(("address", "said"), [("0.0.0.0", "not an IP address"), ("192.0.2.7", "assign")])
-def test_a_bad_address_for_guests_is_refused_at_the_start(tmp_path: Path, address: str, said: str) -> None:
-    words = Server(tmp_path).command("--guest-address", address)
+def test_a_bad_address_for_guests_is_refused_at_the_start(tmp_path: Path) -> None:
+    words = Server(tmp_path).command("--guest-address", "192.0.2.7")
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert done.returncode == 2 and "--guest-address 192.0.2.7:0: Cannot assign" in done.stderr, done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
