@@ -21,6 +21,7 @@
     │   └── PriceApiRefused        7    it needs an API key, or refused the one it got
     ├── GatewayError               1    the gateway program is missing, of another version, or refused its program
     │   ├── GatewayLost            5    a required gateway died
+    │   ├── GuestAbsent            5    the user's host that sends or receives did not join
     │   ├── CredentialsNotSent     7    a store's credentials cannot be limited, so no other machine gets them
     │   ├── FleetTaken             1    a warm fleet that a plan uses is in use, or has ended: plan again
     │   └── ProviderRefused        1    a provider refused to launch machines; has `.kind` and `.regions`
@@ -152,6 +153,12 @@ class GatewayError(TradewindError):
 
 class GatewayLost(GatewayError):
     """A gateway that the transfer needed died. The journal is safe; the job can be resumed."""
+
+    exit_code = 5
+
+
+class GuestAbsent(GatewayError):
+    """The user's host that sends or receives did not join the job, or could not. The job can be resumed."""
 
     exit_code = 5
 

@@ -23,6 +23,8 @@ SCOPE_OF: dict[tuple[str, str], str | None] = {
     ("POST", "/v1/jobs/{job_id}/pause"): "jobs:write",
     ("POST", "/v1/jobs/{job_id}/resume"): "jobs:write",
     ("POST", "/v1/jobs/{job_id}/cancel"): "jobs:write",
+    ("POST", "/v1/jobs/{job_id}/guest"): "jobs:write",
+    ("POST", "/v1/jobs/{job_id}/guest/exchange"): "jobs:write",
     ("GET", "/v1/jobs/{job_id}/receipt"): "jobs:read",
     ("GET", "/v1/jobs/{job_id}/objects"): "jobs:read",
     ("GET", "/v1/jobs/{job_id}/objects.jsonl"): "jobs:read",

@@ -1,4 +1,4 @@
-"""`tradewind send` and `receive` through a real server with sites."""
+"""`tradewind send` and `receive` through a real server with sites, by paths that both can read and write."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def tradewind(server: Server, *words: str, token: str | None = None) -> "subprocess.CompletedProcess[str]":
     own = {"TRADEWIND_SERVICE_TOKEN": token or server.admin_token()}
-    command = [sys.executable, "-m", "tradewind.cli.main", words[0], "--service", server.url, *words[1:]]
+    command = [sys.executable, "-m", "tradewind.cli.main", words[0], "--shared", "--service", server.url, *words[1:]]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **own}, check=False)
 
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import Any
 
 from tradewind.cli.arguments import typed
 from tradewind.cli.options import parse_routes
+from tradewind.cli.terminal import Terminal
 from tradewind.errors import SourceNotFound
 from tradewind.model.codec import COMPRESSIONS, parse_compression
+from tradewind.model.event import Progress
 from tradewind.model.units import parse_bytes, parse_rate, parse_usd
 
 USAGE = "[OPTION]… --service URL FILE|DIR|PLACE SITE:NAME"
 HELP = """\
-Send a file or a folder to a site of a transfer service. The service moves the bytes: it must be able to read the same
-path, for example on a shared file system, below one of the folders that its operator has allowed. A place in a store,
-such as s3://bucket/run7/ or connection:data/run7/, is sent with all that is below it if it ends with a slash. The job
-continues if this command ends, and survives the end of the service. Every object is proven."""
+Send a file or a folder of this host to a site of a transfer service. This host takes part in the job with a gateway of
+its own, which opens all connections and reads only what you name. If this command ends, the job waits and then fails;
+the same command resumes it. With --shared the service reads the same path itself, below one of the folders that its
+operator has allowed. It also reads places in stores, such as s3://bucket/run7/ or connection:data/run7/; all that is
+below such a place is sent if it ends with a slash. Those jobs continue without this command. All jobs survive the end
+of the service, and every object is proven."""
 EXAMPLES = """\
   tradewind send --service https://transfers.example.org --token ~/token /data/run7 dublin:run7
   TRADEWIND_SERVICE_TOKEN=… tradewind send --service http://127.0.0.1:8080 /data/model.bin dublin:models/model.bin
@@ -38,6 +41,11 @@ def add_service_arguments(parser: ArgumentParser) -> None:
     """Add the address of the service, the token, the rate, the ceiling, and how the bytes travel."""
     parser.add_argument("--service", metavar="URL", required=True, help="address of the transfer service")
     parser.add_argument("--token", metavar="FILE", help="file with the token (default: TRADEWIND_SERVICE_TOKEN)")
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        help="the path is on a file system that the service reads and writes itself; this host does not take part",
+    )
     parser.add_argument("--limit-rate", metavar="RATE", type=typed(parse_rate), help="maximum rate, such as 100MB/s")
     parser.add_argument(
         "--max-cost",
@@ -64,17 +72,24 @@ def add_service_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Submit the job, and wait for it."""
+    from tradewind.engine.guest_programs import GuestPlace
     from tradewind.engine.service_client import ServiceClient, parse_site_path
 
     path = parse_site_path(args.destination)
     source, recursive = args.source, args.source.endswith("/")
-    if not is_store_place(source):
-        source = os.path.abspath(source)
-        recursive = os.path.isdir(source)
-        if not os.path.exists(source):
-            raise SourceNotFound(f"{args.source}: no such file or folder")
+    if is_store_place(source):
+        client = ServiceClient(args.service, args.token)
+        return carry(args, client, source, client.place_of(path), recursive=recursive)
+    source = os.path.abspath(source)
+    recursive = os.path.isdir(source)
+    if not os.path.exists(source):
+        raise SourceNotFound(f"{args.source}: no such file or folder")
     client = ServiceClient(args.service, args.token)
-    return carry(args, client, source, client.place_of(path), recursive=recursive)
+    destination = client.place_of(path)
+    if args.shared:
+        return carry(args, client, source, destination, recursive=recursive)
+    place = GuestPlace("source", source, os.path.basename(source), recursive)
+    return carry_as_guest(args, client, place, destination)
 
 
 def is_store_place(text: str) -> bool:
@@ -84,24 +99,66 @@ def is_store_place(text: str) -> bool:
 
 def carry(args: Namespace, client: Any, source: str, destination: str, *, recursive: bool) -> int:
     """Submit a job of a service and show it until it ends."""
-    options = {
+    shown = _Shown(args)
+    job_id = client.submit(source, destination, recursive=recursive, max_usd=args.max_cost, **_options(args))
+    shown.begin(job_id)
+    return shown.end(client.wait(job_id, shown.see))
+
+
+def carry_as_guest(args: Namespace, client: Any, place: Any, site: str) -> int:
+    """Submit a job in which this host takes part, or resume that of an earlier command, and show it until it ends."""
+    from tradewind.engine.guest_host import GuestHost
+
+    shown, options = _Shown(args), _options(args)
+    host = GuestHost(client, args.service, place, site, gateway=args.gateway)
+    try:
+        job_id = host.earlier_job()
+        if job_id is None:
+            is_source = place.side == "source"
+            if is_source and args.max_cost is not None:
+                options["source_bytes"] = host.source_bytes()
+            ends = (place.url, site) if is_source else (site, place.url)
+            job_id = client.submit(*ends, recursive=place.is_folder, max_usd=args.max_cost, **options)
+        shown.begin(job_id)
+        return shown.end(host.take_part(job_id, shown.see))
+    finally:
+        shown.close()
+        host.close()
+
+
+def _options(args: Namespace) -> dict[str, Any]:
+    return {
         "limit_bytes_per_s": args.limit_rate,
         "chunk_bytes": args.chunk_size,
         "routes": args.routes,
         "compression": args.compress,
     }
-    job_id = client.submit(source, destination, recursive=recursive, max_usd=args.max_cost, **options)
-    if not args.json:
-        print(f"job {job_id}", file=sys.stderr)
-    seen: list[str] = []
 
-    def see(job: Mapping[str, Any]) -> None:
+
+class _Shown:
+    """Shows a job of a service: each state once, and its progress."""
+
+    def __init__(self, args: Namespace) -> None:
+        self._json: bool = args.json
+        self._terminal = Terminal(quiet=args.quiet or args.json)
+        self._said = ""
+
+    def begin(self, job_id: str) -> None:
+        self._terminal.say(f"job {job_id}")
+
+    def see(self, job: Mapping[str, Any]) -> None:
         said = job["waiting"] or job["state"]
-        if not args.json and seen[-1:] != [said]:
-            seen.append(said)
-            print(said, file=sys.stderr)
+        if said != self._said:
+            self._terminal.say(said)
+            self._said = said
+        if job["counts"] is not None and job["state"] == "running":
+            self._terminal.event(Progress.from_document(job["counts"]))
 
-    job = client.wait(job_id, see)
-    if args.json:
-        print(json.dumps(job))
-    return 0
+    def end(self, job: Mapping[str, Any]) -> int:
+        self.close()
+        if self._json:
+            print(json.dumps(job))
+        return 0
+
+    def close(self) -> None:
+        self._terminal.end()

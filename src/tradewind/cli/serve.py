@@ -29,7 +29,18 @@ EXAMPLES = """\
 
 #: Options that the server gets as they are: with a value, or several, and without.
 VALUES = (
-    *("state", "listen", "jobs", "lease", "database", "allow_path", "allow_store", "allow_endpoint", "site"),
+    *(
+        "state",
+        "listen",
+        "jobs",
+        "lease",
+        "database",
+        "allow_path",
+        "allow_store",
+        "allow_endpoint",
+        "site",
+        "guest_address",
+    ),
     *("oidc", "oidc_audience", "oidc_tenant_claim", "oidc_role_claim", "oidc_role", "oidc_tenant"),
     *("key_file", "allow_webhook_network", "traces", "via", "max_cost", "max_vms"),
 )
@@ -128,6 +139,11 @@ def _add_places(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         help="name of an allowed place, for `tradewind send` and `receive`; repeatable",
+    )
+    parser.add_argument(
+        "--guest-address",
+        metavar="IP",
+        help="address at which hosts that send and receive reach gateways of this machine (default that of --listen)",
     )
 
 

@@ -92,7 +92,7 @@ def why_not_fleet(request: Request) -> str | None:
     texts = (*sources, *request.destinations)
     places = [parse_url(text, cwd=os.getcwd()) for text in texts]
     for place, text in zip(places, texts, strict=True):
-        if place.kind in ("file", "mem", "pipe"):
+        if place.kind in ("file", "mem", "pipe", "guest"):
             return f"{text} is on this machine"
     accesses = request.options.source, request.options.destination
     stores = [store_spec(place.root, place, access) for place, access in zip(places, accesses, strict=True)]
@@ -109,7 +109,7 @@ def fleet_sides(control: JobControl, request: Request, credentials: GivenCredent
     texts = (place_texts(request.source)[0], request.destinations[0])
     places = [parse_url(text, cwd=os.getcwd()) for text in texts]
     for place, text in zip(places, texts, strict=True):
-        if place.kind in ("file", "mem", "pipe"):
+        if place.kind in ("file", "mem", "pipe", "guest"):
             raise UsageError(
                 f"--via fleet moves objects between stores, and {text} is on this machine", hint="use --via local"
             )

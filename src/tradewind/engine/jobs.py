@@ -202,8 +202,10 @@ class JobStore:
             self._set_ended(job_id, status)
 
     def set_cancelled(self, job_id: str) -> None:
-        """Record the cancellation of a job that never had a lead. Raises StateError."""
-        self._set_ended(job_id, JobStatus("cancelled", Progress(), None, 0))
+        """Record the cancellation of a job without a lead here; a guest leaves its counts. Raises StateError."""
+        status = self._status(job_id)
+        progress = Progress() if status is None else status.progress
+        self._set_ended(job_id, JobStatus("cancelled", progress, None, 0))
 
     def set_start_failed(self, job_id: str) -> None:
         """Record that a job failed before its lead began: only its cost is left of it. Raises StateError."""

@@ -11,8 +11,9 @@ from tradewind.fleet.providers import LOCAL
 from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.owner import TOKEN_S
 from tradewind.gateway.process import READY_S
+from tradewind.model.guest import GUEST, GUEST_JOIN_S, GUEST_REGION, Guest
 from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
-from tradewind.model.plan import Plan, PlannedGateway, PlannedRoute, local_plan
+from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LaunchSpec",
+    "guest_launch",
     "local_launch",
     "plan_prices",
     "planned_launch",
@@ -34,6 +36,8 @@ __all__ = [
 BOOTS_PER_READY = 5.0
 #: Source of the prices in a topology file.
 BY_HAND_SOURCE = "price of the route in the topology"
+#: Name of the gateway on this machine in a job with a guest, and the number of connections between the two.
+HOST, GUEST_CONNECTIONS = "service", 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,23 @@ class LaunchSpec:
 def local_launch() -> LaunchSpec:
     """Return how to launch a job on this machine, without gateways elsewhere."""
     return LaunchSpec(local_plan())
+
+
+def guest_launch(guest: Guest, ceiling_usd: float | None = None) -> LaunchSpec:
+    """Return how to launch a job with a guest: two gateways, of which that of the guest opens all connections.
+
+    The gateway that reads also leads, because only it sees the source.
+    """
+    start, end = (GUEST, HOST) if guest.side == "source" else (HOST, GUEST)
+    regions = {GUEST: GUEST_REGION, HOST: "site:local"}
+    plan = Plan(
+        tuple(PlannedGateway(name, regions[name]) for name in (start, end)),
+        (PlannedHop(start, end, GUEST_CONNECTIONS),),
+        (PlannedRoute((start, end), 1.0),),
+        lead=start,
+    )
+    settings = FleetSettings({HOST: f"{guest.host}:0"}, ready_s=GUEST_JOIN_S, led=start == HOST)
+    return LaunchSpec(plan, None, {"kind": "guest", **guest.document()}, settings, ceiling_usd)
 
 
 def topology_launch(path: str) -> LaunchSpec:
@@ -179,6 +200,8 @@ def stored_launch(
     `plan` is its complete latest plan, `proposed` the launch of its proposal. With both, a planned job replaces
     machines and replans like a new one. Raises TopologyError.
     """
+    if provider is not None and provider["kind"] == "guest":
+        return guest_launch(Guest.from_document(provider), ceiling_usd)
     if topology is None:
         return replace(local_launch(), ceiling_usd=ceiling_usd)
     if plan is not None and proposed is not None and proposed.plan_request is not None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EMULATED", "SAMPLE_BYTES_MIN", "SAMPLE_S_MIN", "RouteWatch", "measurable_hops", "moving", "record_samples"]
 
-EMULATED = frozenset({"sky"})
+EMULATED = frozenset({"guest", "sky"})
 """Kinds of provider whose regions are emulated: their rates are not real."""
 SAMPLE_BYTES_MIN = 256 << 20
 SAMPLE_S_MIN = 10.0

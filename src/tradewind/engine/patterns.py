@@ -55,7 +55,7 @@ class Pattern:
 
 def looks_like_pattern(place: Location) -> bool:
     """Return whether the place has wildcards. Something may have exactly this name all the same."""
-    return place.kind not in ("mem", "pipe") and any(each in place.key for each in WILDCARDS)
+    return place.kind not in ("mem", "pipe", "guest") and any(each in place.key for each in WILDCARDS)
 
 
 def pattern_of(place: Location, store: Callable[[Location], StoreSpec], exists: Existence) -> Pattern | None:

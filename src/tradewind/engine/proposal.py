@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tradewind.engine.choice import Sides, fleet_sides, why_not_fleet, why_not_worth
 from tradewind.engine.job_control import JobControl
-from tradewind.engine.launch_spec import LaunchSpec, local_launch, single_launch, topology_launch
+from tradewind.engine.launch_spec import LaunchSpec, guest_launch, local_launch, single_launch, topology_launch
 from tradewind.engine.placed import placed
 from tradewind.engine.request import Options, UrlOrPath, Via, place_texts
 from tradewind.engine.skies import regions_of_sky, sky_of
@@ -22,6 +22,7 @@ from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.providers import LOCAL
 from tradewind.model.event import Progress
 from tradewind.model.goal import Deadline, Goal, MinThroughput
+from tradewind.model.guest import Guest
 from tradewind.model.network_tier import NetworkTierChoice, check_network_tiers
 from tradewind.model.plan import Plan, check_routes
 from tradewind.model.records import dataclass, field, replace
@@ -67,6 +68,7 @@ class Request:
       listed, if the rest of the list cannot change them
     - `compression_ratio`: expected bytes sent per byte of data, for the prediction of rate and cost; needs
       `options.compress` and machines. A ceiling cannot depend on it
+    - `guest`: the user's host that reads or writes one side with a gateway of its own, for jobs of the transfer service
 
     Raises UsageError for settings that exclude each other.
     """
@@ -89,6 +91,7 @@ class Request:
     tier: NetworkTierChoice | None = None
     routes_max: int | None = None
     agreed: bool = False
+    guest: Guest | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for settings that exclude each other."""
@@ -183,6 +186,9 @@ def propose(control: JobControl, request: Request, credentials: GivenCredentials
         TradewindError: no plan meets the goal; the sky cannot be started.
     """
     via = request.moved_by
+    if request.guest is not None:
+        launch = guest_launch(request.guest)
+        return Proposal(_new_id(), request, launch.plan, request.options, launch)
     if via == "local":
         return _local(request)
     control.check_filter(request.options.filter)  # Before planning or starting anything.

@@ -186,6 +186,8 @@ def resolve(
     )
 
 
+#: Places without a folder of this machine or a bucket: an object there has the last part of its source's name.
+IN_MEMORY = ("mem", "guest")
 _Resolved = tuple[StoreSpec, Selection, tuple[Target, ...]]
 
 
@@ -245,6 +247,12 @@ def _of_several(
 
 def store_spec(root: str, place: Location, access: Access) -> StoreSpec:
     """Return the store of a place. Settings that do not apply to it, such as an endpoint for files, are left out."""
+    if place.kind == "guest":
+        if not access.has_guest:
+            raise UsageError(
+                f"{place}: only jobs of the transfer service have guests", hint="see `tradewind send --help`"
+            )
+        return StoreSpec("mem:")  # The guest's gateway replaces it.
     if place.kind in ("file", "mem"):
         return StoreSpec(root, fsync=access.fsync, follow_symlinks=access.follow_symlinks, extra=place.options)
     if place.kind == "gs" and access.requester_pays:
@@ -315,6 +323,8 @@ def directory_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     """Return store and prefix (empty or ending in `/`) of a directory."""
     if place.kind == "file":
         return store_spec(_file_root(place.key), place, access), ""
+    if place.kind == "guest":
+        return store_spec(place.root, place, access), ""
     prefix = place.key if place.key.endswith("/") or not place.key else place.key + "/"
     return store_spec(place.root, place, access), prefix
 
@@ -412,10 +422,10 @@ def _target(start: Location, end: Location, tree: bool, options: Options, access
     if options.as_subdir:
         raise UsageError("--as-subdir needs a directory", hint="to copy into a directory end DST with /")
     if end.is_directory:
-        end = replace(end, key=_with_slash(end.key) + _name_of(start)) if end.kind != "mem" else end
+        end = replace(end, key=_with_slash(end.key) + _name_of(start)) if end.kind not in IN_MEMORY else end
     elif end.kind == "file" and os.path.isdir(end.key):
         raise UsageError(f"{end} is a directory", hint=f"to copy into it write {end}/")
-    if end.kind == "mem":
+    if end.kind in IN_MEMORY:
         return Target(store_spec(end.root, end, access), _name_of(start))
     store, key = object_place(end, access)
     return Target(store, key)
@@ -497,7 +507,7 @@ def _check_options(options: Options) -> None:
 def _check_chunk(options: Options, ends: list[Location]) -> None:
     """Refuse a chunk size that a store does not accept. Files and memory take any size."""
     least, why = MIN_CHUNK_BYTES, "S3 does not accept smaller parts"
-    if all(end.kind in ("file", "mem") for end in ends):
+    if all(end.kind in ("file", *IN_MEMORY) for end in ends):
         least, why = MIN_FILE_CHUNK_BYTES, "the overhead of smaller chunks is too high"
     if options.chunk_bytes < least:
         raise UsageError(f"chunks of {options.chunk_bytes} bytes: must be at least {least >> 10}KiB", hint=why)

@@ -51,6 +51,7 @@ from tradewind.errors import (
     ConfigError,
     GatewayError,
     GatewayLost,
+    GuestAbsent,
     StateError,
     TradewindError,
     TransferError,
@@ -148,6 +149,8 @@ class RunningJob:
         #: Set when all processes have ended and no more work is done.
         self._over = Latch()
         self._closing_error: TradewindError | OSError | None = None
+        #: The error of a restart that failed.
+        self._ended_by: Exception | None = None
         #: Resources with the lifetime of the job's machines; None once they are gone.
         self._held: list[ExitStack] | None = []
         self._holding = threading.Lock()
@@ -208,7 +211,9 @@ class RunningJob:
         return Progress() if line is None else Progress.from_document(json.loads(line))
 
     def result(self) -> Result:
-        """Return the result of an ended job. Raises the TransferError of its outcome."""
+        """Return the result of an ended job. Raises the TransferError of its outcome, GuestAbsent."""
+        if isinstance(self._ended_by, GuestAbsent):
+            raise self._ended_by
         if self.summary is None or self.summary.outcome != "done":
             raise self._outcome_error()
         return Result(self.id, self.summary)
@@ -361,6 +366,7 @@ class RunningJob:
         return None
 
     def _finish(self, finish: Finish) -> Finish:
+        self._ended_by = finish.error
         if finish.done is None and (stored := self._stored_end()) is not None:
             # The job finished while this process was stopped, or its last line was lost.
             finish = replace(finish, done=stored)

@@ -1,6 +1,6 @@
 """A client of a transfer service: its sites, quotes, and jobs that send data to a site or receive it from there.
 
-The service moves the bytes, between places that the service itself can read and write. The client only asks.
+The bytes move between places that the service can read and write, or this host joins the job (`guest_host.py`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from tradewind.engine.service_address import direct_opener, service_address
-from tradewind.errors import CeilingReached, GatewayLost, JobFailed, Unauthorised, UsageError
+from tradewind.errors import CeilingReached, GatewayLost, JobFailed, JobNotFound, Unauthorised, UsageError
 from tradewind.model.files import read_user_file
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_usd
 
-__all__ = ["ServiceClient", "SitePath", "parse_site_path"]
+__all__ = ["ENDED", "POLL_S", "RunOver", "ServiceClient", "SitePath", "ended_well", "parse_site_path"]
 
 ANSWER_S_MAX = 30.0
 ANSWER_BYTES_MAX = 4 << 20
@@ -29,7 +29,15 @@ RETRIES_S_MAX = 60.0
 """Time for which a service that does not answer is asked again while a job runs."""
 ENDED = ("done", "failed", "cancelled", "paused")
 UNAUTHORISED = (401, 403)
+#: Statuses for a guest whose run has ended, or has another guest.
+RUN_OVER = (409, 410)
+#: Answer to a request for a job that does not exist.
+NO_JOB = "no such job"
 MICROS_PER_USD = 1_000_000
+
+
+class RunOver(Exception):
+    """No run of the job waits for this host, or another one has joined it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +101,63 @@ class ServiceClient:
 
     def wait(self, job_id: str, see: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
         """Return a job once it has ended; `see` gets each state of it. Raises JobFailed unless it is done."""
-        while True:
-            job = self._patiently("GET", f"/v1/jobs/{job_id}")
+        while (job := self.job(job_id))["state"] not in ENDED:
             see(job)
-            if job["state"] == "done":
-                return job
-            if job["state"] in ENDED:
-                message = job["error"] or f"the job was {job['state']}"
-                raise JobFailed(
-                    f"job {job_id}: {message}", hint=job["hint"] or "the service keeps the job: resume it there"
-                )
             time.sleep(POLL_S)
+        see(job)
+        return ended_well(job)
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Return a job with its counts. Raises JobNotFound, TradewindError."""
+        return self._patiently("GET", f"/v1/jobs/{job_id}")
+
+    def change(self, job_id: str, verb: Literal["pause", "resume"]) -> dict[str, Any]:
+        """Pause or resume a job. Raises UsageError if it is in another state, TradewindError."""
+        return self._patiently("POST", f"/v1/jobs/{job_id}/{verb}")
+
+    def join(self, job_id: str, earlier: str | None) -> dict[str, Any]:
+        """Become the guest of the present run of a job, and return its session and join document.
+
+        A run that has the session `earlier`, whose client has died, ends at once. Raises RunOver if no run waits for a
+        guest, TradewindError.
+        """
+        return self._patiently("POST", f"/v1/jobs/{job_id}/guest", {"earlier": earlier}, over=RUN_OVER)
+
+    def exchange(self, job_id: str, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Tell the service what the guest's gateway does, and return what it is asked. Raises RunOver, TradewindError.
+
+        A report may be sent twice: events and answers have numbers.
+        """
+        return self._patiently("POST", f"/v1/jobs/{job_id}/guest/exchange", report, over=RUN_OVER)
 
     def _patiently(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        over: tuple[int, ...] = (),
     ) -> dict[str, Any]:
-        """Ask again while the service does not answer: its next start continues the job."""
+        """Ask again while the service does not answer: its next start continues the job.
+
+        An answer with a status of `over` raises RunOver.
+        """
         deadline_s = time.monotonic() + RETRIES_S_MAX
         while True:
             try:
-                return self._ask(method, path, body, headers)
+                return self._ask(method, path, body, headers, over)
             except GatewayLost:
                 if time.monotonic() > deadline_s:
                     raise
                 time.sleep(POLL_S)
 
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        over: tuple[int, ...] = (),
     ) -> dict[str, Any]:
         from http.client import HTTPException
         from urllib.error import HTTPError
@@ -138,12 +176,22 @@ class ServiceClient:
             content = b""
             with suppress(OSError, HTTPException):
                 content = error.read(ANSWER_BYTES_MAX)
+            if error.code in over:
+                raise RunOver from None
             raise _refusal(error.code, content, self._url) from None
         except (OSError, ValueError, HTTPException) as error:  # The service may be killed within its answer.
             raise GatewayLost(
                 f"{self._url}: {getattr(error, 'reason', error)}",
                 hint="check the address, and that the service is running",
             ) from None
+
+
+def ended_well(job: dict[str, Any]) -> dict[str, Any]:
+    """Return a job that is done. Raises JobFailed for any other that has ended."""
+    if job["state"] == "done":
+        return job
+    message = job["error"] or f"the job was {job['state']}"
+    raise JobFailed(f"job {job['id']}: {message}", hint=job["hint"] or "the service keeps the job: resume it there")
 
 
 def _token(file: str | None) -> str:
@@ -161,7 +209,7 @@ def _token(file: str | None) -> str:
     return text
 
 
-def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised | GatewayLost:
+def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised | GatewayLost | JobNotFound:
     """Return the error of a problem document."""
     try:
         problem = json.loads(content)
@@ -176,6 +224,8 @@ def _refusal(status: int, content: bytes, url: str) -> UsageError | Unauthorised
         return GatewayLost(f"{url}: {message}", hint=hint)
     if 300 <= status < 400:
         return UsageError(f"{url}: it redirects to another address", hint="use the address of the service itself")
+    if status == 404 and message == NO_JOB:
+        return JobNotFound(f"{url}: {message}", hint=hint)
     if status == 404 and hint is None:
         hint = "is this the address of the service?"
     return UsageError(f"{url}: {message}", hint=hint)

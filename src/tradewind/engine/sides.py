@@ -43,7 +43,7 @@ def known_region(place: Location, access: Access) -> Side:
     if named is not None:
         return Side(place, named, "as said")
     name = access.region or place.region
-    if place.kind in ("file", "mem", "pipe"):
+    if place.kind in ("file", "mem", "pipe", "guest"):
         return Side(place, None, f"{place} is not a cloud store")
     if name and place.kind in PROVIDERS and _at_its_cloud(place, access):
         return Side(place, Region(PROVIDERS[place.kind], name), "as said")

@@ -17,6 +17,7 @@ from tradewind.engine.topology import plan_of
 from tradewind.errors import UsageError
 from tradewind.model.document import Codec, parse_json
 from tradewind.model.goal import Goal
+from tradewind.model.guest import Guest
 from tradewind.model.network_tier import NetworkTierChoice
 from tradewind.model.plan import Plan
 from tradewind.model.records import dataclass
@@ -63,6 +64,7 @@ class KeptRequest:
     unasked_usd: float | None = None
     tier: NetworkTierChoice | None = None
     routes_max: int | None = None
+    guest: Guest | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tradewind.errors import GatewayError, GatewayLost
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import start_owner
 from tradewind.fleet.provider import KEY_TAG, Home, Machine
-from tradewind.fleet.sockets import HOME, ControlFolder
+from tradewind.fleet.sockets import GUESTS, HOME, ControlFolder
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import Join, JoinToken
 
@@ -36,6 +36,8 @@ class Enrolment:
         gateways these, and none of this machine. Raises GatewayError.
         """
         self._sockets = ControlFolder(folder, make=True)
+        self._desks: ControlFolder | None = None
+        self._folder = folder
         #: Join tokens by the key of the order: a repeated order uses the same token.
         self._tokens: dict[str, JoinToken] = {}
         #: Id and control address of the machines that were added to the owner, by name.
@@ -62,15 +64,19 @@ class Enrolment:
 
         A socket on this host is used directly. Raises GatewayError.
         """
-        if (machine.control or "").startswith("unix:"):
+        if (machine.control or "").startswith("unix:") and not machine.is_guest:
             return machine.control
         if machine.inbound and machine.control is None:
             return None
         if self._admitted.get(machine.name) != (machine.id, machine.control):
             token = self._tokens[machine.tags[KEY_TAG]]
-            calls_home = not machine.inbound and machine.control is None
+            calls_home = not machine.inbound and (machine.control is None or machine.is_guest)
             self.owner.add(machine.name, token, dial=machine.control, calls_home=calls_home)
             self._admitted[machine.name] = (machine.id, machine.control)
+        if machine.is_guest:
+            # The owner does not forward to a desk.
+            self._desks = self._desks or ControlFolder(self._folder, name=GUESTS)
+            return self._desks.address(machine.name)
         return self._sockets.address(machine.name)
 
     def renew_process(self, machine: Machine) -> bool:
@@ -107,3 +113,5 @@ class Enrolment:
         """End the owner within `grace_s`, and remove the sockets."""
         self.owner.close(grace_s)
         self._sockets.close()
+        if self._desks is not None:
+            self._desks.close()

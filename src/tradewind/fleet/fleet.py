@@ -489,7 +489,7 @@ class Fleet:
             self.folder,
             lead.name,
             self._provider.home(lead.region),
-            listen=self._settings.listen.get(lead.name, "") if lead.name in dialled_gateways(self.plan) else None,
+            listen=self._settings.listen.get(lead.name, "" if lead.name in dialled_gateways(self.plan) else None),
             join=None if self._enrolment is None else self._enrolment.lead_join(lead.name),
             logs=self._logs,
             credentials=self._credentials,
@@ -504,10 +504,12 @@ class Fleet:
         """Send a gateway its program, after the owner has sent it the credentials of the program's stores.
 
         The lead needs none sent: it runs here and has the credentials of this machine. So does each gateway of a fleet
-        without identities. Raises CredentialsNotSent, GatewayError.
+        without identities. A guest gets none. Raises CredentialsNotSent, GatewayError.
         """
         stores = store_uses(program)
-        if self._enrolment is not None and program.node != self.plan.lead and stores:
+        machine = self.machines.get(program.node)
+        is_guest = machine is not None and machine.is_guest
+        if self._enrolment is not None and program.node != self.plan.lead and stores and not is_guest:
             self._enrolment.owner.delegate(program.node, stores, on_this_host=self._provider.kind in ON_THIS_HOST)
         GatewayClient.of(deployment, program.node).put_program(to_document(program))
 

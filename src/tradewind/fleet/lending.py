@@ -9,7 +9,7 @@ from tradewind.model.store import StoreSpec
 __all__ = ["ON_THIS_HOST", "store_uses"]
 
 #: Providers whose machines are processes of this host. Their gateways get this machine's credentials as they are.
-ON_THIS_HOST = frozenset({"local", "sky"})
+ON_THIS_HOST = frozenset({"guest", "local", "sky"})
 
 
 def store_uses(program: Program) -> tuple[StoreUse, ...]:

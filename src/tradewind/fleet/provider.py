@@ -217,8 +217,10 @@ class Machine:
     """Its address on each of its networks, by the network's name."""
     control: str | None = None
     """Control address of its gateway: `host:port` for the owner, or `unix:PATH` on this host. None while that is
-    unknown, and if the gateway calls home.
+    unknown, and if the gateway calls home. Of a guest it is `unix:NAME/PATH`, relative to the fleet's folder.
     """
+    is_guest: bool = False
+    """True for a user's host that takes part by itself: no credentials are sent there."""
     data_at_home: str | None = None
     """Address at which the lead at home reaches the gateway's data port, `host:port`, if that is forwarded."""
     inbound: bool = True

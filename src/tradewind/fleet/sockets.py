@@ -1,6 +1,7 @@
 """Control sockets of gateways that are processes of this host.
 
-In the fleet's folder, `control/NAME` belongs to a machine, `home/NAME` to the lead beside the client.
+In the fleet's folder, `control/NAME` belongs to a machine, `home/NAME` to the lead beside the client, and `guests/NAME`
+to the desk of a guest.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from tradewind.errors import GatewayError, GatewayLost, UsageError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.files import private_folder
 
-__all__ = ["DESCRIPTORS", "HOME", "MACHINES", "ControlFolder", "answers", "socket_names"]
+__all__ = ["DESCRIPTORS", "GUESTS", "HOME", "MACHINES", "ControlFolder", "answers", "socket_names"]
 
 #: Folders of sockets in the folder of a fleet.
 MACHINES = "control"
 HOME = "home"
+GUESTS = "guests"
 
 #: The open files of a process, by descriptor.
 DESCRIPTORS = "/proc/self/fd"

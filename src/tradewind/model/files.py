@@ -57,6 +57,7 @@ STATE_ENTRIES = frozenset(
         "catalog",
         "console",
         "fleets",
+        "guests",
         "jobs",
         "skies",
         "state.sqlite",

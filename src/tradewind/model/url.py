@@ -1,9 +1,10 @@
 """URLs and paths as users type them, parsed into (store root, key).
 
 Accepted: `s3://bucket/key`, `gs://bucket/key`, `az://account/container/key`, `r2://account/bucket/key`,
-`file:///path`, `mem:`, plain paths, `-`, and pasted `https://` addresses of S3, GCS and Azure. In our own schemes a key
-is taken literally (`%20` is three characters); `file://` and `https://` are real URLs and are percent-decoded.
-A URL never holds a credential: user names, passwords and signatures are refused.
+`file:///path`, `mem:`, plain paths, `-`, and pasted `https://` addresses of S3, GCS and Azure. `guest://NAME` and
+`guest://NAME/` are a file and a folder of the guest of a job of the transfer service. In our own schemes a key is taken
+literally (`%20` is three characters); `file://` and `https://` are real URLs and are percent-decoded. A URL never holds
+a credential: user names, passwords and signatures are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal
 from tradewind.errors import UrlError
 from tradewind.model.records import dataclass, field
 
-Kind = Literal["s3", "gs", "az", "r2", "file", "mem", "pipe"]
+Kind = Literal["s3", "gs", "az", "r2", "file", "mem", "pipe", "guest"]
 
 #: Number of path segments before the key.
 _ROOT_PARTS: dict[str, int] = {"s3": 1, "gs": 1, "az": 2, "r2": 2}
@@ -36,6 +37,15 @@ _SIGNED = (
     r"(?i)[?&](x-amz-(?:signature|credential|security-token)|x-goog-(?:signature|credential)|signature|sig"
     r"|awsaccesskeyid|googleaccessid|access_token)="
 )
+
+
+#: Beginning of the places of a guest.
+GUEST_ROOT = "guest://"
+
+
+def is_guest(text: str) -> bool:
+    """Return whether a place is that of a guest."""
+    return text.startswith(GUEST_ROOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +81,8 @@ class Location:
             return "-"
         if self.kind == "file":
             return self.key
-        if self.kind == "mem":
-            return self.root
+        if self.kind in ("mem", "guest"):
+            return self.root + self.key
         return f"{self.root}/{self.key}"
 
 
@@ -103,6 +113,8 @@ def parse_url(text: str, *, cwd: str = "") -> Location:
         return _file_url(rest, text)
     if scheme in ("http", "https"):
         return _pasted(scheme, rest)
+    if scheme == "guest":
+        return _guest(rest, text)
     raise UrlError(f"{text}: unknown scheme {scheme}://", hint=_nearest_scheme(scheme))
 
 
@@ -174,6 +186,12 @@ def _file_url(rest: str, text: str) -> Location:
     if not slash or host not in ("", "localhost"):
         raise UrlError(f"{text}: a file URL can only name this machine", hint="the form is file:///absolute/path")
     return Location("file", "file:///", "/" + unquote(path, errors="surrogateescape"))
+
+
+def _guest(name: str, text: str) -> Location:
+    if "/" in name.removesuffix("/") or name.removesuffix("/") in (".", ".."):
+        raise UrlError(f"{text}: not the name of a file or folder", hint="the form is guest://NAME, or guest://NAME/")
+    return Location("guest", GUEST_ROOT, name)
 
 
 _S3_HOST = (

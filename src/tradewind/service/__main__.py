@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from tradewind.errors import TradewindError, UsageError
@@ -70,6 +70,7 @@ def _arguments() -> Namespace:
     parser.add_argument("--allow-store", action="append", default=[])
     parser.add_argument("--allow-endpoint", action="append", default=[])
     parser.add_argument("--site", action="append", default=[])
+    parser.add_argument("--guest-address")
     parser.add_argument("--jobs", type=int, default=RUNNING_JOBS_DEFAULT)
     parser.add_argument("--behind-proxy", action="store_true")
     parser.add_argument("--migrate", action="store_true")
@@ -119,8 +120,21 @@ def _settings(args: Namespace) -> ServiceSettings:
         webhook_networks=tuple(_network(text) for text in args.allow_webhook_network),
         traces=None if args.traces is None else traces_endpoint(args.traces),
         machines=_machines(args),
+        guest_address=None if args.guest_address is None else _guest_address(args.guest_address),
     )
     return replace(settings, sites=parse_sites(args.site, settings))
+
+
+def _guest_address(text: str) -> str:
+    """Return an IP address of this machine that other hosts can dial. Raises UsageError."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        address = None
+    if address is None or address.is_unspecified:
+        raise UsageError(f"--guest-address {text}: not an IP address", hint="for example 192.0.2.7")
+    _listening(str(address), 0, "--guest-address", "name an IP address of this machine").close()
+    return str(address)
 
 
 def _machines(args: Namespace) -> MachineRules:
@@ -265,6 +279,8 @@ def _listen(
     address = f"http://{f'[{name}]' if ':' in name else name}:{bound}"
     sys.setswitchinterval(SWITCH_S)
     own = None if settings.console is None else OwnConsole(settings, database, address)
+    if own is None and settings.guest_address is None and not ip_address(name).is_unspecified:
+        settings = replace(settings, guest_address=name)
     service = Service(settings, database, own)
     config = uvicorn.Config(
         create_app(service),
@@ -297,15 +313,16 @@ def _listen(
     return 0
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(
+    host: str, port: int, option: str = "--listen", hint: str = "name another address with --listen HOST:PORT"
+) -> socket.socket:
     """Return a socket that listens at the address. Raises UsageError if that is not possible."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=512)
     except OSError as error:
         reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
-        hint = "name another address with --listen HOST:PORT"
-        raise UsageError(f"--listen {host}:{port}: {reason}", hint=hint) from None
+        raise UsageError(f"{option} {host}:{port}: {reason}", hint=hint) from None
 
 
 if __name__ == "__main__":

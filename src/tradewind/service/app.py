@@ -21,6 +21,7 @@ from tradewind.service.api import (
     connections,
     fleets,
     grid,
+    guests,
     health,
     job_objects,
     jobs,
@@ -173,7 +174,7 @@ def create_app(service: Service) -> FastAPI:
     app.state.service = service
     add_handlers(app)
     for part in (
-        *(health, jobs, job_objects, schedules, receipts, quotes, money, grid, market, bids, limits, bans),
+        *(health, jobs, guests, job_objects, schedules, receipts, quotes, money, grid, market, bids, limits, bans),
         *(links, fleets, sites, tenants, rotation, members, connections, webhooks),
     ):
         app.include_router(part.router)

@@ -9,8 +9,10 @@ from typing import Any
 from tradewind.engine.proposal import Request
 from tradewind.engine.request import Options
 from tradewind.model.codec import AUTO, OFF
+from tradewind.model.guest import Guest
 from tradewind.model.job import DEFAULT_CHUNK_BYTES
 from tradewind.model.records import replace
+from tradewind.model.store import Access
 from tradewind.service.connections import ConnectionUse
 from tradewind.service.machines import HERE_ONLY, MachineRules, placed_request
 
@@ -38,8 +40,26 @@ def engine_request(
     if use is not None:
         ends = use.destinations
         options = replace(options, source=use.source, destination=ends[0] if len(ends) == 1 else ends)
-    request = Request(document["source"], tuple(document["destination"]), options, verb)
+    guest = document.get("guest")
+    if guest is not None:
+        options = _with_guest(options, guest["side"])
+    request = Request(
+        document["source"],
+        tuple(document["destination"]),
+        options,
+        verb,
+        guest=None if guest is None else Guest.from_document(guest),
+    )
     return placed_request(request, document, rules, None if use is None else use.credentials)
+
+
+def _with_guest(options: Options, side: str) -> Options:
+    """Return the options of a job whose places on one side are those of a guest."""
+    options = replace(options, server_side_copy=False)
+    if side == "source":
+        return replace(options, source=replace(options.source, has_guest=True))
+    assert isinstance(options.destination, Access)
+    return replace(options, destination=replace(options.destination, has_guest=True))
 
 
 def limited(document: Mapping[str, Any], granted: str | None) -> Mapping[str, Any]:

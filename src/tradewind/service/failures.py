@@ -62,6 +62,6 @@ def first_down(gateway: str | None, places: Iterable[str]) -> str | None:
     """Return the first place whose store does not answer; None if all do. Raises UsageError, GatewayError."""
     for text in places:
         place = parse_url(text, cwd="/")
-        if place.kind != "file" and not store_answers(gateway, place.root, timeout_s=PROBE_S_MAX):
+        if place.kind not in ("file", "guest") and not store_answers(gateway, place.root, timeout_s=PROBE_S_MAX):
             return text
     return None

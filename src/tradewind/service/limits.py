@@ -38,6 +38,8 @@ STREAM_KEEP_ALIVE_S = 15.0
 STREAM_EVENTS_AT_ONCE = 500
 #: Jobs of one tenant that have not ended; a further one is answered 429.
 OPEN_JOBS_PER_TENANT_MAX = 10_000
+#: Maximum answers and events in one report of a guest, and how long one waits for a request [s].
+GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_WAIT_S = 16, 256, 0.5
 #: Waiting jobs that the scheduler knows, oldest first.
 PASS_JOBS_MAX = 20_000
 #: Jobs whose reason and end are computed in one round, the minimum pause between rounds, and the maximum share of the

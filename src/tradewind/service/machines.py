@@ -45,6 +45,8 @@ class MachineRules:
     def via_of(self, document: Mapping[str, Any]) -> JobVia:
         """Return where a job runs. Raises UsageError if the operator does not allow that, or it has no ceiling."""
         asked: JobVia | None = document.get("via")
+        if document.get("guest") is not None:
+            return self._via_of_guest(document, asked)
         if self.via == "here":
             if asked not in (None, "here"):
                 raise UsageError(f"via {asked}: the operator rents no machines for jobs", hint="leave out `via`")
@@ -64,6 +66,13 @@ class MachineRules:
                 "a job that may rent machines needs a ceiling", hint='set `max_cost_usd`, or `via` to "here"'
             )
         return via if why_not is None else "here"
+
+    def _via_of_guest(self, document: Mapping[str, Any], asked: JobVia | None) -> JobVia:
+        """Return `here`: the guest is joined to this machine by a single route, on which bytes can be compressed."""
+        if asked not in (None, "auto", "here"):
+            raise UsageError(f"via {asked}: a guest is joined to the server's own machine", hint="leave out `via`")
+        self._refuse_unused({**document, "compression": OFF}, UNUSED)
+        return "here"
 
     def usd_of(self, document: Mapping[str, Any]) -> float | None:
         """Return the ceiling of a job [USD]: its own, at most the operator's; None without any."""
@@ -140,7 +149,7 @@ def placed_request(
 def counted_here(request: Request) -> Request:
     """Return the request of a dry run on the server's own machine, which only counts."""
     options = replace(request.options, dry_run=True)
-    bounded = replace(request, ceiling_usd=None, machines_per_region=None, routes_max=None)
+    bounded = replace(request, ceiling_usd=None, machines_per_region=None, routes_max=None, guest=None)
     return replace(bounded, options=options, via=None, sites=NO_SITES)
 
 

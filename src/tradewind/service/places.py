@@ -14,7 +14,7 @@ from typing import Any
 
 from tradewind.engine.patterns import fixed_folder
 from tradewind.errors import UsageError
-from tradewind.model.url import Location, parse_url
+from tradewind.model.url import Location, is_guest, parse_url
 from tradewind.service.settings import ServiceSettings
 
 __all__ = ["allowed_place", "conflict", "owned_places", "require_same_places"]
@@ -68,13 +68,13 @@ def _allowed_path(place: Location, settings: ServiceSettings) -> str:
 def require_same_places(request: Mapping[str, Any], settings: ServiceSettings) -> None:
     """Check a request's resolved places again: a folder may have become a link since then, or be allowed no more.
 
-    Places of connections are not checked. Raises UsageError.
+    Places of connections and guests are not checked. Raises UsageError.
     """
     places = [request["source"], *request["destination"]]
     named = request.get("connections")
     names = [None] * len(places) if named is None else [named["source"], *named["destination"]]
     for place in (place for place, name in zip(places, names, strict=True) if name is None):
-        if allowed_place(place, settings) != place:
+        if not is_guest(place) and allowed_place(place, settings) != place:
             raise UsageError(f"{place}: a part of the path has become a link", hint="submit the job again")
 
 

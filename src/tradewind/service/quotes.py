@@ -74,7 +74,7 @@ class QuoteMaker:
         try:
             with self._database.read() as connection:
                 self._require_few(connection, sender[0])
-            counted = self._count(request, credentials)
+            counted = _stated(document) or self._count(request, credentials)
             ceiling = counted.bytes_total + _extra_bytes(counted.bytes_total)
             bounded = replace(request, options=replace(request.options, max_bytes=ceiling))
             proposal = self._engine.propose(bounded, keep=True, credentials=credentials)
@@ -171,6 +171,16 @@ class QuoteMaker:
         )
         if connection.execute(open_quotes).scalar_one() >= QUOTES_PER_TENANT_MAX:
             raise ApiProblem(429, f"{QUOTES_PER_TENANT_MAX:,} quotes are open", hint="wait until some expire")
+
+
+def _stated(document: Mapping[str, Any]) -> Progress | None:
+    """Return the volume of a source that only a guest can count; None for any other. Raises ApiProblem."""
+    guest = document.get("guest")
+    if guest is None or guest["side"] != "source":
+        return None
+    if document.get("source_bytes") is None:
+        raise ApiProblem(422, "the size of the source is not stated", field="body.source_bytes")
+    return Progress(bytes_total=document["source_bytes"])
 
 
 def _extra_bytes(volume_bytes: int) -> int:

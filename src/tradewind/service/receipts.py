@@ -23,6 +23,7 @@ def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[
     plan = receipt["plan"]
     return {
         **{name: receipt[name] for name in FIELDS},
+        "summary": _summary(row.request, receipt["summary"]),
         "routes": None if plan is None else len(plan["routes"]),
         "compression": _compression(row.request.get("compression", OFF), receipt),
         "job_id": row.id,
@@ -31,6 +32,14 @@ def public_receipt(row: JobRow, state: str, receipt: Mapping[str, Any]) -> dict[
         "objects": _objects(receipt["objects"]) if state in ENDED else None,
         "created_unix_ms": row.created_unix_ms,
     }
+
+
+def _summary(request: Mapping[str, Any], summary: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a summary with the destination that the tenant has named. The lead of a job with a guest cannot see it."""
+    if summary is None or request.get("guest") is None:
+        return summary
+    ends = zip(summary["destinations"], request["destination"], strict=False)
+    return {**summary, "destinations": [{**end, "url": url} for end, url in ends]}
 
 
 def _compression(codec: str, receipt: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -52,6 +52,7 @@ class ServiceSettings:
     - `oidc`: issuer of further tokens
     - `key_file`: file of the key that seals secrets; by default `service.key` in the state folder
     - `machines`: whether jobs may run on machines of providers, which, and for how much
+    - `guest_address`: IP address at which hosts of `send` and `receive` reach the gateways, or None for no such jobs
     - `console`: state folder of the user whose own console this is, or None for a service. Its user may use any place
     - `webhook_networks`: networks of loopback, private or link-local addresses that webhooks may have
     - `traces`: address that spans are sent to, or None to make none
@@ -71,6 +72,7 @@ class ServiceSettings:
     traces: str | None = None
     sites: Mapping[str, str] = field(default_factory=dict)
     machines: MachineRules = HERE_ONLY
+    guest_address: str | None = None
     console: Path | None = None
 
     @property

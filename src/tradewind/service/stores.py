@@ -70,7 +70,7 @@ def real_place(text: str, endpoint: str | None, *, is_connected: bool) -> str:
     (`is_connected` False), the server's own settings apply.
     """
     place = parse_url(text, cwd="/")
-    if place.kind == "file":
+    if place.kind in ("file", "guest"):
         return text
     own = _own_server(place)
     server = _server(endpoint or _public_endpoint(place)) if is_connected else own

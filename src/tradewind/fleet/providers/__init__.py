@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "LOCAL", "Settings", "connect_provider", "make_provider"]
 
 #: Names of the files in this folder.
-KINDS = ("aws", "azure", "gcp", "kubernetes", "local", "mixed", "sky", "ssh")
+KINDS = ("aws", "azure", "gcp", "guest", "kubernetes", "local", "mixed", "sky", "ssh")
 #: The document of the local provider.
 LOCAL: Mapping[str, Any] = {"kind": "local"}
 

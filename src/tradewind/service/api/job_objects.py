@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -20,6 +21,11 @@ from tradewind.service.tables import ENDED
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+#: Beginning of the destinations of a lead whose sink is a guest.
+IN_MEMORY = "mem:/"
+COUNTS_HINT = "the receipt has the counts"
 
 
 class ObjectPage(BaseModel):
@@ -45,14 +51,25 @@ def objects(
     path = os.path.join(service.runner.engine.control.store.path(row.engine_job), OBJECTS_FILE)
     try:
         lines, place = _lines(path, int(cursor or 0), limit)
-        found = [json.loads(line) for line in lines]
+        found = [_named(json.loads(line), row.request) for line in lines]
     except FileNotFoundError:
+        if (row.request.get("guest") or {}).get("side") == "source":
+            raise ApiProblem(410, "a job that its guest reads has no list of objects", hint=COUNTS_HINT) from None
         if row.state in ENDED and _had_objects(receipt_of(request, row)):
-            raise ApiProblem(410, "the list of objects was removed", hint="the receipt has the counts") from None
+            raise ApiProblem(410, "the list of objects was removed", hint=COUNTS_HINT) from None
         return {"objects": [], "next": None}
     except ValueError:
         raise ApiProblem(422, "cursor: not the `next` of an earlier page") from None
     return {"objects": found, "next": str(place) if len(lines) == limit else None}
+
+
+def _named(verdict: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a verdict with the place of the guest, which the lead of the job does not know."""
+    if request.get("guest") is None:
+        return verdict
+    name = verdict["destination"].removeprefix(IN_MEMORY)
+    (end,) = request["destination"]
+    return {**verdict, "destination": f"{end}{name}" if end.endswith("/") else end}
 
 
 def _had_objects(receipt: dict[str, Any] | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import stat
 from collections.abc import Sequence
 from hashlib import sha256
@@ -14,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tradewind.errors import UsageError
 from tradewind.model.codec import AUTO, COMPRESSIONS, OFF, ZSTD_LEVEL_MAX
+from tradewind.model.guest import Guest
 from tradewind.model.job import MIN_CHUNK_BYTES
 from tradewind.model.plan import ROUTES_ASKED_MAX
-from tradewind.model.url import parse_url
+from tradewind.model.url import is_guest, parse_url
 from tradewind.service.auth import Sender
 from tradewind.service.connections import ResolvedPlace, is_of_connection, require_one_secret
 from tradewind.service.limits import CHUNK_BYTES_MAX, MACHINES_MAX, PRIORITY_MAX
@@ -47,6 +49,7 @@ LATER_FIELDS: dict[str, Any] = {
     "max_vms": None,
     "routes": None,
     "compression": OFF,
+    "source_bytes": None,
 }
 
 
@@ -55,9 +58,11 @@ class JobRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    source: Place | None = Field(None, description="URL, absolute path, or connection:NAME/PATH")
+    source: Place | None = Field(
+        None, description="URL, absolute path, connection:NAME/PATH, or guest://NAME of a host that joins the job"
+    )
     destination: Place | Annotated[list[Place], Field(min_length=1, max_length=16)] | None = Field(
-        None, description="URL, absolute path or connection:NAME/PATH, or up to 16 of them"
+        None, description="URL, absolute path, connection:NAME/PATH or guest://NAME, or up to 16 of the first three"
     )
     quote: Annotated[str, Field(pattern=QUOTE_ID)] | None = Field(None, description="id of a quote")
     verb: Literal["cp", "sync", "mv"] = "cp"
@@ -93,6 +98,10 @@ class JobRequest(BaseModel):
         OFF, description=f"compression between machines: {COMPRESSIONS}; auto decides for each chunk by a sample"
     )
 
+    source_bytes: Annotated[int, Field(ge=0, le=1 << 62)] | None = Field(
+        None, description="size of a source that is a guest's, which only the guest can count; a quote needs it"
+    )
+
     @model_validator(mode="after")
     def _has_places_or_quote(self) -> JobRequest:
         if self.quote is not None and self.model_fields_set != {"quote"}:
@@ -124,7 +133,7 @@ def job_of(
     """
     if body.quote is None:
         document, owned, links = resolved_request(body, request, sender)
-        return document, owned, links, _file_bytes(document["source"])
+        return document, owned, links, document.get("source_bytes") or _file_bytes(document["source"])
     with request.app.state.service.database.read() as connection:
         row = quote_of(connection, body.quote, sender.tenant)
     return json.loads(row["request"]), json.loads(row["owned"]), [], json.loads(row["view"]).get("volume_bytes")
@@ -161,8 +170,33 @@ def resolved_request(
     source, *ends = [place.url for place in resolved]
     given_fields = body.model_dump(exclude={"quote"})
     document = {**given_fields, "source": source, "destination": ends, **named}
+    if body.source_bytes is None:
+        del document["source_bytes"]
+    elif not is_guest(source):
+        raise ApiProblem(422, "source_bytes: the service counts this source itself", field="body.source_bytes")
+    document |= _guest_of(body, source, ends, service)
     service.settings.machines.via_of(document)
     return document, owned, transfer_links(source, ends)
+
+
+def _guest_of(body: JobRequest, source: str, ends: Sequence[str], service: Service) -> dict[str, Any]:
+    """Return the guest of a job, named for the process that runs it; nothing if it has none. Raises ApiProblem."""
+    texts: dict[Literal["source", "destination"], Sequence[str]] = {"source": [source], "destination": ends}
+    sides = [side for side, places in texts.items() if any(map(is_guest, places))]
+    if not sides:
+        return {}
+    field = f"body.{sides[0]}"
+    if service.settings.guest_address is None:
+        raise ApiProblem(
+            422,
+            "this service takes no data from hosts of users, and sends none there",
+            hint="`tradewind serve --guest-address` allows it; `--shared` names a path that the service can read",
+            field=field,
+        )
+    if len(sides) > 1 or len(ends) > 1 or body.verb != "cp":
+        raise ApiProblem(422, "a guest is one side of a cp with one destination", field=field)
+    guest = Guest(f"g-{secrets.token_hex(8)}", sides[0], service.settings.guest_address)
+    return {"guest": guest.document()}
 
 
 def _owned(places: Sequence[ResolvedPlace], *, recursive: bool, with_sources: bool) -> list[str]:
@@ -170,6 +204,8 @@ def _owned(places: Sequence[ResolvedPlace], *, recursive: bool, with_sources: bo
     source, *ends = places
     owned = set()
     for end in ends:
+        if is_guest(end.url):
+            continue  # No other job writes there.
         written = owned_places([source.url], [end.url], recursive=recursive, with_sources=False)
         owned |= {real_place(text, end.endpoint, is_connected=end.is_connected) for text in written}
     if with_sources:
@@ -187,7 +223,7 @@ def _connections(places: Sequence[ResolvedPlace]) -> dict[str, Any]:
     if not endpoints:
         return {}
     for place in places:
-        if place.connection is None and not place.url.startswith("/"):
+        if place.connection is None and not place.url.startswith("/") and not is_guest(place.url):
             raise ApiProblem(
                 422,
                 f"{place.url}: a job with a connection cannot also use the server's credentials",
@@ -205,6 +241,8 @@ def _real_store(place: ResolvedPlace) -> str:
 def _resolved(service: Service, tenant: str, field: str, place: str) -> ResolvedPlace:
     """Return a resolved place of a field. Raises ApiProblem with the field."""
     try:
+        if is_guest(place):
+            return ResolvedPlace(str(parse_url(place, cwd="/")))
         if is_of_connection(place):
             return service.connections.place_of(tenant, place)
         return ResolvedPlace(allowed_place(place, service.settings))

@@ -74,6 +74,10 @@ def make(body: ScheduleRequest, request: Request, sender: Sender = WRITE) -> dic
     if body.job.quote is not None:
         raise ApiProblem(422, "a schedule cannot have a quote", hint="a quote is valid for one job")
     document, owned, links = resolved_request(body.job, request, sender)
+    if document.get("guest") is not None:
+        raise ApiProblem(
+            422, "a schedule cannot have a guest", hint="run `tradewind send` or `receive` from cron on that host"
+        )
     database = request.app.state.service.database
     with database.read() as connection:
         now_ms = database_unix_ms(connection)

@@ -1,0 +1,180 @@
+"""`/v1/jobs/ID/guest`: how the user's host that sends or receives joins its job.
+
+The client on that host claims the join document of the present run, and then says what its gateway does. It must reach
+the server that runs the job: others answer 503, and a client tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from tradewind.fleet.guests import DeskOver, DeskTaken, GuestDesk, desk_of
+from tradewind.model.event import event_from_document
+from tradewind.service.api.jobs import WRITE, JobId
+from tradewind.service.auth import Sender
+from tradewind.service.database import record_change
+from tradewind.service.jobs import JobRow
+from tradewind.service.limits import GUEST_ANSWERS_MAX, GUEST_EVENTS_MAX, GUEST_WAIT_S
+from tradewind.service.problems import ApiProblem
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+LOOK_S = 0.05
+EventLine = Annotated[str, Field(max_length=65_536)]
+
+
+class JoinView(BaseModel):
+    """What the gateway of the guest needs to join the run. `token_hex` is secret, works once, and until it expires."""
+
+    fleet: str
+    name: str
+    token_hex: str
+    expires_unix_s: int
+    ca_pem: str
+    owner: str
+
+
+class GuestView(BaseModel):
+    """The right to be the guest of a run. `session` is secret."""
+
+    session: str
+    join: JoinView
+
+
+class GuestClaim(BaseModel):
+    """`earlier` is the session of a client that was killed: its run then ends at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    earlier: Annotated[str, Field(max_length=64)] | None = None
+
+
+class GuestVersion(BaseModel):
+    """The version of the guest's gateway program."""
+
+    gateway: Annotated[str, Field(max_length=100)]
+    contract: int
+
+
+class GuestAnswer(BaseModel):
+    """The answer to a request of the service: an error, or the body of the gateway's answer."""
+
+    number: int
+    error: Annotated[str, Field(max_length=2_000)] | None = None
+    hint: Annotated[str, Field(max_length=2_000)] | None = None
+    body: dict[str, Any] | None = None
+
+
+class GuestReport(BaseModel):
+    """What the guest says. `first` is the number of events that it sent before; `failure` ends the run.
+
+    With `waits` the answer comes when the gateway is asked something, or after a moment.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    session: Annotated[str, Field(max_length=64)]
+    version: GuestVersion | None = None
+    answers: Annotated[list[GuestAnswer], Field(max_length=GUEST_ANSWERS_MAX)] = []
+    first: Annotated[int, Field(ge=0, le=1 << 62)] = 0
+    events: Annotated[list[EventLine], Field(max_length=GUEST_EVENTS_MAX)] = []
+    failure: Annotated[str, Field(max_length=2_000)] | None = None
+    waits: bool = False
+
+
+class GuestRequest(BaseModel):
+    """A request to the guest's gateway, about which its client decides."""
+
+    number: int
+    kind: Literal["program", "drain", "identity"]
+    method: str
+    body: dict[str, Any] | None
+
+
+class GuestRequests(BaseModel):
+    """The requests that the guest has not answered, and the number of its events that were taken."""
+
+    asked: list[GuestRequest]
+    events: int
+
+
+@router.post("/{job_id}/guest", status_code=201, response_model=GuestView)
+def claim(
+    job_id: JobId, body: GuestClaim, request: Request, response: Response, sender: Sender = WRITE
+) -> dict[str, Any]:
+    """Become the guest of the present run of a job. Only the first request of a run gets the join document."""
+    desk = _desk(request, request.app.state.service.queue.get(sender.tenant, job_id))
+    try:
+        session = desk.claim(body.earlier)
+    except DeskTaken as error:
+        raise ApiProblem(409, str(error)) from None
+    except DeskOver as error:
+        raise _over(error) from None
+    with request.app.state.service.database.write() as connection:
+        record_change(connection, sender.tenant, sender.token, "job.join", job_id)
+    response.headers["Cache-Control"] = "no-store"
+    join = desk.join
+    return {
+        "session": session,
+        "join": {
+            "fleet": join.fleet_id,
+            "name": join.name,
+            "token_hex": join.token.hex,
+            "expires_unix_s": join.token.expires_unix_s,
+            "ca_pem": join.ca_pem,
+            "owner": join.owner,
+        },
+    }
+
+
+@router.post("/{job_id}/guest/exchange", response_model=GuestRequests)
+async def exchange(job_id: JobId, body: GuestReport, request: Request, sender: Sender = WRITE) -> dict[str, Any]:
+    """Say what the guest's gateway does, and return what it is asked to do."""
+    # The row was read when the desk was claimed; the session shows that this is the same client.
+    row = await asyncio.to_thread(request.app.state.service.queue.get, sender.tenant, job_id)
+    desk = _desk(request, row)
+    events = [_event(line) for line in body.events]
+    answers = {answer.number: answer.model_dump(exclude={"number"}) for answer in body.answers}
+    version = None if body.version is None else body.version.model_dump()
+    try:
+        taken = desk.say(body.session, version, answers, body.first, events, body.failure)
+        deadline_s = time.monotonic() + (GUEST_WAIT_S if body.waits else 0.0)
+        while not (asked := desk.asked(body.session)) and time.monotonic() < deadline_s:
+            await asyncio.sleep(LOOK_S)
+    except DeskOver as error:
+        raise _over(error) from None
+    return {"asked": asked, "events": taken}
+
+
+def _event(line: str) -> bytes:
+    """Return an event of a lead as a line. Raises ApiProblem for anything else: it is not trusted."""
+    try:
+        document = json.loads(line)
+        event_from_document(document)
+        return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ApiProblem(422, "not an event of a gateway", field="body.events") from None
+
+
+def _over(error: DeskOver) -> ApiProblem:
+    return ApiProblem(410, f"this run has ended: {error}", hint="join the next run, if the job has one")
+
+
+def _desk(request: Request, row: JobRow) -> GuestDesk:
+    """Return the desk of a job's present run. Raises ApiProblem 409 without a guest, 410 or 503 without a run here."""
+    guest = row.request.get("guest")
+    if guest is None:
+        raise ApiProblem(409, "this job has no guest", hint="its source or destination is guest://NAME")
+    desk = desk_of(guest["guest"])
+    if desk is not None:
+        return desk
+    if request.app.state.service.settings.is_replica and row.state == "running":
+        raise ApiProblem(503, "another server runs this job", headers={"Retry-After": "1"})
+    raise ApiProblem(410, f"no run of the job waits for a guest: it is {row.state}", hint="try again while it runs")
