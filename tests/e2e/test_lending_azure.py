@@ -1,4 +1,4 @@
-"""Credentials of gateways on other machines for Azure: signatures of a user delegation key, made and checked by Azurite.
+"""Credentials of gateways elsewhere for Azure: signatures of a user delegation key, made and checked by Azurite.
 
 The gateways run on this host behind a real SSH server, so for Tradewind they are elsewhere. A proxy in front of Azurite
 sees which credential each request carries. It can refuse user delegation keys, and shorten their life.
@@ -132,7 +132,9 @@ def stage(command: Command, server: Server, tmp_path: Path) -> Iterator[Stage]:
 
 
 def test_each_gateway_gets_a_signature_for_its_role_and_nothing_is_written(stage: Stage, tmp_path: Path) -> None:
-    running = stage.command.start(*stage.words(f"{stage.source}/data/", f"{stage.copies}/copy/"), "--limit-rate", "4MB/s")
+    running = stage.command.start(
+        *stage.words(f"{stage.source}/data/", f"{stage.copies}/copy/"), "--limit-rate", "4MB/s"
+    )
     running.wait_for_bytes(2 * MIB)
     signatures = stage.proxy.signatures()
     secrets = [signature["sig"] for signature in signatures.values()]

@@ -1,4 +1,6 @@
-"""The choice of a network tier per region, compared with brute force: each set of regions in the standard tier."""
+"""The choice of network tiers, compared with brute force: each set of relays in the standard tier, each machine of the
+source in either.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import random
 
 import pytest
 
-from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
+from tests.planner.brute_force_mixed import MixedWorld, cheapest_usd, fastest_gbps
 from tests.planner.worlds import MADE, random_world
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
@@ -59,12 +61,12 @@ def planned(transfer: Transfer, goal: Goal) -> UnicastOverlay:
     return plan
 
 
-def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[World]:
-    """Return one world per set of sending regions in the standard tier. The sink sends nothing."""
-    able = [r for r in catalog.places if "standard" in catalog.network_tiers(r) and r != SINK]
+def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[MixedWorld]:
+    """Return one world per set of relays in the standard tier. The sink sends nothing."""
+    able = [r for r in catalog.places if "standard" in catalog.network_tiers(r) and r not in (SOURCE, SINK)]
     sets = itertools.chain.from_iterable(itertools.combinations(able, n) for n in range(len(able) + 1))
-    catalogs = [catalog.with_standard_tier(chosen) for chosen in sets]
-    return [World(each, SOURCE, SINK, VOLUME_GB, machines_max, boot_s) for each in catalogs]
+    catalogs = [(catalog.with_standard_tier(chosen), catalog.with_standard_tier((*chosen, SOURCE))) for chosen in sets]
+    return [MixedWorld(*each, SOURCE, SINK, VOLUME_GB, machines_max, boot_s) for each in catalogs]
 
 
 @pytest.mark.parametrize(

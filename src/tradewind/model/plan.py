@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tradewind.errors import GatewayError, TopologyError, UsageError
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 from tradewind.model.records import dataclass, field
 
@@ -28,6 +29,8 @@ class PlannedGateway:
     name: str
     region: str = "site:local"
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    network_tier: NetworkTier | None = None
+    """How its machine sends, if the machines of its region differ in that; else the overlay says it."""
 
 
 @dataclass(frozen=True, slots=True)
