@@ -163,3 +163,15 @@ def test_a_search_with_little_work_tries_other_tiers_in_single_regions() -> None
     little = replace(transfer, settings=replace(transfer.settings, work_max=transfer.settings.work_max / 100))
     plan = planned(little, MaxCost(3.206))
     assert plan.throughput_gbps > 5.37 and len({machines.network_tier for machines in plan.machines}) == 2
+
+
+def test_the_check_refuses_an_edge_of_a_mixed_source_in_the_wrong_tier() -> None:
+    catalog = tiered_world(3)
+    transfer = prepared(catalog, 2, "best")
+    plan = planned(transfer, Fastest())
+    assert plan.mixed_at == SOURCE
+    swapped = tuple(replace(edge, network_tier="premium") for edge in plan.edges if edge.src == SOURCE)
+    wrong = replace(plan, edges=(*swapped, *(edge for edge in plan.edges if edge.src != SOURCE)))
+    assert violations(wrong, catalog, transfer.limits) != []
+    elsewhere = tuple(replace(edge, network_tier=None) for edge in plan.edges)
+    assert violations(replace(plan, edges=elsewhere), catalog, transfer.limits) != []

@@ -92,6 +92,14 @@ class Plan:
         """Gateways with a machine: all except the lead, which runs beside the client."""
         return tuple(gateway for gateway in self.gateways if gateway.name != self.lead)
 
+    def network_tier_of(self, name: str) -> NetworkTier | None:
+        """Return the planned network tier of a gateway's machine; None if the plan does not choose one."""
+        gateway = next((each for each in self.gateways if each.name == name), None)
+        if gateway is None or self.overlay is None:
+            return None
+        here = (each.network_tier for each in self.overlay.machines if str(each.region) == gateway.region)
+        return gateway.network_tier or next(here, None)
+
     def stations(self) -> tuple[tuple[str, str], ...]:
         """Ordered pairs of distinct gateways that are adjacent on some route, without repeats."""
         pairs = dict.fromkeys(
