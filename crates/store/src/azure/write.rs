@@ -4,7 +4,7 @@ use super::headers::{encode_crc64, etag, set_attributes, set_metadata, set_optio
 use super::xml::{block_list, parse_uncommitted};
 use super::{AzureStore, LIMITS};
 use crate::model::stays;
-use crate::rest::{Call, encode_path, encode_query, header, is_web_page, refuse_foreign_answer};
+use crate::rest::{Call, encode_path, header, is_web_page, refuse_foreign_answer};
 use crate::rest::{WorkLimits, still_at_work, work_limits};
 use crate::{
     Attributes, Checksums, Error, ErrorKind, Expect, ObjectDeletion, PartSource, PartTag, Payload, PendingUpload,
@@ -15,7 +15,6 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, Method};
-use object_store::azure::AzureCredential;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -165,8 +164,8 @@ impl AzureStore {
         if source.range.is_some() {
             return Err(call.error(ErrorKind::Unsupported, "a whole object is copied without a range"));
         }
-        let address = self.source_address(&call, source).await?;
-        call.set("x-ms-copy-source", &address)?;
+        let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
+        call.set("x-ms-copy-source", &encode_path(&root, &source.key))?;
         if let Some(etag) = &source.condition.etag {
             call.set("x-ms-source-if-match", &format!("\"{etag}\""))?;
         }
@@ -191,22 +190,6 @@ impl AzureStore {
         // The present ETag of the copy: it changes while the copy is pending, so that of the first answer is outdated.
         let written = Written { etag: etag(&headers), ..Written::default() };
         look_at_written(self, key, &written, &Checksums::default()).await
-    }
-
-    /// The address from which Azure reads the source of a copy. A signature authorises only the request that carries it,
-    /// so the source needs it too, if it covers the source.
-    async fn source_address(&self, call: &Call, source: &PartSource) -> Result<String> {
-        let root = format!("{}{}/{}", self.origin, self.account_root, source.bucket);
-        let address = encode_path(&root, &source.key);
-        let credential = self.credential().await.map_err(|why| call.error(ErrorKind::Unauthenticated, why))?;
-        let Some(AzureCredential::SASToken(query)) = credential.as_deref() else { return Ok(address) };
-        let of_account = query.iter().any(|(name, _)| name == "ss");
-        let of_container = query.iter().any(|(name, value)| name == "sr" && value == "c");
-        if of_account || of_container && source.bucket == self.container {
-            let query: Vec<(&str, &str)> = query.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            return Ok(format!("{address}?{}", encode_query(&query)));
-        }
-        Err(call.error(ErrorKind::Unsupported, "the shared access signature does not cover the source"))
     }
 
     /// Waits for a copy. Within one account most copies are done at once; Azure makes large ones in the background. A
