@@ -158,6 +158,7 @@ def test_each_gateway_gets_a_signature_for_its_role_and_nothing_is_written(stage
     assert stage.call("PUT", f"{stage.copies}/copy/new", longer, b"x") == 403
 
 
+@pytest.mark.slow
 def test_a_single_object_gets_a_signature_of_its_own(stage: Stage) -> None:
     base = f"az://{stage.account}"
     stage.command.run("cp", f"{base}/{stage.source}/data/0", f"{base}/{stage.copies}/copy/0", *stage.options).expect(0)
@@ -172,6 +173,7 @@ def test_a_role_without_the_action_is_told_it(stage: Stage) -> None:
     assert stage.copied() == 0
 
 
+@pytest.mark.slow
 def test_an_account_key_is_not_sent_but_signs(stage: Stage) -> None:
     del stage.command.environment["AZURE_STORAGE_TOKEN"]
     stage.command.environment["AZURE_STORAGE_ACCOUNT_KEY"] = stage.server.secret_key
@@ -181,6 +183,7 @@ def test_an_account_key_is_not_sent_but_signs(stage: Stage) -> None:
     assert signed and all("skoid" not in exchange.request.query for exchange in signed)
 
 
+@pytest.mark.slow
 def test_signatures_that_expire_while_no_keys_are_given_delay_a_transfer(stage: Stage) -> None:
     stage.proxy.key_life_s = 4.0
     words = stage.words(f"{stage.source}/data/", f"{stage.copies}/copy/")
