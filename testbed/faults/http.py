@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -37,13 +39,17 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpProxy:
-    """Listens on a free port of ``address``, and forwards requests to ``target`` (``http://127.0.0.1:PORT``)."""
+    """Listens on a free port of ``address``, and forwards requests to ``target`` (``http://127.0.0.1:PORT``).
 
-    def __init__(self, target: str, address: str = "127.0.0.1") -> None:
+    The target may use HTTPS if ``ca_file`` is the PEM of its CA. The proxy itself speaks plain HTTP.
+    """
+
+    def __init__(self, target: str, address: str = "127.0.0.1", ca_file: Path | None = None) -> None:
         parts = urlsplit(target)
-        if parts.scheme != "http" or parts.hostname is None or parts.port is None:
-            raise ValueError(f"no plain HTTP address with a port: {target}")
+        if parts.scheme != ("https" if ca_file else "http") or parts.hostname is None or parts.port is None:
+            raise ValueError(f"no such address with a port: {target}")
         self._target = (parts.hostname, parts.port)
+        self._tls = ssl.create_default_context(cafile=str(ca_file)) if ca_file else None
         self._listener = socket.create_server((address, 0), backlog=256)
         self.endpoint = f"http://{address}:{self._listener.getsockname()[1]}"
         self.exchanges: list[Exchange] = []
@@ -110,7 +116,7 @@ class HttpProxy:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        client, server = Stream(connection), _Upstream(self._target, self._sockets)
+        client, server = Stream(connection), _Upstream(self._target, self._sockets, self._tls)
         self._sockets.add(connection)
         try:
             while not self._stopped and (head := client.head()) is not None:
@@ -217,14 +223,16 @@ class HttpProxy:
 class _Upstream:
     """The connection to the real store, opened when first needed."""
 
-    def __init__(self, target: tuple[str, int], sockets: set[socket.socket]) -> None:
-        self._target = target
+    def __init__(self, target: tuple[str, int], sockets: set[socket.socket], tls: ssl.SSLContext | None) -> None:
+        self._target, self._tls = target, tls
         self._sockets = sockets
         self._stream: Stream | None = None
 
     def stream(self) -> Stream:
         if self._stream is None:
-            connection = socket.create_connection(self._target)
+            connection: socket.socket = socket.create_connection(self._target)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_hostname=self._target[0])
             self._sockets.add(connection)
             self._stream = Stream(connection)
         return self._stream

@@ -534,12 +534,12 @@ def test_leases_end_before_the_ceiling_but_are_never_short(tmp_path: Path) -> No
     job.provider.start_s_max = 0.0
     ledger = job.begin(usd_max=2 * 300 * USD_PER_S)
     fleet = job.fleet(ledger, plan_over([]))
-    assert fleet._lease_s() == 300 - STOP_S
-    assert fleet._lease_s(least_s=295.0) == 295
+    assert fleet._renewals.lease_s() == 300 - STOP_S
+    assert fleet._renewals.lease_s(least_s=295.0) == 295
     job.clock.now_s += 280
-    assert fleet._lease_s() == LEASE_S_MIN
+    assert fleet._renewals.lease_s() == LEASE_S_MIN
     fleet.close()
-    assert fleet._lease_s() == LEASE_S
+    assert fleet._renewals.lease_s() == LEASE_S
 
 
 def test_a_machine_is_charged_at_most_until_its_lease_ended(tmp_path: Path) -> None:

@@ -12,14 +12,17 @@ from tradewind.engine.launch_spec import plan_prices
 from tradewind.engine.learning import RouteWatch, samples_of
 from tradewind.engine.provisioning import plan_gateways
 from tradewind.engine.rates import SlowRoutes
-from tradewind.engine.replan import PlanRequest, TransferState, as_seen, observed_links, revise_plan, running_tiers
-from tradewind.engine.stored import changed_prices
-from tradewind.fleet.orders import network_tier_in
+from tradewind.engine.replan import PlanRequest, TransferState, as_seen, observed_links, revise_plan
+from tradewind.engine.sending_tiers import running_tiers
+from tradewind.engine.stored import changed_prices, plan_document, plan_from_document
+from tradewind.fleet.orders import Orders
+from tradewind.fleet.settings import FleetSettings
 from tradewind.model.catalog import Catalog, Grid
-from tradewind.model.goal import Cheapest
+from tradewind.model.goal import Cheapest, Fastest, Goal
 from tradewind.model.hosts import SshHost, SshHosts
 from tradewind.model.job import JobSpec, PrefixSelection, Target
-from tradewind.model.network_tier import NetworkTierChoice
+from tradewind.model.ledger import STANDARD_EDGE
+from tradewind.model.network_tier import NetworkTier, NetworkTierChoice
 from tradewind.model.plan import Plan
 from tradewind.model.price import EgressPrice, EgressRule, PriceBook, PriceTier
 from tradewind.model.records import replace
@@ -27,6 +30,7 @@ from tradewind.model.region import Region, RegionInfo
 from tradewind.model.sites import Cloud, Sites
 from tradewind.model.store import StoreSpec
 from tradewind.planner.network import PlanningLimits
+from tradewind.render.words import explain_lines, plan_lines
 
 DEAR = 7.0
 CLOUDS = (
@@ -42,6 +46,12 @@ def planned(catalog: Catalog, tier: NetworkTierChoice) -> Plan:
     return plan_gateways(catalog, SOURCE, SINK, VOLUME_GB, Cheapest(), limits)
 
 
+def tier_in(plan: Plan, region: Region) -> NetworkTier | None:
+    """Return the network tier of the first machine in a region."""
+    name = next(gateway.name for gateway in plan.machines if gateway.region == str(region))
+    return plan.network_tier_of(name)
+
+
 def with_dear_standard_tier(catalog: Catalog) -> Catalog:
     """Return the catalog with a high price for all traffic in the standard tier, and the premium tier unchanged."""
     price = EgressPrice((PriceTier(0.0, DEAR),), catalog.standard_tiers["p"].rules[0].price.origin)
@@ -54,9 +64,9 @@ def with_dear_standard_tier(catalog: Catalog) -> Catalog:
 
 def test_machines_are_ordered_in_the_tier_of_the_plan() -> None:
     catalog = tiered_world(0)
-    assert network_tier_in(planned(catalog, "standard"), str(SOURCE)) == "standard"
-    assert network_tier_in(planned(catalog, "premium"), str(SOURCE)) == "premium"
-    assert network_tier_in(planned(replace(catalog, standard_tiers={}), "premium"), str(SOURCE)) is None
+    assert tier_in(planned(catalog, "standard"), SOURCE) == "standard"
+    assert tier_in(planned(catalog, "premium"), SOURCE) == "premium"
+    assert tier_in(planned(replace(catalog, standard_tiers={}), "premium"), SOURCE) is None
 
 
 def test_prices_have_changed_only_in_the_tier_of_the_plan() -> None:
@@ -84,13 +94,15 @@ def test_a_plan_has_the_tiers_that_are_fixed() -> None:
     catalog = tiered_world(0)
     limits = PlanningLimits(machines_per_region=1, network_tier_of={SOURCE: "standard"})
     plan = plan_gateways(catalog, SOURCE, SINK, VOLUME_GB, Cheapest(), limits)
-    assert network_tier_in(plan, str(SOURCE)) == "standard" and network_tier_in(plan, str(SINK)) == "premium"
+    assert tier_in(plan, SOURCE) == "standard" and tier_in(plan, SINK) == "premium"
 
 
-def revised(catalog: Catalog, plan: Plan, **changes: Any) -> Plan | None:
+def revised(
+    catalog: Catalog, plan: Plan, *, goal: Goal | None = None, machines_max: int = 1, **changes: Any
+) -> Plan | None:
     """Return a new plan for all of the volume, with any tier for regions that have not sent."""
-    limits = PlanningLimits(machines_per_region=1, network_tiers="best")
-    asked = PlanRequest(catalog, SOURCE, SINK, Cheapest(), limits, 1 << 24, None, None)
+    limits = PlanningLimits(machines_per_region=machines_max, network_tiers="best")
+    asked = PlanRequest(catalog, SOURCE, SINK, goal or Cheapest(), limits, 1 << 24, None, None)
     volume_bytes = round(VOLUME_GB * 1e9)
     state = TransferState(
         left_bytes=volume_bytes,
@@ -111,7 +123,7 @@ def test_machines_keep_their_tier_when_the_transfer_is_planned_again(tier: Netwo
     catalog = tiered_world(0)
     plan = planned(catalog, tier)
     again = revised(catalog, plan)
-    assert again is not None and network_tier_in(again, str(SOURCE)) == tier
+    assert again is not None and tier_in(again, SOURCE) == tier
 
 
 def test_an_observed_rate_belongs_to_the_tier_of_the_sender() -> None:
@@ -163,3 +175,88 @@ def test_a_rate_is_learned_in_the_tier_of_the_machines(tier: NetworkTierChoice) 
     spec = JobSpec(StoreSpec("file:///from"), PrefixSelection(""), (Target(StoreSpec("file:///to"), ""),))
     (sample,) = samples_of(catalog, spec, plan, hops, watch, source="job 1", date="2026-11-24")
     assert sample.network_tier == tier
+
+
+def mixed_plan(catalog: Catalog, goal: Goal | None = None) -> Plan:
+    """Return a plan whose source has a machine of each tier."""
+    limits = PlanningLimits(machines_per_region=2, network_tiers="best")
+    plan = plan_gateways(catalog, SOURCE, SINK, VOLUME_GB, goal or Fastest(), limits)
+    assert plan.overlay is not None and plan.overlay.mixed_at == SOURCE
+    return plan
+
+
+MIXED_SEED = 3
+"""A world in which the fastest plan has machines of both tiers at the source."""
+
+
+def test_a_route_uses_machines_of_its_own_tier() -> None:
+    plan = mixed_plan(tiered_world(MIXED_SEED))
+    tiers = {gateway.name: plan.network_tier_of(gateway.name) for gateway in plan.machines}
+    assert {tiers["p-r0-1"], tiers["p-r0-standard-1"]} == {"premium", "standard"}
+    assert plan.overlay is not None
+    for tier in ("premium", "standard"):
+        share = sum(route.share for route in plan.overlay.routes if route.network_tier == tier)
+        assert share > 0.0
+        assert sum(route.share for route in plan.routes if tiers[route.nodes[0]] == tier) == pytest.approx(share)
+
+
+def test_machines_of_a_mixed_region_are_ordered_in_their_tiers() -> None:
+    plan = mixed_plan(tiered_world(MIXED_SEED))
+    orders = Orders("fleet-1", FleetSettings()).of(plan, 900, 1, None)
+    tier_of = {order.name: order.network.network_tier for order in orders}
+    assert tier_of["p-r0-1"] == "premium" and tier_of["p-r0-standard-1"] == "standard"
+    assert plan_from_document(plan_document(plan)) == plan
+
+
+def test_the_ledger_charges_each_tier_of_a_mixed_region() -> None:
+    catalog = tiered_world(MIXED_SEED)
+    plan = mixed_plan(catalog)
+    assert plan.overlay is not None
+    prices = {price.what: price.usd_per_gb for edges in plan_prices(plan, catalog).routes.values() for price in edges}
+    for edge in plan.overlay.edges:
+        listed = plan.overlay.known_to(catalog, edge).egress(edge.src, edge.dst)
+        assert listed is not None
+        what = f"{edge.src} → {edge.dst}{STANDARD_EDGE if edge.network_tier == 'standard' else ''}"
+        assert prices.get(what, 0.0) == pytest.approx(listed.usd_per_gb)
+    changed = changed_prices(plan, catalog, with_dear_standard_tier(catalog))
+    assert changed, "the price of the standard tier counts"
+
+
+def test_rates_of_a_mixed_region_are_observed_in_their_tiers() -> None:
+    catalog, slow = tiered_world(MIXED_SEED), 0.001
+    plan = mixed_plan(catalog)
+    assert plan.overlay is not None
+    promised = {each.nodes: plan.overlay.throughput_gbps * each.share for each in plan.routes}
+    late = tuple(nodes for nodes in promised if nodes[0] == "p-r0-standard-1")
+    carried = {nodes: slow if nodes in late else gbps for nodes, gbps in promised.items()}
+    in_standard = observed_links(catalog, plan, SlowRoutes(carried, promised, late, frozenset()), standard=True)
+    pair = (SOURCE, next(Region.parse(each.region) for each in plan.gateways if each.name == late[0][1]))
+    assert pair in in_standard
+    assert pair not in observed_links(catalog, plan, SlowRoutes(carried, promised, late, frozenset()))
+    changed = as_seen(catalog, {}, running_tiers(plan), in_standard)
+    assert changed.with_standard_tier([SOURCE]).grid.links[pair].gbps == in_standard[pair]
+    assert changed.grid.links[pair] == catalog.grid.links[pair]
+
+
+def test_a_mixed_region_keeps_the_tier_of_each_machine_when_the_transfer_is_planned_again() -> None:
+    catalog = tiered_world(MIXED_SEED)
+    plan = mixed_plan(catalog)
+    assert SOURCE not in running_tiers(plan)
+    again = revised(catalog, plan, mixed=(SOURCE,), goal=Fastest(), machines_max=2)
+    assert again is not None
+    alone = revised(catalog, plan, mixed=(SOURCE,), goal=Cheapest(), machines_max=1)
+    assert alone is not None
+    for revision in (again, alone):
+        for gateway in revision.machines:
+            if gateway.region == str(SOURCE):
+                is_standard = revision.network_tier_of(gateway.name) == "standard"
+                assert gateway.name.startswith("p-r0-standard-") == is_standard
+
+
+def test_a_mixed_plan_says_the_tier_of_each_route() -> None:
+    catalog = tiered_world(MIXED_SEED)
+    overlay = mixed_plan(catalog).overlay
+    assert overlay is not None
+    words = "\n".join([*plan_lines(overlay), *explain_lines(overlay, [], catalog=catalog)])
+    assert "standard network tier" in words and "(standard tier)" in words
+    assert f"{SOURCE} → " in words and ": premium" in words and ": standard (standard)" in words

@@ -12,7 +12,7 @@ from testbed.clouds.azure import IDENTITY, azure_api
 from tests.fleet.azure_stage import OTHER, REGION, Stage, order
 from tests.fleet.orders import FLEET
 from tradewind.fleet.azure import removal
-from tradewind.fleet.azure.policy import MACHINE_ACTIONS, OWNER_ACTIONS, READER_ACTIONS, policy
+from tradewind.fleet.azure.policy import DELEGATION_ACTIONS, MACHINE_ACTIONS, OWNER_ACTIONS, READER_ACTIONS, policy
 from tradewind.fleet.journal import FleetJournal
 from tradewind.fleet.provider import FLEET_TAG, CallRefused, Provider, Refusal
 from tradewind.model.azure import azure_from_document
@@ -74,8 +74,9 @@ def test_the_roles_have_no_more_than_they_say(stage: Stage) -> None:
     everything = {*actions(stage), *actions(stage, **WITH["consoles"])}
     assert everything > {*OWNER_ACTIONS, *READER_ACTIONS}
     assert not any("*" in action for action in everything)
-    (*_, machine) = policy(azure_from_document(stage.api.document(identity=IDENTITY)))
+    (*_, lending, machine) = policy(azure_from_document(stage.api.document(identity=IDENTITY)))
     assert tuple(machine["Actions"]) == MACHINE_ACTIONS
+    assert tuple(lending["Actions"]) == DELEGATION_ACTIONS
 
 
 def named_actions() -> list[tuple[str, str]]:

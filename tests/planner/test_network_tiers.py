@@ -1,4 +1,6 @@
-"""The choice of a network tier per region, compared with brute force: each set of regions in the standard tier."""
+"""The choice of network tiers, compared with brute force: each set of relays in the standard tier, each machine of the
+source in either.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import random
 
 import pytest
 
-from tests.planner.brute_force import World, cheapest_usd, fastest_gbps
+from tests.planner.brute_force_mixed import MixedWorld, cheapest_usd, fastest_gbps
 from tests.planner.worlds import MADE, random_world
 from tradewind.errors import UsageError
 from tradewind.model.catalog import Catalog, Link
@@ -59,12 +61,12 @@ def planned(transfer: Transfer, goal: Goal) -> UnicastOverlay:
     return plan
 
 
-def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[World]:
-    """Return one world per set of sending regions in the standard tier. The sink sends nothing."""
-    able = [r for r in catalog.places if "standard" in catalog.network_tiers(r) and r != SINK]
+def worlds_of(catalog: Catalog, machines_max: int, boot_s: float) -> list[MixedWorld]:
+    """Return one world per set of relays in the standard tier. The sink sends nothing."""
+    able = [r for r in catalog.places if "standard" in catalog.network_tiers(r) and r not in (SOURCE, SINK)]
     sets = itertools.chain.from_iterable(itertools.combinations(able, n) for n in range(len(able) + 1))
-    catalogs = [catalog.with_standard_tier(chosen) for chosen in sets]
-    return [World(each, SOURCE, SINK, VOLUME_GB, machines_max, boot_s) for each in catalogs]
+    catalogs = [(catalog.with_standard_tier(chosen), catalog.with_standard_tier((*chosen, SOURCE))) for chosen in sets]
+    return [MixedWorld(*each, SOURCE, SINK, VOLUME_GB, machines_max, boot_s) for each in catalogs]
 
 
 @pytest.mark.parametrize(
@@ -161,3 +163,15 @@ def test_a_search_with_little_work_tries_other_tiers_in_single_regions() -> None
     little = replace(transfer, settings=replace(transfer.settings, work_max=transfer.settings.work_max / 100))
     plan = planned(little, MaxCost(3.206))
     assert plan.throughput_gbps > 5.37 and len({machines.network_tier for machines in plan.machines}) == 2
+
+
+def test_the_check_refuses_an_edge_of_a_mixed_source_in_the_wrong_tier() -> None:
+    catalog = tiered_world(3)
+    transfer = prepared(catalog, 2, "best")
+    plan = planned(transfer, Fastest())
+    assert plan.mixed_at == SOURCE
+    swapped = tuple(replace(edge, network_tier="premium") for edge in plan.edges if edge.src == SOURCE)
+    wrong = replace(plan, edges=(*swapped, *(edge for edge in plan.edges if edge.src != SOURCE)))
+    assert violations(wrong, catalog, transfer.limits) != []
+    elsewhere = tuple(replace(edge, network_tier=None) for edge in plan.edges)
+    assert violations(replace(plan, edges=elsewhere), catalog, transfer.limits) != []

@@ -154,6 +154,16 @@ def test_keys_that_machines_may_not_get_are_refused_in_one_sentence() -> None:
         assert placed_request(request, STORES, rules, key) is request
 
 
+@pytest.mark.parametrize(
+    ("given", "is_limited"), [(GivenCredentials(azure_key="a2V5"), True), (GivenCredentials(azure_sas="sv=1"), False)]
+)
+def test_an_account_key_of_azure_is_limited_and_a_signature_is_not(given: GivenCredentials, is_limited: bool) -> None:
+    access = Access(is_given=True)
+    request = Request("az://a/c/x/", ("az://a/c/y/",), Options(source=access, destination=access))
+    placed = placed_request(request, STORES, MachineRules("auto", usd_max=1.0), given)
+    assert (placed is not request) == is_limited
+
+
 @pytest.mark.slow
 def test_cancel_and_pause_end_the_machines(world: World, client: httpx.Client) -> None:
     """The ledger shows the machines while they run."""

@@ -79,7 +79,7 @@ impl Delegation {
     pub async fn lend(&self) -> Result<Lent, NotLent> {
         let whole = self.authority().await.map_err(NotLent::Missing)?;
         match &self.limited {
-            Some(limited) if whole != StoreAuthority::Nobody => limited.lend(whole, &self.config).await,
+            Some(limited) if whole != StoreAuthority::Nobody => limited.lend(whole, &self.config, &self.store).await,
             _ => Ok(Lent::unlimited(whole)),
         }
     }
@@ -113,7 +113,7 @@ impl Delegation {
 impl Limited {
     /// Limited credentials that `whole` can obtain. If they cannot be renewed, the earlier ones are lent while they are
     /// valid.
-    async fn lend(&self, whole: StoreAuthority, config: &StoreConfig) -> Result<Lent, NotLent> {
+    async fn lend(&self, whole: StoreAuthority, config: &StoreConfig, store: &Remote) -> Result<Lent, NotLent> {
         let mut held = self.held.lock().await;
         let now = SystemTime::now();
         // Those without a life of their own live as long as those from which they were obtained.
@@ -121,7 +121,7 @@ impl Limited {
         if let Some((_, lent)) = held.as_ref().filter(is_fresh) {
             return Ok(lent.clone());
         }
-        let fresh = match self.obtain(whole.clone(), config).await {
+        let fresh = match self.obtain(whole.clone(), config, store).await {
             Err(NotLent::Missing(why)) => {
                 let valid = held.as_ref().filter(|(_, lent)| lent.expires.is_some_and(|expires| now < expires));
                 let Some((_, lent)) = valid else { return Err(NotLent::Missing(why)) };
@@ -134,7 +134,10 @@ impl Limited {
         Ok(fresh)
     }
 
-    async fn obtain(&self, whole: StoreAuthority, config: &StoreConfig) -> Result<Lent, NotLent> {
+    async fn obtain(&self, whole: StoreAuthority, config: &StoreConfig, store: &Remote) -> Result<Lent, NotLent> {
+        if let Remote::Azure(container) = store {
+            return container.limited(&whole, &self.scope).await;
+        }
         let bucket = config.url.split_once("://").map_or("", |(_, bucket)| bucket).trim_end_matches('/');
         let limited = match (&self.service, whole) {
             (Service::Aws(_), StoreAuthority::Aws { token: Some(_), .. }) if self.scope.role.is_none() => {

@@ -96,8 +96,8 @@ def _add_limits(parser: ArgumentParser) -> None:
         "--tier",
         metavar="TIER",
         type=typed(check_network_tiers),
-        help="network tier of machines at Google and Azure: premium, standard, or best, the better one in each region "
-        "(default premium)",
+        help="network tier of machines at Google and Azure: premium, standard, or best, the better one in each region, "
+        "and at the source for each machine (default premium)",
     )
     limits.add_argument(
         "--effort",

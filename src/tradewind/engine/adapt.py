@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -32,15 +32,16 @@ from tradewind.engine.replan import (
     ceiling_usd_per_gb,
     observed_links,
     revise_plan,
-    running_tiers,
     unreachable,
     with_names,
 )
 from tradewind.engine.report import usd_of_more
+from tradewind.engine.sending_tiers import running_tiers
 from tradewind.errors import GatewayError, GatewayLost, ProviderRefused, TradewindError
 from tradewind.gateway.client import GatewayClient
 from tradewind.model.document import to_document
 from tradewind.model.job import JobSpec
+from tradewind.model.ledger import STANDARD_EDGE
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan, PlannedHop
 from tradewind.model.program import Program, Routes
@@ -106,8 +107,12 @@ class Adaptation:
         self._adopting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._links: dict[RegionPair, float] = {}
+        self._standard_links: dict[RegionPair, float] = {}
         #: Network tiers in which regions have sent: their edges have one price, and observed rates belong to a tier.
-        self._tiers: dict[Region, NetworkTier] = running_tiers(plan)
+        #: Then the regions whose machines have had both.
+        self._tiers: dict[Region, NetworkTier] = {}
+        self._mixed: set[Region] = set()
+        self._note_tiers(plan)
         self._dead: dict[str, Region] = {}
         self._available: dict[Region, int] = {}
         self._asked_s = 0.0
@@ -270,9 +275,9 @@ class Adaptation:
         self._dead |= {name: places[name] for name in dead}
         # A route whose gateway ended says nothing about its links.
         with_links = replace(seen, under=tuple(route for route in seen.under if set(route) <= living))
-        self._links |= observed_links(
-            self._plan_request.catalog, self.plan, with_links, self._plan_request.limits.compression_ratio
-        )
+        known = self._plan_request.catalog, self.plan, with_links, self._plan_request.limits.compression_ratio
+        self._links |= observed_links(*known)
+        self._standard_links |= observed_links(*known, standard=True)
         elapsed_s, ledger, now_s = self._earlier_s + self._seen_s, self._ledger.ledger, self._ledger.unix_s
         state = TransferState(
             left_bytes=progress["bytes_total"] - progress["bytes_done"],
@@ -287,6 +292,8 @@ class Adaptation:
             sent_gb=_by_regions(ledger.sent_gb()),
             available=self._available,
             network_tier_of=self._tiers,
+            mixed=self._mixed,
+            standard_links=self._standard_links,
         )
         found = revise_plan(self._plan_request, state)
         if found is None:
@@ -310,6 +317,12 @@ class Adaptation:
         expected_usd = state.spent_usd + _cost_usd(plan)
         more_usd, self._expected_usd = expected_usd - self._expected_usd, expected_usd
         return f"now {_route_names(plan)}; {more_usd:+.4f} USD"
+
+    def _note_tiers(self, plan: Plan) -> None:
+        """Note in which network tiers a plan's machines send."""
+        if plan.overlay is not None and plan.overlay.mixed_at is not None:
+            self._mixed.add(plan.overlay.mixed_at)
+        self._tiers |= {region: tier for region, tier in running_tiers(plan).items() if region not in self._mixed}
 
     def _learn_refusal(self, plan: Plan, error: TradewindError) -> None:
         """Plan without the machines that a region refused."""
@@ -339,6 +352,7 @@ class Adaptation:
             dead={},
             available=self._available,
             network_tier_of=self._tiers,
+            mixed=self._mixed,
         )
         found = revise_plan(self._plan_request, state)
         if found is None:
@@ -348,7 +362,7 @@ class Adaptation:
             self.spec, ceiling_usd_per_gb=found.ceiling_usd_per_gb, rate_limit_bytes_per_s=found.limit_bytes_per_s
         )
         self._ledger.add_prices(plan_prices(found.plan, self._plan_request.catalog))
-        self._tiers |= running_tiers(self.plan)
+        self._note_tiers(self.plan)
         self._on_change(self.plan, self.spec)
         return self._expect(found.plan, state)
 
@@ -393,7 +407,7 @@ class Adaptation:
                 raise GatewayError("the job ended meanwhile")
             self.plan, self.spec, self._ids = plan, spec, ids
             self.plan_of_all = _joined(plan, self.plan_of_all, without=frozenset())
-            self._tiers |= running_tiers(plan)
+            self._note_tiers(plan)
             self._retired = _Retired(old, last, plan)
             self._follow(self._seen_s)
             self._on_change(plan, spec)
@@ -413,8 +427,11 @@ class Adaptation:
 
 def _by_regions(sent_gb: Mapping[str, float]) -> dict[RegionPair, float]:
     """Return the volume sent over each edge, by its regions instead of its name."""
-    ends = ((what.split(" → "), volume_gb) for what, volume_gb in sent_gb.items())
-    return {(Region.parse(src), Region.parse(dst)): volume_gb for (src, dst), volume_gb in ends}
+    found: dict[RegionPair, float] = defaultdict(float)
+    for what, volume_gb in sent_gb.items():
+        src, dst = what.removesuffix(STANDARD_EDGE).split(" → ")
+        found[Region.parse(src), Region.parse(dst)] += volume_gb
+    return found
 
 
 def _under_way(progress: Mapping[str, Any], ids: Collection[int]) -> bool:

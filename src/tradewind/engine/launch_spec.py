@@ -12,7 +12,7 @@ from tradewind.fleet.settings import FleetSettings
 from tradewind.gateway.owner import TOKEN_S
 from tradewind.gateway.process import READY_S
 from tradewind.model.guest import GUEST, GUEST_JOIN_S, GUEST_REGION, Guest
-from tradewind.model.ledger import EdgePrice, JobPrices, MachinePrice
+from tradewind.model.ledger import STANDARD_EDGE, EdgePrice, JobPrices, MachinePrice
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, local_plan
 from tradewind.model.records import dataclass, field, replace
 
@@ -152,12 +152,17 @@ def plan_prices(plan: Plan, catalog: Catalog | None) -> JobPrices:
 
 def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) -> dict[str, tuple[EdgePrice, ...]]:
     """Return the edges that have a cost, or would have one at a larger volume, by route."""
-    catalog = None if catalog is None else catalog.with_standard_tier(overlay.standard_at)
-    edges = {(str(edge.src), str(edge.dst)): _edge_price(edge, overlay, catalog) for edge in overlay.edges}
-    regions = {gateway.name: gateway.region for gateway in plan.gateways}
+    edges = {
+        (str(edge.src), str(edge.dst), edge.network_tier): _edge_price(
+            edge, overlay, None if catalog is None else overlay.known_to(catalog, edge)
+        )
+        for edge in overlay.edges
+    }
+    gateways = {gateway.name: gateway for gateway in plan.gateways}
     routes = {}
     for route in plan.routes:
-        taken = (edges.get(ends) for ends in itertools.pairwise(regions[name] for name in route.nodes))
+        hops = itertools.pairwise(gateways[name] for name in route.nodes)
+        taken = (edges.get((start.region, end.region, start.network_tier)) for start, end in hops)
         routes[_name(route)] = tuple(edge for edge in taken if edge is not None and (edge.usd_per_gb or edge.tiers))
     return routes
 
@@ -165,7 +170,8 @@ def _route_prices(plan: Plan, overlay: UnicastOverlay, catalog: Catalog | None) 
 def _edge_price(edge: OverlayEdge, overlay: UnicastOverlay, catalog: Catalog | None) -> EdgePrice:
     """Return the price per GB sent."""
     usd_per_gb = edge.usd_per_gb / overlay.compression_ratio
-    what, price = f"{edge.src} → {edge.dst}", None if catalog is None else catalog.egress(edge.src, edge.dst)
+    price = None if catalog is None else catalog.egress(edge.src, edge.dst)
+    what = f"{edge.src} → {edge.dst}{STANDARD_EDGE if edge.network_tier == 'standard' else ''}"
     if catalog is None or price is None:
         return EdgePrice(what, usd_per_gb)
     if len(price.tiers) == 1:

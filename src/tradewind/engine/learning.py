@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.engine.sending_tiers import catalogs_of
 from tradewind.errors import GatewayError
 from tradewind.model.job import JobSpec
 from tradewind.model.plan import Deployment, Plan, PlannedHop, PlannedRoute
@@ -169,7 +170,8 @@ def samples_of(
         link_gbps = rate_gbps if number < SCALED_CONNECTIONS_MIN else rate_gbps * CONNECTIONS_MAX / number
         link_gbps = min(link_gbps, _cap_gbps(catalog, src, dst))
         amounts = link_gbps, at_least, number, count_bytes, seconds
-        samples.append(Sample(src, dst, *amounts, _machine(plan, src), source, date, _network_tier(plan, src, dst)))
+        tier = "" if src.provider == dst.provider else plan.network_tier_of(hop[0]) or ""
+        samples.append(Sample(src, dst, *amounts, _machine(plan, src), source, date, tier))
     return samples
 
 
@@ -187,8 +189,7 @@ def _bottlenecks(
 
     A route with a hop between unknown places has none, because that hop may be the bottleneck.
     """
-    if plan.overlay is not None:
-        catalog = catalog.with_standard_tier(plan.overlay.standard_at)
+    known = catalogs_of(plan, catalog)
     regions = {gateway.name: gateway.region for gateway in plan.gateways}
     found: set[Hop] = set()
     ruled_out: set[Hop] = set()
@@ -196,7 +197,7 @@ def _bottlenecks(
         between = [hop for hop in _hops_of(route) if regions[hop[0]] != regions[hop[1]]]
         believed = {}
         for hop in between:
-            link = catalog.grid.link(*hops[hop]) if hop in hops else None
+            link = known[hop[0]].grid.link(*hops[hop]) if hop in hops else None
             if link is not None:
                 believed[hop] = link.gbps * connections[hop].connections
         if len(believed) == len(between) and believed:
@@ -219,9 +220,3 @@ def _machine(plan: Plan, region: Region) -> str:
     """Return the machine type of the plan in a region; empty if it has several types or none."""
     types = {of.offer.machine.name for of in plan.overlay.machines if of.region == region} if plan.overlay else set()
     return types.pop() if len(types) == 1 else ""
-
-
-def _network_tier(plan: Plan, src: Region, dst: Region) -> str:
-    """Return the network tier of a link in the plan; empty within a cloud, where it makes no difference."""
-    machines = () if plan.overlay is None or src.provider == dst.provider else plan.overlay.machines
-    return next((each.network_tier or "" for each in machines if each.region == src), "")

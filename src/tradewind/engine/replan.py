@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from tradewind.engine.provisioning import pace_bytes_per_s, plan_gateways, usual_goal, with_memory_for
 from tradewind.engine.rates import SlowRoutes
+from tradewind.engine.sending_tiers import catalogs_of
 from tradewind.errors import InfeasibleGoal, TradewindError, UsageError
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, Goal, MaxCost
@@ -16,6 +17,7 @@ from tradewind.model.plan import Plan
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.records import dataclass, field, replace
 from tradewind.model.region import Region
+from tradewind.planner.gateways import gateway_stem
 from tradewind.planner.network import PlanningLimits
 
 __all__ = [
@@ -28,7 +30,6 @@ __all__ = [
     "ceiling_usd_per_gb",
     "observed_links",
     "revise_plan",
-    "running_tiers",
     "unreachable",
     "with_names",
 ]
@@ -83,6 +84,10 @@ class TransferState:
     """Number of machines that regions provided before they refused more."""
     network_tier_of: Mapping[Region, NetworkTier] = field(default_factory=dict)
     """Network tiers in which regions have sent; they keep them."""
+    mixed: Collection[Region] = ()
+    """Regions whose machines had both tiers in a plan; they may have either. Names of gateways say the tier there."""
+    standard_links: Mapping[RegionPair, float] = field(default_factory=dict)
+    """As `links`, for machines of the standard tier in regions that have both."""
 
     @property
     def spent_usd(self) -> float:
@@ -99,31 +104,39 @@ class RevisedPlan:
     limit_bytes_per_s: int | None
 
 
-def observed_links(catalog: Catalog, plan: Plan, seen: SlowRoutes, ratio: float = 1.0) -> dict[RegionPair, float]:
+def observed_links(
+    catalog: Catalog, plan: Plan, seen: SlowRoutes, ratio: float = 1.0, *, standard: bool = False
+) -> dict[RegionPair, float]:
     """Return the rate of each link that causes a delay, for one machine pair at full connections [Gbit/s].
 
-    Routes carry data, and links `ratio` times as many bytes: the plan's compression ratio.
+    Routes carry data, and links `ratio` times as many bytes: the plan's compression ratio. Of a region whose machines
+    have both network tiers, this is about those of the standard tier or about the others.
 
     These are the hops of a route below its planned rate, except those that it shares with a route that reaches its
     rate.
     """
-    if plan.overlay is not None:
-        catalog = catalog.with_standard_tier(plan.overlay.standard_at)
+    known = catalogs_of(plan, catalog)
     regions = {gateway.name: Region.parse(gateway.region) for gateway in plan.gateways}
+    of_tier = {gateway.name for gateway in plan.gateways if (gateway.network_tier == "standard") == standard}
+
+    def hops(route: tuple[str, ...]) -> list[Hop]:
+        return [(a, b) for a, b in itertools.pairwise(route) if a in of_tier]
+
     kept = [route for route, gbps in seen.carried_gbps.items() if gbps >= UNAFFECTED_PART * seen.planned_gbps[route]]
-    unaffected = {(regions[a], regions[b]) for route in kept for a, b in itertools.pairwise(route)}
+    unaffected = {(regions[a], regions[b]) for route in kept for a, b in hops(route)}
     carried: dict[RegionPair, float] = defaultdict(float)
     for route, gbps in seen.carried_gbps.items():
-        for a, b in itertools.pairwise(route):
+        for a, b in hops(route):
             carried[regions[a], regions[b]] += gbps
     connections: dict[RegionPair, int] = defaultdict(int)
     for hop in plan.hops:
-        connections[regions[hop.start], regions[hop.end]] += hop.connections
+        if hop.start in of_tier:
+            connections[regions[hop.start], regions[hop.end]] += hop.connections
     found: dict[RegionPair, float] = {}
     for route in seen.under:
-        for a, b in itertools.pairwise(route):
+        for a, b in hops(route):
             pair = regions[a], regions[b]
-            link = catalog.grid.link(*pair)
+            link = known[a].grid.link(*pair)
             if pair[0] != pair[1] and pair not in unaffected and link is not None:
                 gbps = carried[pair] * ratio * CONNECTIONS_MAX / max(1, connections[pair])
                 found[pair] = max(DEAD_GBPS, min(link.gbps, gbps))
@@ -142,7 +155,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
 
     Raises TradewindError if the destination is unreachable.
     """
-    catalog = as_seen(plan_request.catalog, state.links, state.network_tier_of)
+    catalog = as_seen(plan_request.catalog, state.links, state.network_tier_of, state.standard_links)
     limits = _without(plan_request.limits, catalog, state.dead)
     limits = replace(
         _within(limits, state.available),
@@ -173,7 +186,7 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
     left_s = left_gb * 8 / state.carried_gbps if state.carried_gbps > 0 else float("inf")
     if overlay.time_s > BETTER_PART * left_s:
         return None
-    renamed = with_memory_for(_renamed(found, state.dead), plan_request.chunk_bytes)
+    renamed = with_memory_for(_renamed(found, state.dead, state.mixed), plan_request.chunk_bytes)
     pace = pace_bytes_per_s(renamed)
     limit = min((rate for rate in (pace, plan_request.limit_bytes_per_s) if rate is not None), default=None)
     ceiling = None
@@ -189,9 +202,15 @@ def revise_plan(plan_request: PlanRequest, state: TransferState) -> RevisedPlan 
 
 
 def as_seen(
-    catalog: Catalog, links: Mapping[RegionPair, float], network_tier_of: Mapping[Region, NetworkTier]
+    catalog: Catalog,
+    links: Mapping[RegionPair, float],
+    network_tier_of: Mapping[Region, NetworkTier],
+    standard_links: Mapping[RegionPair, float] | None = None,
 ) -> Catalog:
-    """Return the catalog with the observed rates, each in the network tier of the machines that sent."""
+    """Return the catalog with the observed rates, each in the network tier of the machines that sent.
+
+    `standard_links` are those of machines of the standard tier in regions that have both.
+    """
     known = ((pair, catalog.grid.link(*pair), gbps) for pair, gbps in links.items())
     seen = {pair: replace(link, gbps=gbps) for pair, link, gbps in known if link}
     standard = {
@@ -200,14 +219,12 @@ def as_seen(
         if network_tier_of.get(pair[0]) == "standard" and pair[0].provider != pair[1].provider
     }
     premium = ((pair, link) for pair, link in seen.items() if pair not in standard)
-    standard_links = {**catalog.standard_links, **standard}
-    return replace(catalog, grid=catalog.grid.updated(premium), standard_links=standard_links)
-
-
-def running_tiers(plan: Plan) -> dict[Region, NetworkTier]:
-    """Return the network tiers of a plan's machines, by region, where there is a choice."""
-    machines = () if plan.overlay is None else plan.overlay.machines
-    return {each.region: each.network_tier for each in machines if each.network_tier is not None}
+    for pair, gbps in (standard_links or {}).items():
+        link = catalog.standard_links.get(pair) or catalog.grid.link(*pair)
+        if link is not None and pair[0].provider != pair[1].provider:
+            standard[pair] = replace(link, gbps=gbps)
+    in_standard = {**catalog.standard_links, **standard}
+    return replace(catalog, grid=catalog.grid.updated(premium), standard_links=in_standard)
 
 
 def _without(limits: PlanningLimits, catalog: Catalog, dead: Mapping[str, Region]) -> PlanningLimits:
@@ -271,15 +288,22 @@ def ceiling_usd_per_gb(
     return max(0.0, egress_usd) / (total_bytes / 1e9)
 
 
-def _renamed(plan: Plan, dead: Collection[str]) -> Plan:
-    """Return the plan without the names of lost gateways: numbering of a region's machines continues after them."""
+def _renamed(plan: Plan, dead: Collection[str], mixed: Collection[Region]) -> Plan:
+    """Return the plan without the names of lost gateways: numbering of a region's machines continues after them.
+
+    Names in `mixed` regions say the network tier, also if the machines there have only one in this plan.
+    """
+    mine: dict[str, list[str]] = defaultdict(list)
+    for gateway in plan.machines:
+        stem, region = gateway.name.rpartition("-")[0], Region.parse(gateway.region)
+        if region in mixed:
+            stem = gateway_stem(region, plan.network_tier_of(gateway.name))
+        mine[stem].append(gateway.name)
     names: dict[str, str] = {}
-    for region in dict.fromkeys(gateway.region for gateway in plan.gateways):
-        mine = [gateway.name for gateway in plan.gateways if gateway.region == region and gateway.name != plan.lead]
-        stems = {name: name.rpartition("-")[0] for name in mine}
+    for stem, old in mine.items():
         numbers = itertools.count(1)
-        for name in mine:
-            names[name] = next(fresh for n in numbers if (fresh := f"{stems[name]}-{n}") not in dead)
+        for name in old:
+            names[name] = next(fresh for n in numbers if (fresh := f"{stem}-{n}") not in dead)
     return with_names(plan, names)
 
 

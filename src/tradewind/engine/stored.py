@@ -185,7 +185,6 @@ def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
     if plan.overlay is None:
         return []
     changed = []
-    then, now = (catalog.with_standard_tier(plan.overlay.standard_at) for catalog in (then, now))
     for machines in plan.overlay.machines:
         offers = {(offer.machine.name, offer.spot): offer for offer in now.machine_offers(machines.region)}
         offer, found = machines.offer, offers.get((machines.offer.machine.name, machines.offer.spot))
@@ -193,7 +192,7 @@ def changed_prices(plan: Plan, then: Catalog, now: Catalog) -> list[str]:
         if found is None or (found.usd_per_hour, found.machine.billed_s_min) != before:
             changed.append(f"machine {offer.name} in {machines.region}")
     for edge in plan.overlay.edges:
-        old, new = then.egress(edge.src, edge.dst), now.egress(edge.src, edge.dst)
+        old, new = (plan.overlay.known_to(catalog, edge).egress(edge.src, edge.dst) for catalog in (then, now))
         if (old and (old.tiers, old.counted)) != (new and (new.tiers, new.counted)):
             changed.append(f"egress {edge.src} → {edge.dst}")
     for provider in {plan.overlay.source.provider, plan.overlay.destination.provider}:

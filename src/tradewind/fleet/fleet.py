@@ -5,7 +5,6 @@ The lead is not one of the machines: it runs at home, beside this process.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -17,21 +16,22 @@ from tradewind.errors import GatewayError, GatewayLost, StateError, TradewindErr
 from tradewind.fleet.boots import BootRecorder
 from tradewind.fleet.calls import LAUNCH_S, InFlight
 from tradewind.fleet.charges import Charges
-from tradewind.fleet.ending import list_machines, terminate
+from tradewind.fleet.ending import terminate
 from tradewind.fleet.enrolment import Enrolment
 from tradewind.fleet.given import GivenCredentials
 from tradewind.fleet.home import HomeGateway, end_home
 from tradewind.fleet.journal import FleetJournal, new_fleet_id
 from tradewind.fleet.keeping import Keeper
 from tradewind.fleet.launching import Launcher
-from tradewind.fleet.leases import RENEWAL_S_MAX, RENEWALS_PER_LEASE, Leases
+from tradewind.fleet.leases import Leases
 from tradewind.fleet.lending import ON_THIS_HOST, store_uses
+from tradewind.fleet.liveness import Liveness
 from tradewind.fleet.offers import OfferBook
 from tradewind.fleet.orders import Orders, dialled_gateways
-from tradewind.fleet.owner import HEARTBEAT_S
 from tradewind.fleet.provider import Adopting, LaunchOrder, Machine, Offer, Provider
 from tradewind.fleet.readiness import Readiness
-from tradewind.fleet.settings import LEASE_S_MIN, FleetSettings, Meter
+from tradewind.fleet.renewals import Renewals
+from tradewind.fleet.settings import FleetSettings, Meter
 from tradewind.fleet.warm import WarmBook
 from tradewind.gateway.client import GatewayClient
 from tradewind.gateway.owner import OWNER_NAME
@@ -78,7 +78,7 @@ class Fleet:
         self.machines: dict[str, Machine] = {}
         self._provider, self._journal, self._binary, self._logs = provider, journal, binary, logs
         self._settings = settings = settings or FleetSettings()
-        self._credentials, self._meter, self._purpose = credentials, meter, purpose
+        self._credentials, self._purpose = credentials, purpose
         self._addresses: dict[str, GatewayAddress] = {}
         self._report = report or _log_warning
         self._leases = Leases(self._client_of, self._report_trouble, self._note_lease)
@@ -89,6 +89,7 @@ class Fleet:
         self._closing = threading.Lock()
         self._in_flight = InFlight()
         self._boots = BootRecorder(journal, self.id)
+        self._liveness = Liveness(self.id, provider, self._in_flight, self._leases, self._boots)
         self._charges = Charges(
             self.id, journal, meter, self._leases, self._boots, states_prices=settings.states_prices
         )
@@ -97,14 +98,23 @@ class Fleet:
         self._launcher = Launcher(
             provider, journal, self._is_wanted, self._ended, self._in_flight, self._offers.by_region
         )
-        #: Monotonic time at which each machine was launched.
-        self._launched_s: dict[str, float] = {}
-        self._renewer: threading.Thread | None = None
         self._home: HomeGateway | None = None
         #: None if the gateways have no identities.
         self._enrolment: Enrolment | None = None
         keeping = settings.keeping
         self._keeper = None if keeping is None else Keeper(journal, self.id, keeping, self._report)
+        self._renewals = Renewals(
+            self.id,
+            journal,
+            self._leases,
+            settings,
+            meter=meter,
+            keeper=self._keeper,
+            ended=self._ended,
+            changing=self._changing_plan,
+            machines=self._answering,
+            charge_dead=self._charge_dead,
+        )
         #: True once its machines are worth keeping: they were kept before, or all of them have answered.
         self._is_kept = self._taken = taken is not None
         #: True once its machines were given back. Another job may use them from then on.
@@ -155,7 +165,7 @@ class Fleet:
                 self.plan = replace(plan, gateways=tuple(there.values()))
                 self._check_names()
                 self._generation = self._journal.intend(self.id, self._wanted())
-                lease_s = self._lease_s(ready_s)
+                lease_s = self._renewals.lease_s(ready_s)
                 orders = [order for order in self._orders(lease_s) if order.name in fresh]
             self._launch(orders)
             self._wait_ready(fresh, ready_s)
@@ -196,47 +206,21 @@ class Fleet:
         A machine is dead if the provider says so or its lease has expired. A machine that does not answer may live.
         """
         lead = {self.plan.lead} if self._home is not None and self._home.alive else set[str]()
-        return lead | (self.machines.keys() - self._dead())
-
-    def _dead(self) -> dict[str, Machine | None]:
-        """Return the ended machines by name; the value is the provider's listing of the machine, or None."""
-        known = dict(self.machines)
-        if not known:
-            return {}
-        try:
-            listed = {machine.id: machine for machine in self._listed()}
-        except TradewindError:
-            return {name: None for name in known if self._leases.expired_s(name) > STOP_S}
-        now_s = time.monotonic()
-        dead: dict[str, Machine | None] = {}
-        for name, machine in known.items():
-            found = listed.get(machine.id)
-            if found is None:
-                # The listing may not show a machine yet that was launched shortly before.
-                if now_s - self._launched_s.get(name, 0.0) >= self._provider.settles_s:
-                    dead[name] = None
-            elif found.ended:
-                dead[name] = found
-        return dead
-
-    def _listed(self) -> tuple[Machine, ...]:
-        found = list_machines(self._provider, self.id, self._in_flight)
-        self._boots.listed(found)
-        return found
+        return lead | (self.machines.keys() - self._liveness.dead(dict(self.machines)))
 
     def reconcile(self) -> None:
         """Order the machines that the plan wants and that do not run; end those that run and are not wanted."""
         wanted = self._wanted()
         if wanted or self.machines:
             # Before the first launch no machine has this fleet's tags.
-            found = self._listed() if self._launcher.ever_launched else ()
+            found = self._liveness.listed() if self._launcher.ever_launched else ()
             listed = {machine.name: machine for machine in found if not machine.ended}
             surplus = [
                 machine
                 for name, machine in listed.items()
                 if name not in wanted and name not in self._settings.kept_machines
             ]
-            self._end(set(self._dead()))
+            self._end(set(self._liveness.dead(dict(self.machines))))
             self._terminate(surplus)
             self.machines.update({name: machine for name, machine in listed.items() if name in wanted})
             self._launch([order for order in self._orders(self._settings.lease_s) if order.name not in self.machines])
@@ -248,7 +232,7 @@ class Fleet:
         wanted, began_s = self._wanted(), time.time()
         if isinstance(self._provider, Adopting):
             self._provider.adopt(self.id)
-        there = [machine for machine in self._listed() if machine.name in wanted and not machine.ended]
+        there = [machine for machine in self._liveness.listed() if machine.name in wanted and not machine.ended]
         for machine in there:
             self._charges.taken(machine, self._settings.kept_machines.get(machine.name), began_s)
             self._leases.begin(machine.name, self._settings.lease_s)
@@ -271,7 +255,7 @@ class Fleet:
         try:
             for order, machine in self._launcher.launch(orders):
                 del missing[order.name]
-                self._launched_s[order.name] = time.monotonic()
+                self._liveness.launched(order.name)
                 self._leases.begin(order.name, order.lease.seconds)
                 self.machines[order.name] = machine
                 offers = self._offers.by_region.get(order.region, ())
@@ -326,10 +310,10 @@ class Fleet:
         try:
             if self._home is not None:
                 self._home.close(grace_s)
-            self._end_renewals()
+            self._renewals.stop()
             kept = self._keeper.give_back(list(self.machines.values()), self._enrolment)
             self._terminate([machine for name, machine in self.machines.items() if name not in kept])
-            there = {machine.name: machine.region for machine in self._listed() if not machine.ended}
+            there = {machine.name: machine.region for machine in self._liveness.listed() if not machine.ended}
             left = set(there)
             if left:
                 self._journal.intend(self.id, there)
@@ -375,7 +359,7 @@ class Fleet:
         if not (known or self._taken or self._launcher.ever_launched):
             return
         try:
-            listed = [machine for machine in self._listed() if not machine.ended]
+            listed = [machine for machine in self._liveness.listed() if not machine.ended]
         except TradewindError:
             # Other machines may run, so the record stays open. Those that are known must not wait for a listing.
             self._terminate(known, grace_s)
@@ -389,7 +373,7 @@ class Fleet:
         unanswered = set(self._launcher.unanswered)
         if launching or unanswered:
             time.sleep(self._provider.settles_s)
-            late = [machine for machine in self._listed() if not machine.ended]
+            late = [machine for machine in self._liveness.listed() if not machine.ended]
             self._charge_no_unlaunched(unanswered, [*listed, *late])
             self._terminate(late)
         self.machines = {}
@@ -428,7 +412,11 @@ class Fleet:
         with suppress(TradewindError):
             # Include machines whose launch was not answered: they are billed too.
             self._settle(names)
-            gone = {machine.id: machine for machine in self._listed() if machine.name in names and not machine.ended}
+            gone = {
+                machine.id: machine
+                for machine in self._liveness.listed()
+                if machine.name in names and not machine.ended
+            }
             self._charge_no_unlaunched(names, gone.values())
         for name in names:
             if (machine := self.machines.pop(name, None)) is not None:
@@ -469,11 +457,10 @@ class Fleet:
             self._take_machines()
         self.reconcile()
         # The first machines that are ready wait for the last one.
-        self._renewer = threading.Thread(target=self._renew, name=f"leases of {self.id}", daemon=True)
-        self._renewer.start()
+        self._renewals.start()
         self._wait_ready(_named(self.plan), self._settings.ready_s)
-        if self._taken or self._lease_s() < self._settings.lease_s:
-            self._renew_all()  # While the machines started, their leases ignored the cost ceiling.
+        if self._taken or self._renewals.lease_s() < self._settings.lease_s:
+            self._renewals.renew_all()  # While the machines started, their leases ignored the cost ceiling.
 
     @property
     def home_enter(self) -> tuple[str, ...]:
@@ -542,7 +529,7 @@ class Fleet:
             self._addresses[self.plan.lead] = self._home.wait_ready(ready_s)
         if not waited:
             return
-        readiness = Readiness(self._provider, self._listed, self._ended, self._reach, self._trouble)
+        readiness = Readiness(self._provider, self._liveness.listed, self._ended, self._reach, self._trouble)
         try:
             readiness.wait(waited, deadline_s, on_ready)
         except GatewayLost as error:
@@ -565,47 +552,14 @@ class Fleet:
         """True if the gateways have certificates. Those of a plan without hops, or with plain TCP hops, have none."""
         return self._keeper is not None or (bool(dialled_gateways(self.plan)) and not self._settings.plain)
 
-    def _lease_s(self, least_s: float = 0.0) -> int:
-        """Return the lease for the next renewal: short enough that unrenewed machines stay below the cost ceiling.
-
-        A machine ends by itself within STOP_S after its lease. The lease is never shorter than `least_s` or
-        LEASE_S_MIN, even if the machines then exceed the ceiling.
-        """
-        longest_s = self._settings.lease_s
-        if self._keeper is not None:
-            longest_s = self._keeper.keeping.lease_s(longest_s)
-        if self._meter is None:
-            return longest_s
-        left_s = self._meter.left_s(longest_s + STOP_S) - STOP_S
-        return math.ceil(min(longest_s, max(left_s, least_s, LEASE_S_MIN)))
-
-    def _renew(self) -> None:
-        """Renew all leases concurrently, and the record's heartbeat, until the fleet ends."""
-        due_s = time.monotonic() + self._settings.lease_s / RENEWALS_PER_LEASE
-        while not self._ended.wait(min(HEARTBEAT_S, max(0.0, due_s - time.monotonic()))):
-            with self._changing_plan:
-                if not self._ended.is_set():
-                    self._journal.beat(self.id)
-            self._charge_dead()
-            if time.monotonic() >= due_s:
-                due_s = time.monotonic() + self._renew_all() / RENEWALS_PER_LEASE
-
-    def _end_renewals(self) -> None:
-        """Let a renewal under way end, as it would lengthen the lease of a machine that was given back."""
-        self._leases.close()
-        if self._renewer is not None:
-            self._renewer.join(RENEWAL_S_MAX)
-
-    def _renew_all(self) -> int:
-        """Renew all leases, and return their length [s]. The lead at home has no lease."""
-        lease_s = self._lease_s()
-        self._leases.renew([name for name in list(self._addresses) if name in self.machines], lease_s)
-        return lease_s
+    def _answering(self) -> list[str]:
+        """Return the machines that have answered. The lead at home has no lease."""
+        return [name for name in list(self._addresses) if name in self.machines]
 
     def _charge_dead(self) -> None:
         """Report dead machines to the meter. They are charged until this is noticed, for HEARTBEAT_S at most."""
         with suppress(TradewindError, OSError):
-            for name, ended in self._dead().items():
+            for name, ended in self._liveness.dead(dict(self.machines)).items():
                 self._charges.ended(name, ended.ended_unix_s if ended else None)
 
     def _note_lease(self, name: str, lease_s: float) -> None:

@@ -13,7 +13,7 @@ from tradewind.model.digest import sha256_hex
 from tradewind.model.network_tier import NetworkTier
 from tradewind.model.plan import Plan, PlannedGateway
 
-__all__ = ["Orders", "dialled_gateways", "network_tier_in"]
+__all__ = ["Orders", "dialled_gateways"]
 
 
 class Orders:
@@ -70,13 +70,7 @@ class Orders:
 
     def _network_tier(self, plan: Plan, gateway: PlannedGateway) -> NetworkTier | None:
         kept = self._settings.kept_machines.get(gateway.name)
-        return network_tier_in(plan, gateway.region) or (None if kept is None else kept.network_tier)
-
-
-def network_tier_in(plan: Plan, region: str) -> NetworkTier | None:
-    """Return the planned network tier of the machines in a region; None if the plan does not choose one."""
-    machines = () if plan.overlay is None else plan.overlay.machines
-    return next((m.network_tier for m in machines if str(m.region) == region), None)
+        return plan.network_tier_of(gateway.name) or (None if kept is None else kept.network_tier)
 
 
 def dialled_gateways(plan: Plan) -> set[str]:
@@ -93,15 +87,18 @@ def _order_key(fleet_id: str, name: str, endings: int) -> str:
 def _machine_types(plan: Plan, rented: Iterable[PlannedGateway]) -> dict[str, tuple[str, bool]]:
     """Return the planned machine type of each rented gateway, and whether it is a spot machine.
 
-    The overlay names machine types by region: a region's machines are assigned to its gateways in order.
+    The overlay names machine types by region: a region's machines are assigned to its gateways in order, and those of
+    each network tier to gateways of that tier if the region has both.
     """
     if plan.overlay is None:
         return {}
-    left: dict[str, list[tuple[str, bool]]] = {}
+    left: dict[tuple[str, NetworkTier | None], list[tuple[str, bool]]] = {}
     for machines in plan.overlay.machines:
         types = [(machines.offer.machine.name, machines.offer.spot)] * machines.count
-        left.setdefault(str(machines.region), []).extend(types)
-    return {gateway.name: left[gateway.region].pop(0) for gateway in rented if left.get(gateway.region)}
+        tier = machines.network_tier if machines.region == plan.overlay.mixed_at else None
+        left.setdefault((str(machines.region), tier), []).extend(types)
+    pools = ((gateway.name, left.get((gateway.region, gateway.network_tier))) for gateway in rented)
+    return {name: pool.pop(0) for name, pool in pools if pool}
 
 
 def _role_of(plan: Plan, name: str) -> Role:

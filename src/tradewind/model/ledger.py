@@ -82,12 +82,19 @@ def billed_s(lasting_s: float, least_s: float, unit_s: float) -> float:
     return max(math.ceil(lasting_s / unit_s - ROUNDING) * unit_s, least_s)
 
 
+#: Ends the name of an edge; see `EdgePrice.what`.
+STANDARD_EDGE = " (standard tier)"
+
+
 @dataclass(frozen=True, slots=True)
 class EdgePrice:
     """Price of egress from one region to the next."""
 
     what: str
-    """`aws:us-east-1 → gcp:us-east1`; gateways by name if a topology file prices whole routes."""
+    """`aws:us-east-1 → gcp:us-east1`; gateways by name if a topology file prices whole routes.
+
+    STANDARD_EDGE follows if the region has machines of both network tiers, and these are of the standard tier.
+    """
     usd_per_gb: float
     """Price in the plan; with tiers, the mean for the plan's volume. The lead uses it."""
     source: str = ""

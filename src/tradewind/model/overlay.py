@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind.model.goal import Cheapest, Deadline, Fastest, Goal, MaxCost, MinThroughput
 from tradewind.model.machine import MachineOffer
@@ -13,6 +13,9 @@ from tradewind.model.records import dataclass
 from tradewind.model.region import Region
 from tradewind.model.requests import ObjectSet, Requests
 from tradewind.model.units import format_count, format_duration, format_gbps, format_usd, format_volume, transfer_time_s
+
+if TYPE_CHECKING:
+    from tradewind.model.catalog import Catalog
 
 __all__ = [
     "Cost",
@@ -64,6 +67,8 @@ class OverlayEdge:
     usd_per_gb: float
     link_gbps: float
     """Rate of one machine pair with all its connections."""
+    network_tier: NetworkTier | None = None
+    """Of the sending machines, if their region has both; else None, and `machines` says it."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class OverlayRoute:
     regions: tuple[Region, ...]
     gbps: float
     share: float
+    network_tier: NetworkTier | None = None
+    """Of the source's machines, if the source has both; else None."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +165,20 @@ class Overlay:
 
     @property
     def standard_at(self) -> tuple[Region, ...]:
-        """Regions whose machines send in the standard network tier, for `Catalog.with_standard_tier`."""
-        return tuple(machines.region for machines in self.machines if machines.network_tier == "standard")
+        """Regions whose machines all send in the standard network tier, for `Catalog.with_standard_tier`."""
+        standard = (machines.region for machines in self.machines if machines.network_tier == "standard")
+        return tuple(region for region in standard if region != self.mixed_at)
+
+    @property
+    def mixed_at(self) -> Region | None:
+        """The region whose machines send in both network tiers, if any: the source."""
+        tiers = {machines.network_tier for machines in self.machines if machines.region == self.source}
+        return self.source if len(tiers) > 1 else None
+
+    def known_to(self, catalog: Catalog, edge: OverlayEdge) -> Catalog:
+        """Return the catalog with the prices and rates of the machines that send over an edge."""
+        at = (*self.standard_at, edge.src) if edge.network_tier == "standard" else self.standard_at
+        return catalog.with_standard_tier(at)
 
     @property
     def machine_counts(self) -> Mapping[Region, int]:
@@ -239,7 +258,12 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
         ends = {"destination": str(plan.destination)}
         paths = {
             "routes": [
-                {"regions": [str(region) for region in r.regions], "gbps": r.gbps, "share": r.share}
+                {
+                    "regions": [str(region) for region in r.regions],
+                    "gbps": r.gbps,
+                    "share": r.share,
+                    **({} if r.network_tier is None else {"network_tier": r.network_tier}),
+                }
                 for r in plan.routes
             ]
         }
@@ -285,6 +309,7 @@ def plan_document(plan: UnicastOverlay | MulticastOverlay) -> dict[str, Any]:
                 "gbps": e.gbps,
                 "connections": e.connections,
                 "usd_per_gb": e.usd_per_gb,
+                **({} if e.network_tier is None else {"network_tier": e.network_tier}),
             }
             for e in plan.edges
         ],

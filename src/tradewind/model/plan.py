@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tradewind.errors import GatewayError, TopologyError, UsageError
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.program import CONNECTIONS_MAX, GatewayLimits
 from tradewind.model.records import dataclass, field
 
@@ -28,6 +29,8 @@ class PlannedGateway:
     name: str
     region: str = "site:local"
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    network_tier: NetworkTier | None = None
+    """How its machine sends, if the machines of its region differ in that; else the overlay says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,14 @@ class Plan:
     def machines(self) -> tuple[PlannedGateway, ...]:
         """Gateways with a machine: all except the lead, which runs beside the client."""
         return tuple(gateway for gateway in self.gateways if gateway.name != self.lead)
+
+    def network_tier_of(self, name: str) -> NetworkTier | None:
+        """Return the planned network tier of a gateway's machine; None if the plan does not choose one."""
+        gateway = next((each for each in self.gateways if each.name == name), None)
+        if gateway is None or self.overlay is None:
+            return None
+        here = (each.network_tier for each in self.overlay.machines if str(each.region) == gateway.region)
+        return gateway.network_tier or next(here, None)
 
     def stations(self) -> tuple[tuple[str, str], ...]:
         """Ordered pairs of distinct gateways that are adjacent on some route, without repeats."""

@@ -1,4 +1,7 @@
-"""The cheapest whole machines for given flows: each region separately, with its cheapest machine type."""
+"""The cheapest whole machines for given flows: each pool separately, with its cheapest machine type.
+
+A pool is a region; the source has one for each network tier if its machines may have both (`FlowNetwork.mixed`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ OTHER_TIER_GBPS_MAX = 1e-5
 
 
 class MachineAllocator:
-    """Whole machines for flows of one model (one destination). A region has machines of one type."""
+    """Whole machines for flows of one model (one destination). A pool has machines of one type."""
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
@@ -36,7 +39,7 @@ class MachineAllocator:
         self._barred = _barred(formulation)
 
     def cheapest_for(self, flow_gbps: FloatArray, machines: FloatArray) -> FloatArray | None:
-        """Return the cheapest whole machines of each region that carry these flows.
+        """Return the cheapest whole machines of each pool that carry these flows.
 
         Args:
             flow_gbps: per flow column.
@@ -51,15 +54,20 @@ class MachineAllocator:
         needed = self._needed(load)
         option, flow = self._barred
         needed[np.bincount(option, flow_gbps[flow], minlength=len(needed)) > OTHER_TIER_GBPS_MAX] = np.inf
-        regions = self._formulation.network.region_of_option
+        network = self._formulation.network
+        pools = network.pool_of_option
         whole = np.zeros(len(machines))
-        for region in np.unique(regions[machines > WHOLE]):
-            options = np.flatnonzero(regions == region)
+        for pool in np.unique(pools[machines > WHOLE]):
+            options = np.flatnonzero(pools == pool)
             prices = self._prices(options, needed)
             best = int(np.argmin(prices))
             if not np.isfinite(prices[best]):
                 return None
             whole[options[best]] = needed[options[best]]
+        if network.mixed is not None:
+            here = network.region_of_option == network.mixed
+            if whole[here].sum() > network.machines_max[network.mixed]:
+                return None
         return whole
 
     def endpoints_usd_per_s(self, rate_gbps: float) -> float:
@@ -68,7 +76,12 @@ class MachineAllocator:
         row, _, value = self._load
         lightest = np.full(len(formulation.rows.names), np.inf)
         np.minimum.at(lightest, row, value)
-        needed = self._needed(np.where(np.isfinite(lightest), lightest, 0.0) * rate_gbps)
+        load = np.where(np.isfinite(lightest), lightest, 0.0) * rate_gbps
+        needed = self._needed(load)
+        if (mixed := formulation.network.mixed) is not None:
+            # Two pools that share the flow may need less than one of them alone, but not less than these parts.
+            here = formulation.network.region_of_option == mixed
+            needed[here] = np.minimum(needed, self._parts(load))[here]
         ends = [
             np.flatnonzero(formulation.network.region_of_option == v) for v in (formulation.source, formulation.sink)
         ]
@@ -79,7 +92,7 @@ class MachineAllocator:
 
         With a choice of network tiers none is: each serves links that the other does not.
         """
-        if len(self._barred[0]):
+        if len(self._barred[0]) or self._formulation.network.mixed is not None:
             return None
         regions = self._formulation.network.region_of_option
         machines = np.zeros(len(regions), dtype=np.int64)
@@ -103,6 +116,13 @@ class MachineAllocator:
         np.maximum.at(needed, option, np.ceil(load[row] * (1 - FITS) / np.maximum(capacity, CAPACITY_MIN) - WHOLE))
         return needed
 
+    def _parts(self, load: FloatArray) -> FloatArray:
+        """Return the same as a fraction, which may be less than one."""
+        row, option, capacity = self._capacity
+        parts = np.zeros(self._formulation.option_count)
+        np.maximum.at(parts, option, load[row] * (1 - FITS) / np.maximum(capacity, CAPACITY_MIN))
+        return parts
+
     def _prices(self, options: IntArray, needed: FloatArray) -> FloatArray:
         """Return the prices of this many machines [USD/s]; infinite beyond the region's limit."""
         prices: FloatArray = self._formulation.machine_usd_per_s[options] * needed[options]
@@ -110,11 +130,11 @@ class MachineAllocator:
 
 
 def _barred(formulation: Formulation) -> tuple[IntArray, IntArray]:
-    """Return pairs of an option and a flow out of its region that needs machines of another network tier."""
+    """Return pairs of an option and a flow out of its pool that needs machines of another network tier."""
     network, links = formulation.network, formulation.links
     if not len(network.link_tier):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     flows = np.flatnonzero(network.link_tier[links] != ANY_TIER)
-    of_region = network.region_of_option[:, None] == network.tail[links[flows]]
+    of_region = network.pool_of_option[:, None] == network.pool_of_links(links[flows])
     option, flow = np.nonzero(of_region & (network.tier_of_option[:, None] != network.link_tier[links[flows]]))
     return option, flows[flow]

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from tradewind.model.catalog import Catalog
 from tradewind.model.goal import Deadline, MaxCost, MinThroughput
-from tradewind.model.overlay import MulticastOverlay, Overlay, UnicastOverlay
+from tradewind.model.network_tier import NetworkTier
+from tradewind.model.overlay import MulticastOverlay, Overlay, OverlayEdge, RegionMachines, UnicastOverlay
+from tradewind.model.price import EgressPrice, PriceTier
 from tradewind.model.region import Region
 from tradewind.model.units import format_count
 from tradewind.planner.network import GBPS_MIN, PlanningLimits
@@ -30,7 +32,6 @@ def violations(
 
     ``boot_s`` is the start time of machines if it was given; it replaces the catalog's.
     """
-    catalog = catalog.with_standard_tier(plan.standard_at)
     return [
         *_conservation(plan),
         *_routes(plan),
@@ -49,7 +50,6 @@ def multicast_violations(
     plan: MulticastOverlay, catalog: Catalog, limits: PlanningLimits, *, boot_s: float | None = None
 ) -> list[str]:
     """Return the faults of a plan with several destinations."""
-    catalog = catalog.with_standard_tier(plan.standard_at)
     return [
         *_trees(plan),
         *_links(plan, catalog, limits),
@@ -100,8 +100,15 @@ def _routes(plan: UnicastOverlay) -> Iterator[str]:
             yield f"a route leads from {route.regions[0]} to {route.regions[-1]}"
         if len(set(route.regions)) != len(route.regions):
             yield f"a route passes a region twice: {route.regions}"
+        if (route.network_tier is None) != (plan.mixed_at is None):
+            yield "a route does not say which of the source's machines it uses"
     for edge in plan.edges:
-        through = [r.gbps for r in plan.routes if (edge.src, edge.dst) in zip(r.regions, r.regions[1:], strict=False)]
+        through = [
+            r.gbps
+            for r in plan.routes
+            if (edge.src, edge.dst) in zip(r.regions, r.regions[1:], strict=False)
+            and edge.network_tier in (None, r.network_tier)
+        ]
         if _differ(math.fsum(through), edge.gbps):
             yield f"{edge.src} → {edge.dst}: the routes over it carry {math.fsum(through)}, not {edge.gbps} Gbit/s"
 
@@ -131,20 +138,47 @@ def _trees(plan: MulticastOverlay) -> Iterator[str]:
         yield f"{hop[0]} → {hop[1]}: a tree uses it, but it is not an edge of the plan"
 
 
+_Pool = tuple[Region, NetworkTier | None]
+"""The machines of a region; those of one network tier if it has both."""
+
+
+def _pools(plan: Overlay) -> dict[_Pool, list[RegionMachines]]:
+    pools: dict[_Pool, list[RegionMachines]] = {}
+    for each in plan.machines:
+        pools.setdefault((each.region, each.network_tier if each.region == plan.mixed_at else None), []).append(each)
+    return pools
+
+
+def _sent_by(plan: Overlay, pool: _Pool) -> list[OverlayEdge]:
+    return [edge for edge in plan.edges if (edge.src, edge.network_tier) == pool]
+
+
+def _catalogs(plan: Overlay, catalog: Catalog) -> dict[OverlayEdge, Catalog]:
+    """Return the catalog that knows price and rate of each edge."""
+    usual = catalog.with_standard_tier(plan.standard_at)
+    other = usual if plan.mixed_at is None else catalog.with_standard_tier((*plan.standard_at, plan.mixed_at))
+    return {edge: other if edge.network_tier == "standard" else usual for edge in plan.edges}
+
+
 def _links(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
-    counts = plan.machine_counts
+    counts, known = plan.machine_counts, _catalogs(plan, catalog)
     for edge in plan.edges:
-        link = catalog.grid.link(edge.src, edge.dst)
-        price = catalog.egress(edge.src, edge.dst)
+        link = known[edge].grid.link(edge.src, edge.dst)
+        price = known[edge].egress(edge.src, edge.dst)
         if link is None or price is None or edge.gbps <= 0:
             yield f"{edge.src} → {edge.dst}: not a link with a rate and a price, or unused"
         elif _differ(edge.link_gbps, link.gbps / limits.compression_ratio):
             yield f"{edge.src} → {edge.dst}: planned with {edge.link_gbps} Gbit/s, the catalog has {link.gbps} Gbit/s"
+        if edge.network_tier is not None and edge.src != plan.mixed_at:
+            yield f"{edge.src} → {edge.dst}: in the {edge.network_tier} tier, but its region has one tier"
+    for pool, machines in _pools(plan).items():
+        out, count = math.fsum(e.gbps / e.link_gbps for e in _sent_by(plan, pool)), sum(m.count for m in machines)
+        if _above(out, count):
+            yield f"{pool[0]}: links need the connections of {out} machines, but there are {count}"
     for region in counts:
-        out = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.src == region)
         into = math.fsum(e.gbps / e.link_gbps for e in plan.edges if e.dst == region)
-        if _above(max(out, into), counts[region]):
-            yield f"{region}: links need the connections of {max(out, into)} machines, but there are {counts[region]}"
+        if _above(into, counts[region]):
+            yield f"{region}: links need the connections of {into} machines, but there are {counts[region]}"
 
 
 def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
@@ -159,12 +193,7 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
         if count > allowed:
             yield f"{region}: {count} machines, but at most {allowed} are allowed"
         here = [m for m in plan.machines if m.region == region]
-        if len(here) > 1:
-            yield f"{region}: links cannot be shared evenly among {len(here)} machine types"
-        egress = sum(m.count * m.offer.machine.egress_gbps for m in here) / limits.compression_ratio
         ingress = sum(m.count * m.offer.machine.ingress_gbps for m in here) / limits.compression_ratio
-        if _above(_out(plan, region), egress):
-            yield f"{region}: sends {_out(plan, region)}, its machines may send {egress} Gbit/s"
         if _above(_into(plan, region), ingress):
             yield f"{region}: receives {_into(plan, region)}, its machines may receive {ingress} Gbit/s"
         for m in here:
@@ -177,6 +206,14 @@ def _machines(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterat
             if "standard" in tiers and wanted not in ("best", m.network_tier):
                 yield f"{region}: in the {m.network_tier} network tier, which is not wanted"
 
+    for pool, machines in _pools(plan).items():
+        if len(machines) > 1:
+            yield f"{pool[0]}: links cannot be shared evenly among {len(machines)} machine types"
+        egress = sum(m.count * m.offer.machine.egress_gbps for m in machines) / limits.compression_ratio
+        sent = math.fsum(e.gbps for e in _sent_by(plan, pool))
+        if _above(sent, egress):
+            yield f"{pool[0]}: sends {sent}, its machines may send {egress} Gbit/s"
+
 
 def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     if not limits.store_limits:
@@ -185,6 +222,10 @@ def _stores(plan: UnicastOverlay | MulticastOverlay, catalog: Catalog, limits: P
     source = catalog.stores.get(plan.source.provider)
     if source is not None and _above(plan.throughput_gbps, source.read_gbps * counts.get(plan.source, 0)):
         yield f"{plan.source}: reads faster than its object store allows"
+    for pool, machines in _pools(plan).items() if source is not None and plan.mixed_at is not None else ():
+        sent = math.fsum(e.gbps for e in _sent_by(plan, pool))
+        if pool[0] == plan.source and source and _above(sent, source.read_gbps * sum(m.count for m in machines)):
+            yield f"{plan.source}: its machines of the {pool[1]} tier read faster than its object store allows"
     for destination in plan.destinations if isinstance(plan, MulticastOverlay) else (plan.destination,):
         store = catalog.stores.get(destination.provider)
         if store is not None and _above(plan.throughput_gbps, store.write_gbps * counts.get(destination, 0)):
@@ -196,11 +237,14 @@ def _connections(plan: Overlay) -> Iterator[str]:
         if edge.connections < 1:
             yield f"{edge.src} → {edge.dst}: no connection"
     for region, count in plan.machine_counts.items():
-        most = plan.connections_per_machine * count
-        out = sum(e.connections for e in plan.edges if e.src == region)
-        into = sum(e.connections for e in plan.edges if e.dst == region)
-        if max(out, into) > most:
-            yield f"{region}: {max(out, into)} connections, but at most {most} are allowed"
+        most, into = plan.connections_per_machine * count, sum(e.connections for e in plan.edges if e.dst == region)
+        if into > most:
+            yield f"{region}: {into} connections, but at most {most} are allowed"
+    for pool, machines in _pools(plan).items():
+        most = plan.connections_per_machine * sum(m.count for m in machines)
+        out = sum(e.connections for e in _sent_by(plan, pool))
+        if out > most:
+            yield f"{pool[0]}: {out} connections, but at most {most} are allowed"
 
 
 def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
@@ -213,16 +257,23 @@ def _boot(plan: Overlay, boot_s: float | None) -> Iterator[str]:
 def _cost(plan: Overlay, catalog: Catalog, limits: PlanningLimits) -> Iterator[str]:
     """Check egress by billing count (each edge at its mean price), and machines from launch or their minimum."""
     ratio, part = limits.compression_ratio, plan.volume_gb / plan.throughput_gbps
-    volumes_gb = {(edge.src, edge.dst): edge.gbps * part * ratio for edge in plan.edges}
-    try:
-        charges = catalog.egress_charges(volumes_gb, limits.monthly_egress_used_gb, limits.egress_sent_gb)
-    except KeyError:
-        return  # `_links` reports the missing price.
-    of_count = {pair: charge.usd_per_gb * ratio for charge in charges for pair in charge.pairs}
+    known, used_gb = _catalogs(plan, catalog), limits.monthly_egress_used_gb
+    seen_gb = catalog.with_standard_tier(plan.standard_at).egress_used_gb(used_gb, limits.egress_sent_gb)
+    counts: dict[tuple[str, tuple[PriceTier, ...]], tuple[EgressPrice, list[OverlayEdge]]] = {}
     for edge in plan.edges:
-        if _differ(edge.usd_per_gb, of_count[edge.src, edge.dst]):
-            yield f"{edge.src} → {edge.dst}: at {edge.usd_per_gb} USD/GB, it costs {of_count[edge.src, edge.dst]}"
-    egress = math.fsum(charge.usd for charge in charges)
+        price = known[edge].egress(edge.src, edge.dst)
+        if price is None:
+            return  # `_links` reports the missing price.
+        key = known[edge].egress_account(edge.src, edge.dst, price), price.tiers
+        counts.setdefault(key, (price, []))[1].append(edge)
+    usd = []
+    for key, (price, edges) in counts.items():
+        volume_gb = math.fsum(edge.gbps * part * ratio for edge in edges)
+        usd.append(price.cost_usd(volume_gb, seen_gb.get(key, used_gb)))
+        for edge in edges:
+            if _differ(edge.usd_per_gb, usd[-1] / volume_gb * ratio):
+                yield f"{edge.src} → {edge.dst}: at {edge.usd_per_gb} USD/GB, it costs {usd[-1] / volume_gb * ratio}"
+    egress = math.fsum(usd)
     machines = math.fsum(m.count * m.offer.usd(plan.time_s) for m in plan.machines)
     if _differ(egress, plan.cost.egress_usd) or _differ(machines, plan.cost.machines_usd):
         yield f"costs {plan.cost}, which should be {egress} for egress and {machines} for machines"

@@ -13,8 +13,8 @@ import numpy as np
 from tradewind.model.goal import ASKED_DIGITS, Deadline, Goal, MaxCost, MinThroughput
 from tradewind.model.records import dataclass
 from tradewind.model.units import format_duration, format_gbps, format_usd
-from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.network import FloatArray, MachineOption
+from tradewind.planner.formulation import CAPACITY_FAMILIES, STANDARD_POOL, Formulation
+from tradewind.planner.network import FloatArray, IntArray, MachineOption
 from tradewind.planner.points import Demand, Point
 
 __all__ = ["TIGHT", "BottleneckPlace", "Tightness", "binding_limits", "bottlenecks", "tight_rows"]
@@ -33,6 +33,8 @@ class Tightness:
 
     family: str
     region_index: int
+    pool: int
+    """As in `FlowNetwork.pool_of_option`."""
     used: float
     """Share of the capacity in use."""
     dual: float
@@ -51,9 +53,11 @@ def tight_rows(formulation: Formulation, point: Point, at_least: float = TIGHT) 
         family, _, region = rows.names[row].rpartition(" ")
         if family not in CAPACITY_FAMILIES:
             continue
-        index = next(i for i, r in enumerate(formulation.network.regions) if str(r) == region)
+        name = region.removesuffix(STANDARD_POOL)
+        index = next(i for i, r in enumerate(formulation.network.regions) if str(r) == name)
+        pool = index if name == region else len(formulation.network.regions)
         weight = abs(float(duals[row])) * float(have[row])
-        found.append(Tightness(family, index, float(use[row] / have[row]), weight))
+        found.append(Tightness(family, index, pool, float(use[row] / have[row]), weight))
     return sorted(found, key=lambda t: -t.dual)
 
 
@@ -72,17 +76,22 @@ def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal)
     if point.rate_gbps >= demand.rate_max_gbps * TIGHT:
         yield f"the rate limit of {format_gbps(demand.rate_max_gbps, ASKED_DIGITS)}"
     network = formulation.network
-    counts = _machines_per_region(formulation, point)
+    pools = network.pool_of_option
+    counts = _machines_by(network.region_of_option, point)
+    in_pool = _machines_by(pools, point)
     for tight in tight_rows(formulation, point):
-        region, count = network.regions[tight.region_index], counts[tight.region_index]
+        region, count = network.regions[tight.region_index], in_pool[tight.pool]
         several = count != 1
-        machines = f"{count} machine{'s' if several else ''}"
-        at_limit = count >= int(network.machines_max[tight.region_index])
+        is_mixed = count < counts[tight.region_index]
+        tier = " in the standard tier" if tight.pool == len(network.regions) else " in the premium tier"
+        machines = f"{count} machine{'s' if several else ''}{tier if is_mixed else ''}"
+        at_limit = counts[tight.region_index] >= int(network.machines_max[tight.region_index])
         more = ""
         if at_limit and tight.region_index in network.held_by_quota:
-            more = f", and the account's quota there is {count}"
+            more = f", and the account's quota there is {counts[tight.region_index]}"
         elif at_limit:
-            more = f", and no more than {count} {'are' if several else 'is'} allowed there"
+            most = counts[tight.region_index]
+            more = f", and no more than {most} {'are' if most != 1 else 'is'} allowed there"
         if tight.family in ("links out of", "links into"):
             connections = count * network.connections_per_machine
             use = "use all their" if several else "uses all its"
@@ -94,11 +103,11 @@ def _phrases(formulation: Formulation, demand: Demand, point: Point, goal: Goal)
 
 
 def _capacity(formulation: Formulation, point: Point, tight: Tightness) -> float:
-    options = formulation.network.options
+    options, pools = formulation.network.options, formulation.network.pool_of_option
     return sum(
         _per_machine(options[k], tight.family) * int(point.solution.machines[k])
         for k in np.flatnonzero(point.solution.machines)
-        if options[k].region_index == tight.region_index
+        if pools[k] == tight.pool
     )
 
 
@@ -111,11 +120,11 @@ def _per_machine(option: MachineOption, family: str) -> float:
     }[family]
 
 
-def _machines_per_region(formulation: Formulation, point: Point) -> dict[int, int]:
+def _machines_by(group_of_option: IntArray, point: Point) -> dict[int, int]:
     counts: dict[int, int] = {}
     for k in np.flatnonzero(point.solution.machines):
-        region = formulation.network.options[k].region_index
-        counts[region] = counts.get(region, 0) + int(point.solution.machines[k])
+        group = int(group_of_option[k])
+        counts[group] = counts.get(group, 0) + int(point.solution.machines[k])
     return counts
 
 

@@ -2,7 +2,8 @@
 
 Columns are F_uv [Gbit/s], one per link, then N_vk, one per machine option (type and network tier). A region uses a
 single option: the rows below add up a region's machines, and with mixed strengths that sum would promise more than the
-links can fill. With a choice of network tiers, a link has a column for each tier of its sending machines. Each
+links can fill. With a choice of network tiers, a link has a column for each tier of its sending machines. The source
+may use machines of both tiers: those of each tier are a pool (`FlowNetwork.pool_of_option`) with its own rows. Each
 function below writes one family of rows; docs/concepts/planner.md shows equation, function and symbols side by side.
 The cost of machine time has a factor (``machine_factor``), which accounts for machines that are paid while they boot.
 """
@@ -22,6 +23,7 @@ from tradewind.planner.steiner import Tree
 
 __all__ = [
     "CAPACITY_FAMILIES",
+    "STANDARD_POOL",
     "BootWindow",
     "Formulation",
     "RelaxedTrees",
@@ -44,6 +46,8 @@ CAPACITY_FAMILIES = (
     "object-store write rate at",
 )
 """Names of the rows for machine capacity, each followed by its region."""
+STANDARD_POOL = "#standard"
+"""Follows the region in names of rows for its machines of the standard network tier, if it has both."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,10 +225,10 @@ class Formulation:
 
     @property
     def choices(self) -> tuple[IntArray, ...]:
-        """Machine columns of each region that has several types to choose one from."""
-        regions = self.network.region_of_option
-        counts = np.bincount(regions, minlength=len(self.network.regions))
-        return tuple(np.flatnonzero(regions == region) for region in np.flatnonzero(counts > 1))
+        """Machine columns of each pool that has several types to choose one from."""
+        pools = self.network.pool_of_option
+        counts = np.bincount(pools, minlength=len(self.network.regions))
+        return tuple(np.flatnonzero(pools == pool) for pool in np.flatnonzero(counts > 1))
 
     def rows_so_far(self) -> Rows:
         """Return all rows, including lazily added ones."""
@@ -311,7 +315,8 @@ def build_formulation(network: FlowNetwork, source: int, sink: int, *, links: In
     writer = RowWriter(len(chosen))
     _conserve_flow(writer, network, chosen, source, sink)
     write_machine_rows(writer, network, chosen, source, sink)
-    write_store_row(writer, network, np.flatnonzero(network.tail[chosen] == source), source, "read")
+    for pool in (source,) if network.mixed != source else (source, len(network.regions)):
+        write_store_row(writer, network, np.flatnonzero(network.pool_of_links(chosen) == pool), pool, "read")
     write_store_row(writer, network, np.flatnonzero(network.head[chosen] == sink), sink, "write")
     ends = np.minimum(network.machines_max[network.tail[chosen]], network.machines_max[network.head[chosen]])
     machine_max = network.machines_max[network.region_of_option].astype(np.float64)
@@ -367,7 +372,12 @@ def _conserve_flow(writer: RowWriter, network: FlowNetwork, links: IntArray, sou
     )
 
 
-def _per_region(
+def _pool_name(network: FlowNetwork, pool: int) -> str:
+    name = str(network.regions[network.region_of_pool(pool)])
+    return name + STANDARD_POOL if pool == len(network.regions) else name
+
+
+def _per_pool(
     writer: RowWriter,
     network: FlowNetwork,
     ends: IntArray,
@@ -376,15 +386,15 @@ def _per_region(
     skip: int | None,
     what: str,
 ) -> None:
-    """Σ weight_l F_l over the links that end at v ≤ Σ_k per_machine_k N_vk, for every region v but ``skip``."""
-    regions = [v for v in range(len(network.regions)) if v != skip]
-    position = np.full(len(network.regions), -1)
-    position[regions] = np.arange(len(regions))
+    """Σ weight_l F_l over the links that end at v ≤ Σ_k per_machine_k N_vk, for every pool v but ``skip``."""
+    pools = [v for v in range(len(network.regions) + (network.mixed is not None)) if v != skip]
+    position = np.full(len(network.regions) + 1, -1)
+    position[pools] = np.arange(len(pools))
     of_link = position[ends]
-    of_option = position[network.region_of_option]
+    of_option = position[network.pool_of_option]
     keep_link, keep_option = of_link >= 0, of_option >= 0
     writer.family(
-        [f"{what} {network.regions[v]}" for v in regions],
+        [f"{what} {_pool_name(network, v)}" for v in pools],
         np.concatenate([of_link[keep_link], of_option[keep_option]]),
         np.concatenate([np.flatnonzero(keep_link), writer.options_at + np.flatnonzero(keep_option)]),
         np.concatenate([weight[keep_link], -per_machine[keep_option]]),
@@ -396,37 +406,40 @@ def _per_region(
 def _cap_egress(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int | None) -> None:
     """Σ_w F_vw ≤ Σ_k egress_k N_vk (4g)."""
     caps = np.array([o.egress_gbps for o in network.options])
-    _per_region(writer, network, network.tail[links], np.ones(len(links)), caps, sink, "egress cap at")
+    _per_pool(writer, network, network.pool_of_links(links), np.ones(len(links)), caps, sink, "egress cap at")
 
 
 def _cap_ingress(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int) -> None:
     """Σ_u F_uv ≤ Σ_k ingress_k N_vk (4f)."""
     caps = np.array([o.ingress_gbps for o in network.options])
-    _per_region(writer, network, network.head[links], np.ones(len(links)), caps, source, "ingress cap at")
+    _per_pool(writer, network, network.head[links], np.ones(len(links)), caps, source, "ingress cap at")
 
 
 def _share_outgoing_connections(writer: RowWriter, network: FlowNetwork, links: IntArray, sink: int | None) -> None:
     """Σ_w F_vw / link_vw ≤ Σ_k N_vk: (4b) and (4h) with M eliminated and the crossed indices set right."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
-    _per_region(writer, network, network.tail[links], per_gbps, ones, sink, "links out of")
+    _per_pool(writer, network, network.pool_of_links(links), per_gbps, ones, sink, "links out of")
 
 
 def _share_incoming_connections(writer: RowWriter, network: FlowNetwork, links: IntArray, source: int) -> None:
     """Σ_u F_uv / link_uv ≤ Σ_k N_vk: (4b) and (4i) with M eliminated."""
     ones = np.ones(len(network.options))
     per_gbps = 1 / network.link_gbps[links]
-    _per_region(writer, network, network.head[links], per_gbps, ones, source, "links into")
+    _per_pool(writer, network, network.head[links], per_gbps, ones, source, "links into")
 
 
 def _match_network_tiers(writer: RowWriter, network: FlowNetwork, links: IntArray) -> None:
-    """Σ_w F_vwt / link_vwt ≤ Σ_k N_vkt: links of network tier t out of v need machines of that tier there."""
+    """Σ_w F_vwt / link_vwt ≤ Σ_k N_vkt: links of network tier t out of v need machines of that tier there.
+
+    The rows of the mixed region's pools say so already.
+    """
     if not len(network.link_tier):
         return
     tail, tier = network.tail[links], network.link_tier[links]
     regions, of_option = network.region_of_option, network.tier_of_option
     for value, name in ((PREMIUM, "premium"), (STANDARD, "standard")):
-        for v in np.unique(tail[tier == value]):
+        for v in np.unique(tail[(tier == value) & (tail != (-1 if network.mixed is None else network.mixed))]):
             flows = np.flatnonzero((tail == v) & (tier == value))
             options = np.flatnonzero((regions == v) & (of_option == value))
             writer.family(
@@ -454,19 +467,19 @@ def _limit_machines(writer: RowWriter, network: FlowNetwork) -> None:
         )
 
 
-def write_store_row(writer: RowWriter, network: FlowNetwork, flows: IntArray, region: int, verb: str) -> None:
-    """Σ F ≤ Σ_k rate_k N_k over the columns ``flows``, whose sum a region's object store reads or writes.
+def write_store_row(writer: RowWriter, network: FlowNetwork, flows: IntArray, pool: int, verb: str) -> None:
+    """Σ F ≤ Σ_k rate_k N_k over the columns ``flows``, whose sum a pool reads from or writes to its object store.
 
     Writes nothing if the store's limits are unknown. ``verb`` is ``read`` or ``write``.
     """
-    options = np.flatnonzero(network.region_of_option == region)
+    options = np.flatnonzero(network.pool_of_option == pool)
     rates = np.array(
         [network.options[k].read_gbps if verb == "read" else network.options[k].write_gbps for k in options]
     )
     if not np.all(np.isfinite(rates)):
         return
     writer.family(
-        [f"object-store {verb} rate at {network.regions[region]}"],
+        [f"object-store {verb} rate at {_pool_name(network, pool)}"],
         np.zeros(len(flows) + len(options), dtype=np.int64),
         np.concatenate([flows, writer.options_at + options]),
         np.concatenate([np.ones(len(flows)), -rates]),

@@ -1,7 +1,8 @@
 """From a plan by region to a plan by gateway: the type that `transfer` compiles into programs.
 
 Each machine runs one gateway. Every route of the overlay is cut so that all gateways of a region carry the same share
-of it: a gateway's load is the region's load divided by its machines, in flows, links and connections.
+of it: a gateway's load is the region's load divided by its machines, in flows, links and connections. If the source
+has machines of both network tiers, a route uses those of its own.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.overlay import UnicastOverlay
 from tradewind.model.plan import Plan, PlannedGateway, PlannedHop, PlannedRoute, Prediction
 from tradewind.model.program import CONNECTIONS_MAX
 from tradewind.model.region import Region
 from tradewind.planner.routes import region_name
 
-__all__ = ["assign_gateways"]
+__all__ = ["assign_gateways", "gateway_stem"]
+
+_Pool = tuple[Region, NetworkTier | None]
+"""The machines of a region; those of one network tier if it has both."""
 
 CUT_SLACK = 1e-9
 """Route boundaries closer together than this share are one cut."""
@@ -30,21 +35,24 @@ def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local")
         overlay: the planner's answer.
         lead_region: where the lead runs; data never flows through it.
     """
-    counts = overlay.machine_counts
+    pools = _pools(overlay)
     gateways = [PlannedGateway("lead", lead_region)]
-    gateways += [PlannedGateway(_name(r, i), str(r)) for r in counts for i in range(counts[r])]
-    price = {(e.src, e.dst): e.usd_per_gb / overlay.compression_ratio for e in overlay.edges}
-    flow = {(e.src, e.dst): e.gbps for e in overlay.edges}
-    connections = {(e.src, e.dst): e.connections for e in overlay.edges}
+    gateways += [
+        PlannedGateway(name, str(region), network_tier=tier)
+        for (region, tier), names in pools.items()
+        for name in names
+    ]
+    edges = {(e.src, e.dst, e.network_tier): e for e in overlay.edges}
     routes: list[PlannedRoute] = []
     hop_connections: dict[tuple[str, str], float] = defaultdict(float)
     for route in overlay.routes:
-        hops = list(zip(route.regions, route.regions[1:], strict=False))
-        usd_per_gb = math.fsum(price[hop] for hop in hops)
-        for nodes, part in _cut(route.regions, counts):
+        tiers = [route.network_tier, *(None for _ in route.regions[1:])]
+        along = [edges[hop] for hop in zip(route.regions, route.regions[1:], tiers, strict=False)]
+        usd_per_gb = math.fsum(edge.usd_per_gb / overlay.compression_ratio for edge in along)
+        for nodes, part in _cut([pools[pool] for pool in zip(route.regions, tiers, strict=True)]):
             routes.append(PlannedRoute(nodes, route.share * part, usd_per_gb))
-            for hop, ends in zip(hops, itertools.pairwise(nodes), strict=True):
-                hop_connections[ends] += connections[hop] * route.gbps * part / flow[hop]
+            for edge, ends in zip(along, itertools.pairwise(nodes), strict=True):
+                hop_connections[ends] += edge.connections * route.gbps * part / edge.gbps
     hops_planned = tuple(
         PlannedHop(start, end, min(CONNECTIONS_MAX, max(1, math.floor(count + 0.5))))
         for (start, end), count in hop_connections.items()
@@ -53,18 +61,33 @@ def assign_gateways(overlay: UnicastOverlay, *, lead_region: str = "site:local")
     return Plan(tuple(gateways), hops_planned, tuple(routes), prediction=prediction, overlay=overlay)
 
 
-def _name(region: Region, index: int) -> str:
-    return f"{region_name(region)}-{index + 1}"
+def _pools(overlay: UnicastOverlay) -> dict[_Pool, list[str]]:
+    """Return the names of the gateways of each pool, in the order of the overlay's machines."""
+    pools: dict[_Pool, list[str]] = {}
+    for machines in overlay.machines:
+        tier = machines.network_tier if machines.region == overlay.mixed_at else None
+        names = pools.setdefault((machines.region, tier), [])
+        stem = gateway_stem(machines.region, tier)
+        names += [f"{stem}-{len(names) + number + 1}" for number in range(machines.count)]
+    return pools
 
 
-def _cut(regions: tuple[Region, ...], counts: Mapping[Region, int]) -> list[tuple[tuple[str, ...], float]]:
-    """Cut a route at every region's machine boundaries: each piece has one gateway per region."""
-    cuts = sorted({part / counts[region] for region in regions for part in range(counts[region] + 1)})
+def gateway_stem(region: Region, tier: NetworkTier | None) -> str:
+    """Return the names of gateways without their numbers.
+
+    `tier` is that of the machines if their region has both: replanning finds running machines by name.
+    """
+    return f"{region_name(region)}-standard" if tier == "standard" else region_name(region)
+
+
+def _cut(pools: Sequence[Sequence[str]]) -> list[tuple[tuple[str, ...], float]]:
+    """Cut a route through these gateways at every pool's machine boundaries: each piece has one gateway per region."""
+    cuts = sorted({part / len(names) for names in pools for part in range(len(names) + 1)})
     pieces = []
     for low, high in itertools.pairwise(cuts):
         if high - low <= CUT_SLACK:
             continue
         middle = (low + high) / 2
-        nodes = tuple(_name(region, math.floor(middle * counts[region])) for region in regions)
+        nodes = tuple(names[math.floor(middle * len(names))] for names in pools)
         pieces.append((nodes, high - low))
     return pieces

@@ -111,11 +111,34 @@ class FlowNetwork:
     """Bytes on the wire per byte of data. Rates and prices are per byte of data already."""
     link_tier: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Network tier of the sending machines that a link needs; empty if no region has a choice."""
+    mixed: int | None = None
+    """The region whose machines may have both network tiers at once: the source, if it has a choice."""
 
     @property
     def tier_of_option(self) -> IntArray:
         """Network tier of each machine option, as in `link_tier`."""
         return np.array([_LINK_TIERS[option.network_tier] for option in self.options], dtype=np.int64)
+
+    @property
+    def pool_of_option(self) -> IntArray:
+        """Pool of each machine option. A pool is a region, but of `mixed` only its machines of the premium tier.
+
+        Pool `len(regions)` has those of the standard tier. The machines of a pool are of one option.
+        """
+        return self._pools(self.region_of_option, None if self.mixed is None else self.tier_of_option)
+
+    def pool_of_links(self, links: IntArray) -> IntArray:
+        """Return the pool that sends over each of these links."""
+        return self._pools(self.tail[links], None if self.mixed is None else self.link_tier[links])
+
+    def _pools(self, regions: IntArray, tiers: IntArray | None) -> IntArray:
+        if self.mixed is None or tiers is None:
+            return regions
+        return np.where((regions == self.mixed) & (tiers == STANDARD), len(self.regions), regions)
+
+    def region_of_pool(self, pool: int) -> int:
+        """Return the index of the region of a pool."""
+        return self.mixed if self.mixed is not None and pool == len(self.regions) else pool
 
     def served(self, machines: IntArray, links: IntArray) -> NDArray[np.bool_]:
         """Return for each of these links whether the machines, per option, have one at each end and of its tier."""
@@ -165,6 +188,7 @@ def build_network(
     limits: PlanningLimits,
     *,
     regions: Collection[Region] | None = None,
+    source: Region | None = None,
 ) -> FlowNetwork:
     """Build a network from ``catalog``: the regions with a grid, a price and a machine.
 
@@ -172,6 +196,7 @@ def build_network(
         catalog: source of all figures.
         limits: the user's and the account's limits.
         regions: restricts the overlay to these; ``None`` for all of the grid.
+        source: region whose machines may have both network tiers at once, if it has a choice.
     """
     names = catalog.grid.regions() if regions is None else tuple(sorted(regions))
     names = tuple(r for r in names if _offers(catalog, r, limits) and _machines_max(catalog, r, limits) > 0)
@@ -183,7 +208,7 @@ def build_network(
     tiers_of = {region: _network_tiers(catalog, region, limits) for region in names}
     sent_in = catalog.with_standard_tier([region for region in names if tiers_of[region] == ("standard",)])
     seen_gb = sent_in.egress_used_gb(limits.monthly_egress_used_gb, limits.egress_sent_gb)
-    for src, dst, known, tier in _links(catalog, index, tiers_of):
+    for src, dst, known, tier in _links(catalog, index, tiers_of, source):
         link, egress = known.grid.links[src, dst], known.egress(src, dst)
         if link.gbps < GBPS_MIN or egress is None:
             continue
@@ -227,6 +252,7 @@ def build_network(
         ),
         held_by_quota=frozenset(index[r] for r in names if _machines_max(catalog, r, limits) < _allowed(r, limits)),
         link_tier=np.array(link_tier if any(link_tier) else [], dtype=np.int64),
+        mixed=index[source] if source is not None and len(tiers_of.get(source, ())) > 1 else None,
     )
 
 
@@ -240,14 +266,20 @@ def _network_tiers(catalog: Catalog, region: Region, limits: PlanningLimits) -> 
 
 
 def _links(
-    catalog: Catalog, index: Collection[Region], tiers_of: Mapping[Region, tuple[NetworkTier | None, ...]]
+    catalog: Catalog,
+    index: Collection[Region],
+    tiers_of: Mapping[Region, tuple[NetworkTier | None, ...]],
+    source: Region | None,
 ) -> Iterator[tuple[Region, Region, Catalog, int]]:
-    """Yield the links between two regions, each with the catalog that knows it, and its value of `link_tier`."""
+    """Yield the links between two regions, each with the catalog that knows it, and its value of `link_tier`.
+
+    The machines of the source may have both tiers, so that it needs to be known which ones send within their cloud.
+    """
     standard = catalog.with_standard_tier([region for region, tiers in tiers_of.items() if "standard" in tiers])
     for src, dst in catalog.grid.links:
         if src not in index or dst not in index or src == dst:
             continue
-        if len(tiers_of[src]) > 1 and src.provider != dst.provider:
+        if len(tiers_of[src]) > 1 and (src.provider != dst.provider or src == source):
             yield src, dst, catalog, PREMIUM
             yield src, dst, standard, STANDARD
         else:

@@ -84,7 +84,7 @@ def prepare(
         UsageError: unknown region, or nothing to plan.
     """
     limits = limits or PlanningLimits()
-    network = network or build_network(catalog, limits)
+    network = network or build_network(catalog, limits, source=source)
     refuse_ends(catalog, network, source, destination, volume_gb, limits)
     formulation = build_formulation(network, network.index[source], network.index[destination])
     demand = demand_of(catalog, network, source, [destination], volume_gb, limits, boot_s, objects)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tradewind.model.goal import Goal
+from tradewind.model.network_tier import NetworkTier
 from tradewind.model.overlay import Cost, OverlayEdge, OverlayRoute, RegionMachines, UnicastOverlay
 from tradewind.model.region import Region
 from tradewind.model.units import BITS_PER_BYTE
 from tradewind.planner.formulation import CAPACITY_FAMILIES, Formulation
-from tradewind.planner.network import FloatArray, FlowNetwork
+from tradewind.planner.network import FloatArray, FlowNetwork, IntArray
 from tradewind.planner.points import Demand, Point
 
 __all__ = ["FLOW_MIN_RELATIVE", "build_overlay", "decompose", "figures", "fitting_part", "round_connections"]
@@ -27,6 +28,7 @@ FLOW_MIN_RELATIVE = 1e-7
 """Flows below this part of the rate are rounding of the solver, and are dropped."""
 
 Edge = tuple[int, int]
+"""The pool that sends (`FlowNetwork.pool_of_option`), and the region that receives."""
 
 
 def build_overlay(
@@ -57,7 +59,15 @@ def build_overlay(
         objects=demand.objects,
         machines=machines,
         edges=edges,
-        routes=tuple(OverlayRoute(tuple(name[v] for v in path), gbps, gbps / rate) for path, gbps in paths),
+        routes=tuple(
+            OverlayRoute(
+                tuple(name[formulation.network.region_of_pool(v)] for v in path),
+                gbps,
+                gbps / rate,
+                network_tier=_tier_of_pool(formulation.network, path[0], machines),
+            )
+            for path, gbps in paths
+        ),
         connections_per_machine=formulation.network.connections_per_machine,
         compression_ratio=formulation.network.compression_ratio,
         optimal=point.proven and abs(rate - wanted) <= FLOW_MIN_RELATIVE * wanted,
@@ -81,27 +91,45 @@ def figures(
             flows[edge] += gbps
     network = formulation.network
     name = network.regions
-    used = {region for edge in flows for region in edge}
-    counts = {k: n for k, n in _machines(point).items() if network.options[k].region_index in used}
-    limit = {r: network.connections_per_machine * n for r, n in _per_region(network, counts).items()}
-    # Of two links that differ in the network tier, the machines serve one.
+    used = {pool for edge in flows for pool in edge}
+    pools = network.pool_of_option
+    counts = {k: n for k, n in _machines(point).items() if int(pools[k]) in used}
+    limit = {pool: network.connections_per_machine * n for pool, n in _per_pool(pools, counts).items()}
+    # Of two links that differ in the network tier, the machines of a pool serve one.
     served = formulation.links[network.served(point.solution.machines, formulation.links)]
-    position = {(int(network.tail[e]), int(network.head[e])): int(e) for e in served}
+    ends = zip(network.pool_of_links(served), network.head[served], served, strict=True)
+    position = {(int(pool), int(head)): int(e) for pool, head, e in ends}
     link = {edge: float(network.link_gbps[position[edge]]) for edge in flows}
     price = _prices(network, {position[edge]: gbps / rate * demand.volume_gb for edge, gbps in flows.items()})
     connections = round_connections(flows, link, limit, network.connections_per_machine)
-    edges = tuple(
-        OverlayEdge(name[u], name[v], gbps, connections[u, v], price[position[u, v]], link[u, v])
-        for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
-    )
     machines = tuple(
         RegionMachines(name[option.region_index], option.offer, count, option.network_tier)
         for option, count in ((network.options[k], count) for k, count in counts.items())
+    )
+    edges = tuple(
+        OverlayEdge(
+            name[network.region_of_pool(u)],
+            name[v],
+            gbps,
+            connections[u, v],
+            price[position[u, v]],
+            link[u, v],
+            network_tier=_tier_of_pool(network, u, machines),
+        )
+        for (u, v), gbps in sorted(flows.items(), key=lambda item: -item[1])
     )
     time_s = demand.gbit / rate
     machines_usd = math.fsum(m.count * m.offer.usd(time_s + demand.boot_of(machines)) for m in machines)
     egress_usd = math.fsum(e.gbps * e.usd_per_gb for e in edges) / BITS_PER_BYTE * time_s
     return rate, edges, machines, Cost(egress_usd, machines_usd, demand.requests_usd)
+
+
+def _tier_of_pool(network: FlowNetwork, pool: int, machines: tuple[RegionMachines, ...]) -> NetworkTier | None:
+    """Return the network tier of a pool if its region has machines of both; else None, as its machines say it."""
+    if network.mixed is None or network.region_of_pool(pool) != network.mixed:
+        return None
+    here = {each.network_tier for each in machines if each.region == network.regions[network.mixed]}
+    return None if len(here) < 2 else "premium" if pool == network.mixed else "standard"
 
 
 def _prices(network: FlowNetwork, volumes_gb: Mapping[int, float]) -> dict[int, float]:
@@ -115,16 +143,23 @@ def _prices(network: FlowNetwork, volumes_gb: Mapping[int, float]) -> dict[int, 
 
 
 def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tuple[int, ...], float]]:
-    """Return routes and their rates, the highest first. Each takes the remaining rate of its tightest edge."""
+    """Return routes and their rates, the highest first. Each takes the remaining rate of its tightest edge.
+
+    A route begins at a pool of the source.
+    """
     network = formulation.network
     rate = float(flow_gbps[formulation.out_of_source].sum())
+    pools = network.pool_of_links(formulation.links)
     left: dict[int, dict[int, float]] = defaultdict(dict)
     for column in np.flatnonzero(flow_gbps > FLOW_MIN_RELATIVE * rate):
         e = formulation.links[column]
-        u, v = int(network.tail[e]), int(network.head[e])
+        u, v = int(pools[column]), int(network.head[e])
         left[u][v] = left[u].get(v, 0.0) + float(flow_gbps[column])
     paths: list[tuple[tuple[int, ...], float]] = []
-    while (path := _widest_path(left, formulation.source, formulation.sink)) is not None:
+    sources = {formulation.source}
+    if network.mixed == formulation.source:
+        sources.add(len(network.regions))
+    while (path := _widest_path(left, sources, formulation.sink)) is not None:
         gbps = min(left[u][v] for u, v in itertools.pairwise(path))
         for u, v in itertools.pairwise(path):
             left[u][v] -= gbps
@@ -134,9 +169,11 @@ def decompose(formulation: Formulation, flow_gbps: FloatArray) -> list[tuple[tup
     return sorted(paths, key=lambda item: -item[1])
 
 
-def _widest_path(left: Mapping[int, Mapping[int, float]], source: int, sink: int) -> tuple[int, ...] | None:
+def _widest_path(
+    left: Mapping[int, Mapping[int, float]], sources: Collection[int], sink: int
+) -> tuple[int, ...] | None:
     """Return the path with the widest bottleneck (Dijkstra on widths); `None` if the sink is unreachable."""
-    width = {source: math.inf}
+    width = dict.fromkeys(sources, math.inf)
     before: dict[int, int] = {}
     done: set[int] = set()
     while True:
@@ -152,7 +189,7 @@ def _widest_path(left: Mapping[int, Mapping[int, float]], source: int, sink: int
             if following not in done and reach > width.get(following, 0.0):
                 width[following], before[following] = reach, node
     path = [sink]
-    while path[-1] != source:
+    while path[-1] not in sources:
         path.append(before[path[-1]])
     return tuple(reversed(path))
 
@@ -161,8 +198,9 @@ def _flow_columns(formulation: Formulation, paths: list[tuple[tuple[int, ...], f
     network = formulation.network
     flow = np.zeros(formulation.link_count)
     served = np.flatnonzero(network.served(point.solution.machines, formulation.links))
-    ends = ((int(c), formulation.links[c]) for c in served)
-    column = {(int(network.tail[e]), int(network.head[e])): c for c, e in ends}
+    links = formulation.links[served]
+    ends = zip(network.pool_of_links(links), network.head[links], served, strict=True)
+    column = {(int(pool), int(head)): int(c) for pool, head, c in ends}
     for path, gbps in paths:
         for edge in itertools.pairwise(path):
             flow[column[edge]] += gbps
@@ -186,11 +224,11 @@ def _machines(point: Point) -> dict[int, int]:
     return {int(k): int(point.solution.machines[k]) for k in np.flatnonzero(point.solution.machines)}
 
 
-def _per_region(network: FlowNetwork, counts: Mapping[int, int]) -> dict[int, int]:
-    per_region: dict[int, int] = defaultdict(int)
+def _per_pool(pools: IntArray, counts: Mapping[int, int]) -> dict[int, int]:
+    per_pool: dict[int, int] = defaultdict(int)
     for option, count in counts.items():
-        per_region[network.options[option].region_index] += count
-    return per_region
+        per_pool[int(pools[option])] += count
+    return per_pool
 
 
 def round_connections(

@@ -109,12 +109,14 @@ def machine_lines(plan: Overlay, columns: int) -> list[str]:
 
 def _route_lines(plan: UnicastOverlay, route: OverlayRoute, columns: int) -> Iterator[str]:
     """Yield share, rate and path of a route; a long path continues on the next line."""
-    connections = {(e.src, e.dst): e.connections for e in plan.edges}
+    connections = {(e.src, e.dst, e.network_tier): e.connections for e in plan.edges}
+    tier = route.network_tier
     line = f"    {share_bar(route.share)} {format_gbps(route.gbps):>12}  "
     indent = len(line)
     line += str(route.regions[0])
     for src, dst in itertools.pairwise(route.regions):
-        hop = f" ─{connections[src, dst]}→ {dst}"
+        hop = f" ─{connections[src, dst, tier]}→ {dst}{' (standard tier)' if tier == 'standard' else ''}"
+        tier = None  # All other regions have one network tier.
         if len(line) + len(hop) > columns:
             yield line
             line = " " * indent + hop
@@ -158,12 +160,12 @@ def _unconnected_lines(plan: Overlay, catalog: Catalog, columns: int) -> list[st
 
 def _network_tier_lines(plan: Overlay, catalog: Catalog, columns: int) -> list[str]:
     """Return tier, price and rate of each hop to another cloud; nothing if all machines send in the premium tier."""
-    if not plan.standard_at:
+    if not (plan.standard_at or plan.mixed_at):
         return []
-    known, lines = catalog.with_standard_tier(plan.standard_at), ["", "  network tiers"]
+    lines = ["", "  network tiers"]
     tier_at = {machines.region: machines.network_tier for machines in plan.machines}
     for edge in plan.edges:
-        tier = tier_at.get(edge.src)
+        known, tier = plan.known_to(catalog, edge), edge.network_tier or tier_at.get(edge.src)
         if tier is None or edge.src.provider == edge.dst.provider:
             continue
         name = f" ({known.standard_tiers[edge.src.provider].name})" if tier == "standard" else ""

@@ -169,9 +169,9 @@ def sites_of_file(path: str) -> Sites:
 
 
 def _unlimited_place(request: Request, credentials: GivenCredentials) -> str | None:
-    """Return a place of a connection whose keys no token service limits to one job; None without one.
+    """Return a place of a connection whose keys cannot be limited to one job; None without one.
 
-    Those are compatible servers, R2, Azure, and temporary keys of AWS.
+    Those are compatible servers, R2, signatures of Azure, and temporary keys of AWS.
     """
     ends = request.options.destination
     assert isinstance(ends, Access)
@@ -179,7 +179,10 @@ def _unlimited_place(request: Request, credentials: GivenCredentials) -> str | N
         place = parse_url(text, cwd="/")
         key = None if access.profile is None else credentials.aws.get(access.profile)
         is_temporary = key is not None and key.token is not None
-        if access.endpoint is not None or place.kind in ("az", "r2") or is_temporary:
+        if place.kind == "az":
+            if credentials.azure_key is None:
+                return place.root
+        elif access.endpoint is not None or place.kind == "r2" or is_temporary:
             return place.root
     return None
 

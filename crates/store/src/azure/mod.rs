@@ -18,6 +18,7 @@ mod open;
 mod presign;
 mod read;
 mod send;
+mod signature;
 mod source;
 mod write;
 pub(crate) mod xml;
@@ -26,9 +27,9 @@ pub(crate) use open::{account_key, with_environment};
 
 use crate::rest::{Http, Unreachable};
 use crate::{
-    BucketIdentity, Checksums, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo, PartSource,
-    PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription, StoreLimits,
-    TagSupport, Tags, UploadId, Written,
+    BucketIdentity, Checksums, Delegated, Download, Identity, ListPage, ListRequest, ObjectDeletion, ObjectInfo,
+    PartSource, PartTag, Payload, PendingUpload, Precondition, PutOptions, Result, Store, StoreDescription,
+    StoreLimits, TagSupport, Tags, UploadId, Written,
 };
 use async_trait::async_trait;
 use object_store::azure::{AzureCredential, AzureCredentialProvider};
@@ -58,6 +59,8 @@ pub(crate) struct AzureStore {
     http: Http,
     /// `None` for anonymous access.
     credentials: Option<AzureCredentialProvider>,
+    /// The same, if another process gives and renews them.
+    delegated: Option<Arc<Delegated>>,
     /// Where the credentials come from, for messages.
     credential_source: &'static str,
     origin: String,

@@ -64,6 +64,7 @@ impl AzureStore {
             account: account.to_owned(),
             http: Http::new(&roots)?,
             credentials,
+            delegated: config.delegated.clone(),
             credential_source,
             origin: format!("{scheme}://{authority}"),
             account_root,

@@ -2,15 +2,10 @@
 
 use super::AzureStore;
 use super::open::account_key;
+use super::signature::{Grant, SigningKey};
 use crate::rest::{encode_query, iso_date, unix_now_ms};
 use crate::{ErrorKind, Result};
-use aws_lc_rs::hmac;
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use http::Method;
-
-/// Version of the string that is signed; see "Create a service SAS" in Microsoft's documentation.
-const SAS_VERSION: &str = "2020-12-06";
 
 impl AzureStore {
     /// See [`crate::presign`]. Makes no request.
@@ -20,18 +15,12 @@ impl AzureStore {
         let key_text = account_key().filter(|_| self.credentials.is_some()).ok_or_else(|| {
             call.error(ErrorKind::Unsupported, "an address is signed with the account's key, and none is set")
         })?;
-        let secret = BASE64_STANDARD
-            .decode(key_text.trim())
-            .map_err(|_| call.error(ErrorKind::Configuration, "the account's key is not Base64"))?;
         let expiry = iso_date(unix_now_ms() / 1000 + i64::from(expires_s));
-        let resource = format!("/blob/{}/{}/{key}", self.account, self.container);
-        // Permissions, start, expiry, resource, identifier, address, protocol, version, kind, snapshot, encryption scope,
-        // and five headers of the answer.
-        let to_sign = format!("r\n\n{expiry}\n{resource}\n\n\n\n{SAS_VERSION}\nb\n\n\n\n\n\n\n");
-        let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), to_sign.as_bytes());
-        let signature = BASE64_STANDARD.encode(signature);
+        let grant = Grant { permissions: "r", key: Some(key), expiry, protocol: "" };
+        let signed = SigningKey::Account(&key_text).sign(&self.account, &self.container, &grant);
+        let signed = signed.map_err(|why| call.error(ErrorKind::Configuration, why))?;
         let query =
-            encode_query(&[("sv", SAS_VERSION), ("se", &expiry), ("sr", "b"), ("sp", "r"), ("sig", &signature)]);
+            encode_query(&signed.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect::<Vec<_>>());
         Ok(format!("{}{}?{query}", call.origin, call.path))
     }
 }

@@ -4,7 +4,8 @@ use super::errors::{in_the_way, meaning, says_gone};
 use super::{AzureStore, LIMITS};
 use crate::error::innermost;
 use crate::rest::{
-    Call, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all, wants_tls,
+    Call, Secrets, describe, encode_path, encode_query, header, no_longer_gone, parse_error, read_all, unix_now_ms,
+    wants_tls,
 };
 use crate::{Error, ErrorKind, Payload, Result};
 use bytes::Bytes;
@@ -82,10 +83,20 @@ impl AzureStore {
         if let Some(message) = wants_tls(&asked.origin, head.status, &body) {
             return Err(asked.error(ErrorKind::Configuration, message));
         }
-        if matches!(kind, ErrorKind::Unauthenticated | ErrorKind::Forbidden) {
+        // Azure calls a signature that has expired unauthenticated, and an emulator calls it unauthorised.
+        if (kind == ErrorKind::Unauthenticated || code == "AuthorizationFailure") && self.may_have_expired() {
+            kind = ErrorKind::Expired;
+        }
+        if matches!(kind, ErrorKind::Unauthenticated | ErrorKind::Forbidden | ErrorKind::Expired) {
             return Err(asked.error(kind, format!("{message}; credentials: {}", self.credential_source)));
         }
         Err(asked.error(kind, message))
+    }
+
+    /// Returns whether a request may have been refused because another process has not renewed its credentials.
+    fn may_have_expired(&self) -> bool {
+        let now_unix_s = unix_now_ms() / 1000 - self.http.clock_ahead_s().unwrap_or_default();
+        self.delegated.as_ref().is_some_and(|delegated| delegated.may_have_expired(now_unix_s))
     }
 
     /// Sends a call and reads a small answer in full.

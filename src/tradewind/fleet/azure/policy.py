@@ -6,7 +6,7 @@ from typing import Any
 
 from tradewind.model.azure import AzureSettings
 
-__all__ = ["MACHINE_ACTIONS", "OWNER_ACTIONS", "READER_ACTIONS", "policy"]
+__all__ = ["DELEGATION_ACTIONS", "MACHINE_ACTIONS", "OWNER_ACTIONS", "READER_ACTIONS", "policy"]
 
 #: Actions of the owner of fleets in the resource group.
 OWNER_ACTIONS = (
@@ -50,6 +50,8 @@ SCHEDULE_ACTIONS = (
 DIAGNOSTICS_ACTIONS = ("Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action",)
 #: Quotas and sizes belong to the subscription. Without this role, a quota is noticed when a machine is refused.
 READER_ACTIONS = ("Microsoft.Compute/locations/usages/read", "Microsoft.Compute/skus/read")
+#: Action of who lends gateways access to storage accounts with a sign-in to Entra ID: of the owner, at each account.
+DELEGATION_ACTIONS = ("Microsoft.Storage/storageAccounts/blobServices/generateUserDelegationKey/action",)
 #: Actions of a machine with its own identity.
 MACHINE_ACTIONS = ("Microsoft.Compute/virtualMachines/delete",)
 
@@ -67,6 +69,7 @@ def policy(settings: AzureSettings) -> list[dict[str, Any]]:
     roles = [
         _role("Tradewind fleets", "Rents and ends machines in one resource group", actions, group),
         _role("Tradewind quotas", "Reads quotas and machine sizes", READER_ACTIONS, subscription),
+        _role("Tradewind lending", "Limits the access that machines get to storage", DELEGATION_ACTIONS, subscription),
     ]
     if settings.identity:
         roles.append(_role("Tradewind machine", "Lets a machine delete itself", MACHINE_ACTIONS, group))

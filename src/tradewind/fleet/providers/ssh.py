@@ -27,15 +27,12 @@ from tradewind.fleet.calls import each_of
 from tradewind.fleet.provider import (
     ANY_TYPE,
     FLEET_TAG,
-    KEY_TAG,
-    NAME_TAG,
     CallRefused,
     Ended,
     Home,
     Host,
     LaunchOrder,
     LaunchResult,
-    Lease,
     Leftover,
     Machine,
     Offer,
@@ -43,10 +40,13 @@ from tradewind.fleet.provider import (
     Refusal,
 )
 from tradewind.fleet.running import find_process
-from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
-from tradewind.gateway.binary import PROGRAMS_VARIABLE, GatewayProgram, gateway_program, portable_gateways
+from tradewind.fleet.ssh.access import SshAccess
+from tradewind.fleet.ssh.connection import COMMAND_S, Connection
+from tradewind.fleet.ssh.marks import folder_id, machine_of, mark_of, parsed_object
+from tradewind.fleet.ssh.refusals import fitting_program, known_machine, no_place, refusal_of_start
+from tradewind.gateway.binary import GatewayProgram, gateway_program
 from tradewind.model.hosts import SshHost, SshHosts, hosts_from_document, in_region
-from tradewind.model.records import dataclass, replace
+from tradewind.model.records import replace
 
 if TYPE_CHECKING:
     from tradewind.fleet.providers import Settings
@@ -57,10 +57,6 @@ __all__ = ["SshProvider", "connect"]
 COPY_S = 600.0
 #: A host that could not be used is tried last for this time.
 AVOID_S = 60.0
-#: Interval between two looks at a machine that is asked often whether it has ended.
-LOOK_S = 1.0
-#: Time after which a machine that has not written its process id counts as ended.
-STARTING_S = 30.0
 BOOT_S = 2.0
 """Typical time from the order until the gateway answers, if its program is on the host."""
 TENTHS_PER_S = 10
@@ -164,7 +160,7 @@ class SshProvider:
         }
         placed: list[LaunchResult | tuple[SshHost, int]] = []
         for order in orders:
-            known = _known_machine(order, living)
+            known = known_machine(order, living)
             if known is not None:
                 placed.append(known)
                 continue
@@ -172,7 +168,7 @@ class SshProvider:
             free = [host for host in able if len(taken[host.name]) < host.gateways]
             reached = [host for host in free if not isinstance(listed[host.name], Refusal)]
             if not reached:
-                placed.append(LaunchResult(order, refusal=_no_place(order.region, able, free, listed)))
+                placed.append(LaunchResult(order, refusal=no_place(order.region, able, free, listed)))
                 continue
             now_s = time.monotonic()
             host = min(reached, key=lambda one: (self._avoided.get(one.name, 0.0) > now_s, len(taken[one.name])))
@@ -212,19 +208,19 @@ class SshProvider:
         else:
             arguments += ["--join", "-"]
             join = order.join.listening("127.0.0.1:0", data)
-        mark = json.dumps(_mark(order, host, number))
+        mark = json.dumps(mark_of(order, number))
         self._used.setdefault(order.fleet_id, set()).add(host.name)
         for _ in range(LAUNCHES_MAX):
             answer = next(iter(connection.call("launch", folder_id, program.sha256, mark, join, *arguments)), [""])
             if answer[0] != "program missing":
                 break
-            fitting = _fitting(host.name, answer[1] if len(answer) > 1 else "", program)
+            fitting = fitting_program(host.name, answer[1] if len(answer) > 1 else "", program)
             if fitting == program:
                 connection.copy_program(program.path, program.sha256, COPY_S)
             program = fitting
         if answer[0] != "machine":
             why = answer[1] if len(answer) > 1 else "the host's shell said nothing"
-            raise CallRefused(_refusal_of_start(host.name, answer[0], why))
+            raise CallRefused(refusal_of_start(host.name, answer[0], why))
         machine = self._machine(host, answer)
         if machine is None or machine.ended:
             raise CallRefused(Refusal("transient", f"{host.name}: the gateway ended at once"))
@@ -232,13 +228,13 @@ class SshProvider:
 
     def _reached(self, host: SshHost, machine: Machine, answer: Sequence[str]) -> Machine:
         """Forward the ports of a machine that has stated them, and remember it."""
-        ready = _parsed(answer[4] if len(answer) > 4 else "")
+        ready = parsed_object(answer[4] if len(answer) > 4 else "")
         if ready is not None and machine.control is None and not machine.ended:
             connection = self._connection(host)
             control: str = ready.get("control") or ""
             if control.startswith("unix:"):
-                remote = connection.call("control_socket", _folder_id(machine.id))[0][0]
-                control = f"unix:{connection.forward(remote, str(self._socket_folder() / _folder_id(machine.id)))}"
+                remote = connection.call("control_socket", folder_id(machine.id))[0][0]
+                control = f"unix:{connection.forward(remote, str(self._socket_folder() / folder_id(machine.id)))}"
             elif control:
                 control = connection.forward(control)
             data: str = ready.get("data_address") or ""
@@ -298,10 +294,10 @@ class SshProvider:
         try:
             if name.endswith(PROGRAMS):
                 for machine_id in ids:
-                    connection.call("remove_program", _folder_id(machine_id))
+                    connection.call("remove_program", folder_id(machine_id))
                 return [Ended(machine_id, time.time()) for machine_id in ids]
             tenths = str(round(grace_s * TENTHS_PER_S))
-            said = connection.call("terminate", tenths, *map(_folder_id, ids), timeout_s=COMMAND_S + grace_s)
+            said = connection.call("terminate", tenths, *map(folder_id, ids), timeout_s=COMMAND_S + grace_s)
         except CallRefused as error:
             return [Ended(machine_id, refusal=error.refusal) for machine_id in ids]
         living = {line[1] for line in said if line[0] == "lives"}
@@ -310,7 +306,7 @@ class SshProvider:
             return [Ended(machine_id, refusal=refusal) for machine_id in ids]
         answers = []
         for machine_id in ids:
-            if _folder_id(machine_id) in living:
+            if folder_id(machine_id) in living:
                 words = f"{name}: the gateway did not end after SIGKILL"
                 answers.append(Ended(machine_id, refusal=Refusal("transient", words)))
                 continue
@@ -370,32 +366,12 @@ class SshProvider:
         return found
 
     def _machine(self, host: SshHost, line: Sequence[str]) -> Machine | None:
-        """Return the machine of a line of the host; None for another line, or one of another version."""
-        if line[0] != "machine" or len(line) < 4:
+        """Return the machine of a line of the host, and remember its place; None for another line."""
+        found = machine_of(host, line)
+        if found is None:
             return None
-        mark = _parsed(line[3])
-        try:
-            assert mark is not None
-            launched_s, tags = float(mark["launched_unix_s"]), dict(mark["tags"])
-            never_began = line[2] == "starting" and time.time() - launched_s > STARTING_S
-            machine_id = f"{host.name}/{line[1]}"
-            self._places[machine_id] = int(mark["place"])
-            return Machine(
-                machine_id,
-                tags[NAME_TAG],
-                mark["region"],
-                mark["type"],
-                host.name,
-                launched_unix_s=launched_s,
-                running_unix_s=launched_s,
-                ended=line[2].startswith("ended") or never_began,
-                addresses={"network": host.address},
-                inbound=host.inbound,
-                lease=Lease(int(mark["lease_s"]), mark["owner"]),
-                tags=tags,
-            )
-        except (AssertionError, KeyError, TypeError, ValueError):
-            return None
+        machine, self._places[found[0].id] = found
+        return machine
 
     def _connection(self, host: SshHost) -> Connection:
         with self._connecting:
@@ -427,63 +403,6 @@ PROGRAMS = "/programs"
 """Suffix of a host's name in the id of a program there."""
 
 
-@dataclass(frozen=True, slots=True)
-class SshAccess:
-    """Access to a machine on a host."""
-
-    connection: Connection
-    machine: Machine
-    look: Any
-
-    def put(self, name: str, content: bytes) -> str:
-        """Write a file into the machine's folder, which is removed with the machine."""
-        where = self._call("where", _folder_id(self.machine.id))[0][0]
-        path = f"{where}/files/{Path(name).name}"
-        quoted = "'" + path.replace("'", "'\\''") + "'"
-        folder = quoted[: quoted.rindex("/")] + "'"
-        steps = f"umask 077; mkdir -p {folder} && cat > {quoted} && chmod 700 {quoted}"
-        code, _, said = self._run(steps, content, COMMAND_S)
-        if code != 0:
-            raise GatewayError(f"{name} cannot be written on {self.machine.zone}: {last_line(said)}")
-        return path
-
-    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-        """Run a command on the host, as the user that logs in there."""
-        from shlex import join
-
-        code, out, _ = self._run(f"{join(words)} 2>&1", b"", timeout_s)
-        return code, out.decode(errors="replace")
-
-    def log_tail(self, bytes_max: int) -> str:
-        """Return the end of the gateway's log."""
-        lines = self._call("tail_log", _folder_id(self.machine.id), str(bytes_max))
-        return "\n".join("\t".join(line) for line in lines)
-
-    def ending(self, timeout_s: float) -> str | None:
-        """Return that the gateway has ended; None if it still runs."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            with suppress(CallRefused):
-                now = self.look(self.machine)
-                if now is None or now.ended:
-                    return "it has ended"
-            if time.monotonic() >= deadline_s:
-                return None
-            time.sleep(LOOK_S)
-
-    def _call(self, function: str, *words: str) -> list[list[str]]:
-        try:
-            return self.connection.call(function, *words)
-        except CallRefused as error:
-            raise GatewayError(str(error)) from error
-
-    def _run(self, command: str, given: bytes, timeout_s: float) -> tuple[int, bytes, str]:
-        try:
-            return self.connection.run(command, given, timeout_s)
-        except CallRefused as error:
-            raise GatewayError(str(error)) from error
-
-
 def _remove_left() -> None:
     """Remove the sockets of processes that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{SOCKETS}*"):
@@ -493,88 +412,9 @@ def _remove_left() -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _mark(order: LaunchOrder, host: SshHost, number: int) -> dict[str, Any]:
-    return {
-        "region": order.region,
-        "type": order.type,
-        "place": number,
-        "launched_unix_s": time.time(),
-        "lease_s": order.lease.seconds,
-        "owner": order.lease.owner,
-        "tags": order.tags,
-    }
-
-
-def _known_machine(order: LaunchOrder, living: Sequence[Machine]) -> LaunchResult | None:
-    """Return the machine of an order that was launched before, or why its name is taken; None for a new order."""
-    for machine in living:
-        if machine.tags.get(FLEET_TAG) != order.fleet_id:
-            continue
-        if machine.tags.get(KEY_TAG) == order.key:
-            return LaunchResult(order, machine)
-        if machine.name == order.name:
-            words = f"fleet {order.fleet_id} has another machine {order.name}"
-            return LaunchResult(order, refusal=Refusal("bad request", words))
-    return None
-
-
-def _no_place(
-    region: str, able: Sequence[SshHost], free: Sequence[SshHost], listed: Mapping[str, list[Machine] | Refusal]
-) -> Refusal:
-    """Return why no host of a region can start a machine. The plan may do without hosts that do not answer."""
-    if free:
-        refusals = [found for host in free if isinstance(found := listed[host.name], Refusal)]
-        silent = all(refusal.kind == "transient" for refusal in refusals)
-        first = next((refusal for refusal in refusals if refusal.kind != "transient"), refusals[0])
-        return Refusal("capacity", first.reason) if silent else first
-    count = sum(host.gateways for host in able)
-    return Refusal("quota", f"no host of {region} has room for another gateway: they may run {count}")
-
-
-def _refusal_of_start(host: str, answer: str, why: str) -> Refusal:
-    if answer == "program missing":
-        return Refusal("bad request", f"{host}: the gateway program is gone after it was copied")
-    if "No space left" in why or "Disk quota" in why:
-        return Refusal("capacity", f"{host}: {why}")
-    if "Permission denied" in why or "Read-only" in why or "cannot " in why:
-        return Refusal("permission", f"{host}: {why}", action="a folder to write to: `folder` of the host")
-    return Refusal("bad request", f"{host}: {why}")
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        found = json.loads(text)
-        return found if isinstance(found, dict) else None
-    return None
-
-
-def _folder_id(machine_id: str) -> str:
-    return machine_id.rpartition("/")[2]
-
-
 def processor_here() -> str:
     """Return the processor of this machine, as `uname -m` names it."""
     return os.uname().machine
-
-
-def _fitting(host: str, system: str, program: GatewayProgram) -> GatewayProgram:
-    """Return the program that runs on a host, whose `uname -sm` is given: `program`, or else a static one.
-
-    Raises CallRefused if there is none.
-    """
-    kernel, _, processor = system.partition(" ")
-    if processor in ("", program.processor):
-        return program
-    try:
-        static = portable_gateways().get(processor) if kernel == "Linux" else None
-    except GatewayError as error:
-        raise CallRefused(Refusal("bad request", str(error))) from error
-    if static is None:
-        words = (
-            f"{host}: there is no gateway program for {system}; {PROGRAMS_VARIABLE} names a folder of static programs"
-        )
-        raise CallRefused(Refusal("bad request", words))
-    return static
 
 
 def connect(document: Mapping[str, Any], settings: Settings) -> SshProvider:

@@ -1,0 +1,76 @@
+"""Access to a machine on a host: files, commands, its log and its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tradewind.errors import GatewayError
+from tradewind.fleet.provider import CallRefused, Machine
+from tradewind.fleet.ssh.connection import COMMAND_S, Connection, last_line
+from tradewind.fleet.ssh.marks import folder_id
+from tradewind.model.records import dataclass
+
+__all__ = ["SshAccess"]
+
+#: Interval between two looks at a machine that is asked often whether it has ended.
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SshAccess:
+    """Access to a machine on a host."""
+
+    connection: Connection
+    machine: Machine
+    look: Callable[[Machine], Machine | None]
+
+    def put(self, name: str, content: bytes) -> str:
+        """Write a file into the machine's folder, which is removed with the machine."""
+        where = self._call("where", folder_id(self.machine.id))[0][0]
+        path = f"{where}/files/{Path(name).name}"
+        quoted = "'" + path.replace("'", "'\\''") + "'"
+        folder = quoted[: quoted.rindex("/")] + "'"
+        steps = f"umask 077; mkdir -p {folder} && cat > {quoted} && chmod 700 {quoted}"
+        code, _, said = self._run(steps, content, COMMAND_S)
+        if code != 0:
+            raise GatewayError(f"{name} cannot be written on {self.machine.zone}: {last_line(said)}")
+        return path
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str]:
+        """Run a command on the host, as the user that logs in there."""
+        from shlex import join
+
+        code, out, _ = self._run(f"{join(words)} 2>&1", b"", timeout_s)
+        return code, out.decode(errors="replace")
+
+    def log_tail(self, bytes_max: int) -> str:
+        """Return the end of the gateway's log."""
+        lines = self._call("tail_log", folder_id(self.machine.id), str(bytes_max))
+        return "\n".join("\t".join(line) for line in lines)
+
+    def ending(self, timeout_s: float) -> str | None:
+        """Return that the gateway has ended; None if it still runs."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            with suppress(CallRefused):
+                now = self.look(self.machine)
+                if now is None or now.ended:
+                    return "it has ended"
+            if time.monotonic() >= deadline_s:
+                return None
+            time.sleep(LOOK_S)
+
+    def _call(self, function: str, *words: str) -> list[list[str]]:
+        try:
+            return self.connection.call(function, *words)
+        except CallRefused as error:
+            raise GatewayError(str(error)) from error
+
+    def _run(self, command: str, given: bytes, timeout_s: float) -> tuple[int, bytes, str]:
+        try:
+            return self.connection.run(command, given, timeout_s)
+        except CallRefused as error:
+            raise GatewayError(str(error)) from error
