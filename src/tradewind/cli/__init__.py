@@ -9,7 +9,7 @@ VERBS = {
     "du": "count objects and bytes",
     "stat": "show size, time, checksums and metadata of one object",
     "presign": "print an address that reads one object without credentials",
-    "rm": "delete one object, or with -r everything below a prefix",
+    "rm": "delete objects, or with -r everything below a prefix",
     "cat": "write objects to standard output",
     "mb": "make a bucket or container",
     "rb": "remove an empty bucket or container",

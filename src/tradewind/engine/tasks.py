@@ -1,4 +1,4 @@
-"""Tasks on stores that need no job: list, sum up, delete, print, write, compare, explain, and check access.
+"""Tasks on stores that need no job: list, sum up, print, write, compare, explain, and check access.
 
 Each function runs a task of the gateway program. Most replace this process by it, so that its output, exit code and
 signals are directly the user's; these functions return only with an error. `gateway` is the path of the program, None
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from tradewind.engine.attributes import checked
-from tradewind.engine.patterns import Existence, Pattern, fixed_folder, gateway_existence, is_all, pattern_of
+from tradewind.engine.patterns import Existence, Pattern, gateway_existence, pattern_of
 from tradewind.engine.request import Options, directory_place, listing_place, object_place, resolve, store_spec
 from tradewind.errors import Unavailable, UsageError
 from tradewind.model.document import to_document
@@ -25,7 +25,6 @@ from tradewind.model.url import Kind, Location, parse_url
 __all__ = [
     "become",
     "become_check",
-    "become_deletion",
     "become_explanation",
     "become_listing",
     "become_presign",
@@ -115,48 +114,6 @@ def become_presign(gateway: str | None, url: str, access: Access, *, expires_s: 
     become(gateway, task)
 
 
-def become_deletion(
-    gateway: str | None,
-    url: str,
-    access: Access,
-    rules: ObjectFilter,
-    pattern: Pattern | None,
-    *,
-    recursive: bool,
-    dry_run: bool,
-    allow_empty: bool,
-    as_json: bool,
-    mute: bool,
-) -> NoReturn:
-    """Delete one object, what is below a directory, or what matches `pattern`, which `find_pattern` returned for `url`.
-
-    `mute` discards its output, but not its errors.
-
-    Raises UsageError, GatewayError.
-    """
-    if pattern is not None:
-        rules = pattern.rules(rules, below=recursive)
-        recursive, (store, key) = True, directory_place(pattern.folder, access)
-    elif not recursive and rules != ObjectFilter():
-        raise UsageError("filters apply only to the objects of a directory", hint="add -r")
-    else:
-        store, key = (directory_place if recursive else object_place)(parse_place(url), access)
-    become(
-        gateway,
-        {
-            "task": "rm",
-            "store": to_document(store),
-            "key": key,
-            "recursive": recursive,
-            "filter": to_document(rules),
-            "dry_run": dry_run,
-            "json": as_json,
-            "allow_empty": allow_empty,
-        },
-        mute=mute,
-    )
-
-
 def find_pattern(gateway: str | None, url: str, access: Access) -> Pattern | None:
     """Return the pattern that a place is; None if it has no wildcards, or if something has exactly this name.
 
@@ -178,42 +135,6 @@ def _listed(
         return *listing_place(parse_place(url), access), rules
     limited = replace(rules, within=NameGlob(pattern.glob, below)) if folders else pattern.rules(rules, below=below)
     return *directory_place(pattern.folder, access), limited
-
-
-def check_deletion(url: str, state_dir: str | None, pattern: Pattern | None) -> None:
-    """Refuse to delete through a symbolic link, or what holds the state folder. Raises UsageError.
-
-    A link may lead anywhere, and a user who removes it seldom means its target. Filters make no difference: a user who
-    deletes around the state folder can name the folders beside it.
-    """
-    from tradewind.engine.own_files import refuse_deletion_of_state
-    from tradewind.model.files import state_home
-
-    place = parse_place(url)
-    if place.kind != "file":
-        return
-    state = state_home(state_dir)
-    if pattern is not None:
-        place = pattern.folder  # What a pattern matches is below its fixed directory.
-    if os.path.islink(place.key):
-        raise UsageError(
-            f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
-        )
-    refuse_deletion_of_state(place.key, state)
-
-
-def whole_store(url: str) -> str | None:
-    """Return a name for the whole store that a recursive deletion would empty: `the whole of s3://bucket`; else None.
-
-    A bare bucket is often a prefix that a script left empty; filters do not make it safer. A pattern of
-    wildcards alone, such as `s3://b/*`, counts as the whole.
-    """
-    place = parse_place(url)
-    if (fixed := fixed_folder(place)) is not None and is_all(place.key[len(fixed.key) :]):
-        place = fixed
-    if (place.key if place.kind != "file" else os.path.realpath(place.key)) not in ("", "/"):
-        return None
-    return "everything on this machine" if place.kind == "file" else f"the whole of {place.root}"
 
 
 def become_check(
