@@ -43,7 +43,7 @@ exit codes:
   0    done
   1    failed
   2    usage
-  3    source not found, or empty without --allow-empty
+  3    not found: the source (or it is empty, without --allow-empty), or a job or fleet of this name
   4    some objects failed; the others are done and proven
   5    only temporary errors: a retry may succeed
   6    verification mismatch

@@ -12,7 +12,7 @@ from typing import Any
 from tradewind.engine.patterns import Pattern, fixed_folder, is_all
 from tradewind.engine.request import directory_place, object_place
 from tradewind.engine.sources import opened_list
-from tradewind.engine.tasks import become, find_gateway, parse_place
+from tradewind.engine.tasks import become, find_gateway, parse_place, refuse_file
 from tradewind.errors import SomeObjectsFailed, SourceNotFound, TransferError, Unavailable, UsageError
 from tradewind.model.document import to_document
 from tradewind.model.job import ObjectFilter
@@ -75,7 +75,10 @@ class Removal:
         elif not recursive and rules != ObjectFilter():
             raise UsageError("filters apply only to the objects of a directory", hint="add -r")
         else:
-            store, key = (directory_place if recursive else object_place)(parse_place(url), self.access)
+            place = parse_place(url)
+            if recursive:
+                refuse_file(place, f"to delete one file: tradewind rm {place.key}")
+            store, key = (directory_place if recursive else object_place)(place, self.access)
         chosen = {"store": to_document(store), "key": key, "recursive": recursive, "filter": to_document(rules)}
         return self._with_options(chosen)
 

@@ -337,9 +337,13 @@ def listing_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
 def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
     """Return store and key of a single object. Raises UsageError for a directory."""
     if place.is_directory:
+        if place.kind == "file" and os.path.isfile(place.key.rstrip("/")):
+            raise UsageError(
+                f"{place.key.rstrip('/')} is a file, not a directory", hint="leave out the slash at its end"
+            )
         raise UsageError(
             f"{place} is a directory, not an object",
-            hint="-r includes everything below a directory, in the commands that have it",
+            hint="name one object in it; cp, mv and rm take everything in it with -r",
         )
     if place.kind == "file":
         folder, _, name = place.key.rpartition("/")

@@ -35,6 +35,7 @@ __all__ = [
     "find_gateway",
     "find_pattern",
     "parse_place",
+    "refuse_file",
     "store_answers",
     "store_findings",
     "write_objects",
@@ -51,6 +52,12 @@ def find_gateway() -> str:
     from tradewind.gateway.binary import find_gateway
 
     return find_gateway()
+
+
+def refuse_file(place: Location, hint: str) -> None:
+    """Raise UsageError if a place that must be a directory is a local file."""
+    if place.kind == "file" and os.path.isfile(place.key.rstrip("/")):
+        raise UsageError(f"{place.key.rstrip('/')} is a file, not a directory", hint=hint)
 
 
 def parse_place(text: str) -> Location:
@@ -132,6 +139,9 @@ def _listed(
     """Return store, prefix and rules to list a place. With `folders` a pattern may match directories only."""
     pattern = find_pattern(gateway, url, access)
     if pattern is None:
+        place = parse_place(url)
+        if place.is_directory:
+            refuse_file(place, "leave out the slash at its end")
         return *listing_place(parse_place(url), access), rules
     limited = replace(rules, within=NameGlob(pattern.glob, below)) if folders else pattern.rules(rules, below=below)
     return *directory_place(pattern.folder, access), limited

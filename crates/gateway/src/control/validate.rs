@@ -9,7 +9,9 @@ use crate::limits::{
 use crate::names::{check_node_name, is_label};
 use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
-use tradewind_contract::{CONTRACT_VERSION, Comparison, DialSpec, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection};
+use tradewind_contract::{
+    CONTRACT_VERSION, Comparison, DialSpec, JobSpec, Limits, Member, Program, Refusal, RouteSpec, Selection,
+};
 
 /// The gateway's own properties, which a program must fit.
 #[derive(Clone, Copy, Debug)]

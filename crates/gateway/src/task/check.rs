@@ -318,11 +318,11 @@ impl Check {
         }
         let different = tally.missing + tally.extra + tally.differs;
         if different > 0 {
-            return Err(TaskError::ended(
-                Outcome::Mismatch,
-                format!("the trees differ in {}", counted(different, "name", "names")),
-                None,
-            ));
+            let message = format!("the trees differ in {}", counted(different, "name", "names"));
+            let is_nothing_there = tally.same + tally.extra + tally.differs + tally.unproven + tally.failed == 0;
+            let (store, prefix) = &self.sides[1];
+            let hint = format!("nothing exists at {}: check the name", object_url(store.as_ref(), prefix));
+            return Err(TaskError::ended(Outcome::Mismatch, message, is_nothing_there.then_some(hint.as_str())));
         }
         if tally.failed > 0 {
             let message = format!("{} could not be compared", counted(tally.failed, "object", "objects"));

@@ -235,7 +235,9 @@ mod tests {
     #[test]
     fn objects_with_a_customer_key_close_a_source_only_if_there_is_nothing_else() {
         let mut causes = Causes::default();
-        assert!(!failed(&mut causes, FailureSite::Source, "customer_key", CUSTOMER_KEY_IN_A_ROW_MAX - 1).contains(&true));
+        assert!(
+            !failed(&mut causes, FailureSite::Source, "customer_key", CUSTOMER_KEY_IN_A_ROW_MAX - 1).contains(&true)
+        );
         causes.done(0);
         let closed = failed(&mut causes, FailureSite::Source, "customer_key", CUSTOMER_KEY_IN_A_ROW_MAX);
         assert_eq!(closed.iter().position(|closed| *closed), Some(closed.len() - 1));

@@ -171,7 +171,7 @@ impl SurveyError {
             Self::Source(error) | Self::Target(error) => error.hint(),
             Self::Unreachable(_) => Some(UNREACHABLE_HINT),
             Self::IsDirectory { .. } => Some("add -r to copy everything below it"),
-            Self::IsObject { .. } => Some("to copy one object: tradewind cp SRC DST"),
+            Self::IsObject { .. } => Some("to copy one object: tradewind cp SRC DST, without -r and a final slash"),
             Self::NothingSelected { source_objects: 0, .. } => {
                 Some("check the name with `tradewind ls`, or pass --allow-empty")
             }
