@@ -350,11 +350,11 @@ class FleetJournal:
                 connection.execute(f"DELETE FROM {table} WHERE fleet NOT IN (SELECT id FROM fleets)")
 
     def load(self, fleet_id: str) -> FleetRecord:
-        """Return one fleet. Raises UsageError if it does not exist or its record cannot be read."""
+        """Return one fleet. Raises FleetNotFound, and UsageError if its record cannot be read."""
         self.path(fleet_id)
         found = next((found for found in self._all() if found.id == fleet_id), None)
         if found is None:
-            raise UsageError(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
+            raise FleetNotFound(f"no fleet {fleet_id} in this state folder", hint="`tradewind fleet list` shows them")
         if isinstance(found, UnreadableFleet):
             raise UsageError(f"fleet {fleet_id} cannot be used: {found.because}")
         return found
