@@ -36,7 +36,7 @@ def test_an_object_that_exists_is_never_replaced(
     there.put("to/a", b"older and longer")
     there.put("to/x/b", b"")
     done = command.run("cp", "-r", "--json", here, f"{there.url}/to", "--ignore-existing", *flags).expect(0)
-    assert (done.summary["objects_done"], done.summary["objects_skipped"]) == (1, 2)
+    assert (done.summary["progress"]["objects_done"], done.summary["progress"]["objects_skipped"]) == (1, 2)
     assert (there.get("to/a"), there.get("to/x/b"), there.get("to/x/c")) == (b"older and longer", b"", b"x/c")
     command.run("cp", here / "x/c", f"{there.url}/to/a", "-n", *flags).expect(0)
     command.run("cp", here / "a", here / "x", f"{there.url}/to/", "-r", "--no-clobber", *flags).expect(0)

@@ -45,7 +45,7 @@ def test_rm_takes_a_list_of_names(place: Callable[[str], Place], command: Comman
     for key in ("d/a", "d/b", "d/x/c", "d/[*]", "e"):
         there.put(key, key.encode())
     flags, url = there.flags("src"), there.url
-    names = "a\n\r\nx/c\r\n[*]\nmissing\n".encode()
+    names = b"a\n\r\nx/c\r\n[*]\nmissing\n"
     done = command.run("rm", "--json", f"{url}/d", "--files-from", "-", *flags, stdin=names).expect(4)
     verdicts = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["verdict"] for each in verdicts] == ["failed", "deleted", "deleted", "deleted"]

@@ -21,7 +21,7 @@ from testbed.drive import Command
 from testbed.trees import MIB, write_large
 from tests.fleet.worlds import plan_between, wait_until
 from tradewind.engine.ledger import LedgerBook
-from tradewind.errors import ConfigError, GatewayError, UsageError
+from tradewind.errors import ConfigError, FleetNotFound, GatewayError
 from tradewind.fleet import owner as ownership_module
 from tradewind.fleet.ending import end_fleet
 from tradewind.fleet.fleet import Fleet

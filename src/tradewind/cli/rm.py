@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.cli.streams import require_input
-from tradewind.engine.deletions import Removal, check_deletion, names_of_list, whole_store
+from tradewind.engine.deletions import ObjectRemoval, check_deletion, names_of_list, whole_store
 from tradewind.engine.patterns import Pattern
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.tasks import find_pattern
@@ -67,7 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Delete."""
-    removal = Removal(
+    removal = ObjectRemoval(
         args.gateway,
         access(args, "src"),
         object_filter(args),
@@ -94,7 +94,7 @@ def run(args: Namespace) -> int:
     return removal.of_places(places)
 
 
-def _run_list(args: Namespace, removal: Removal) -> int:
+def _run_list(args: Namespace, removal: ObjectRemoval) -> int:
     """Delete the objects of a list. A list names each object, so there is no question."""
     for refused, option in ((args.recursive, "-r"), (args.versions, "--versions")):
         if refused:

@@ -19,7 +19,7 @@ from tradewind.model.job import ObjectFilter
 from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 
-__all__ = ["Removal", "check_deletion", "names_of_list", "whole_store"]
+__all__ = ["ObjectRemoval", "check_deletion", "names_of_list", "whole_store"]
 
 #: Maximum number of names in one task, which has at most 16 MiB.
 NAMES_PER_TASK_MAX = 5_000
@@ -28,7 +28,7 @@ NAMES_MAX = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class ObjectRemoval:
     """What all deletions of one command have in common. `mute` discards their output, but not their errors."""
 
     gateway: str | None
