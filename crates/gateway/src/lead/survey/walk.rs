@@ -229,7 +229,10 @@ impl Walk {
             }
             _ => Vec::new(),
         };
-        let ranges = source.ranges().await.map_err(SurveyError::Source)?;
+        let ranges = match targets.iter().flatten().all(|target| target.store.lists_from_any_key()) {
+            true => source.ranges().await.map_err(SurveyError::Source)?,
+            false => vec![source.span.range.clone()],
+        };
         // Of two objects with one flat name, each run must copy the same one: the first in the order of keys.
         let (ranges, at_once) = match job.flatten {
             true => (ranges, 1),
@@ -243,7 +246,8 @@ impl Walk {
     /// Orders the ranges of a job that resumes so that new work is found first: in each range, an earlier run went
     /// through the names in order, so what follows the last name that is done comes before all others.
     async fn undone_first(&self, ranges: Vec<NameRange>, naming: Naming<'_>) -> Result<Vec<NameRange>, SurveyError> {
-        let Some(target) = self.survey.job.targets.first().filter(|_| !self.survey.done.is_empty()) else {
+        let can_split = !self.survey.done.is_empty() && self.survey.source.lists_from_any_key();
+        let Some(target) = self.survey.job.targets.first().filter(|_| can_split) else {
             return Ok(ranges);
         };
         let below = format!("{}{}", target.key, naming.put);
