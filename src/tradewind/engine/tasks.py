@@ -270,19 +270,26 @@ def become_explanation(
 def clouds_findings(gateway: str | None, access: Access) -> list[dict[str, Any]]:
     """Return credentials and clocks of each cloud, as found by the gateway program, which uses them.
 
+    A cloud whose settings are refused has one failed line.
+
     Raises GatewayError.
     """
     from tradewind.gateway.task import ask_task
 
     elsewhere = Access(anonymous=access.anonymous, ca_file=access.ca_file)  # The endpoint is an S3-compatible server's.
-    clouds = [
-        to_document(
-            store_spec(f"{scheme}://", Location(scheme, f"{scheme}://", ""), access if scheme == "s3" else elsewhere)
-        )
-        for scheme in CLOUDS
-    ]
+    clouds: list[Any] = []
+    refused: list[dict[str, Any]] = []
+    for scheme in CLOUDS:
+        root = f"{scheme}://"
+        try:
+            spec = store_spec(root, Location(scheme, root, ""), access if scheme == "s3" else elsewhere)
+            clouds.append(to_document(spec))
+        except UsageError as error:
+            refused.append(
+                {"level": "fail", "url": root, "check": "credentials", "message": str(error), "hint": error.hint}
+            )
     task = {"task": "doctor", "stores": [], "clouds": clouds, "json": True}
-    return ask_task(gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)
+    return [*refused, *ask_task(gateway or find_gateway(), task, timeout_s=CLOUDS_TIMEOUT_S)]
 
 
 def store_findings(
