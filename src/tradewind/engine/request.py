@@ -341,9 +341,9 @@ def object_place(place: Location, access: Access) -> tuple[StoreSpec, str]:
             raise UsageError(
                 f"{place.key.rstrip('/')} is a file, not a directory", hint="leave out the slash at its end"
             )
+        what = f"{place.root} is a bucket" if not place.key and place.kind != "file" else f"{place} is a directory"
         raise UsageError(
-            f"{place} is a directory, not an object",
-            hint="name one object in it; cp, mv and rm take everything in it with -r",
+            f"{what}, not an object", hint="name one object in it; cp, mv and rm take everything in it with -r"
         )
     if place.kind == "file":
         folder, _, name = place.key.rpartition("/")
