@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_rm_takes_a_list_of_names(place: Callable[[str], Place], command: Comman
     command.run("rm", "--files-from", "-", *flags, stdin=urls).expect(0)
     assert there.sizes() == {}
     assert "not UTF-8" in command.run("rm", "--files-from", "-", *flags, stdin=b"\xff\n").expect(2).stderr
+
+
+def test_a_link_is_neither_followed_nor_deleted(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    done = command.run("rm", tmp_path / "file", tmp_path / "link").expect(2)
+    assert f"{tmp_path}/link is a symbolic link, and rm deletes only files" in done.stderr
+    listed = command.run("rm", tmp_path, "--files-from", "-", stdin=b"link\n../x\n").expect(4)
+    assert listed.stderr.count("error: ") == 3 and (tmp_path / "file").exists() and (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize("kind", quick("moto"))

@@ -42,6 +42,8 @@ class VerbParser(argparse.ArgumentParser):
 
     #: Hints for options that users of other tools expect, by option.
     hints: Mapping[str, str] = {}
+    #: Hint for a missing argument; None for the choices of it, or the usage.
+    missing_hint: str | None = None
     #: True if the words after `--` are another program's, which may be empty or not text.
     has_command = False
     #: The words that are parsed.
@@ -54,7 +56,8 @@ class VerbParser(argparse.ArgumentParser):
             self._refuse_unknown_options()
             missing = self._without_optional(what.removeprefix(_REQUIRED))
             raise UsageError(
-                f"missing {missing}", hint=self._choices_of(missing) or f"`{self.prog} --help` shows the usage"
+                f"missing {missing}",
+                hint=self.missing_hint or self._choices_of(missing) or f"`{self.prog} --help` shows the usage",
             )
         if surplus := re.fullmatch(_SURPLUS, what):
             self._refuse_surplus(*surplus.groups())
@@ -229,6 +232,7 @@ def build_parser(verb: str, module: ModuleType) -> VerbParser:
         add_help=False,
     )
     parser.hints = getattr(module, "HINTS", {})
+    parser.missing_hint = getattr(module, "MISSING_HINT", None)
     parser.has_command = getattr(module, "HAS_COMMAND", False)
     flags = ("-h", "--help") if getattr(module, "H_IS_HELP", True) else ("--help",)
     parser.add_argument(*flags, action="help", help="show this help message and exit")

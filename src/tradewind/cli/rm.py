@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from tradewind.cli.options import access, add_filter_arguments, add_side_arguments, object_filter
 from tradewind.cli.streams import require_input
-from tradewind.engine.deletions import ObjectRemoval, check_deletion, names_of_list, whole_store
+from tradewind.engine.deletions import ObjectRemoval, check_deletion, names_of_list, refuse_link, whole_store
 from tradewind.engine.patterns import Pattern
 from tradewind.engine.sources import STANDARD_INPUT
 from tradewind.engine.tasks import find_pattern
@@ -87,6 +87,9 @@ def run(args: Namespace) -> int:
             raise UsageError(f"--versions with {len(places)} places", hint="name one place per command")
         _run_versions(args, removal.rules, removal.access, *places[0])
     broad = [(url, pattern) for url, pattern in places if args.recursive or pattern is not None]
+    for url, pattern in places:
+        if pattern is None and not args.recursive:
+            refuse_link(url)
     for url, pattern in broad:
         check_deletion(url, args.state_dir, pattern)
     if broad and not (args.yes or args.dry_run):

@@ -19,7 +19,7 @@ from tradewind.model.job import ObjectFilter
 from tradewind.model.records import dataclass
 from tradewind.model.store import Access
 
-__all__ = ["ObjectRemoval", "check_deletion", "names_of_list", "whole_store"]
+__all__ = ["ObjectRemoval", "check_deletion", "names_of_list", "refuse_link", "whole_store"]
 
 #: Maximum number of names in one task, which has at most 16 MiB.
 NAMES_PER_TASK_MAX = 5_000
@@ -160,6 +160,15 @@ def check_deletion(url: str, state_dir: str | None, pattern: Pattern | None) -> 
             f"{url} is a symbolic link", hint=f"to delete what is in the directory that it leads to, write {url}/"
         )
     refuse_deletion_of_state(place.key, state)
+
+
+def refuse_link(url: str) -> None:
+    """Refuse to delete a symbolic link, or what it leads to. Raises UsageError."""
+    place = parse_place(url)
+    if place.kind == "file" and os.path.islink(place.key):
+        raise UsageError(
+            f"{url} is a symbolic link, and rm deletes only files", hint=f"`unlink {url}` removes the link"
+        )
 
 
 def whole_store(url: str) -> str | None:
